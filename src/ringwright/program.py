@@ -271,7 +271,7 @@ class Software:
     ``message_s`` holds where nothing was measured on the fabric. What stands beside a measured cost too: ``beyond_s``, by
     which a message of this protocol costs more than one of the quickest; ``byte_s``, a channel's own work per byte of data;
     ``sharing``, how many times as many messages a sender serves as the program gives it; ``piece_bytes``, into which it
-    cuts a message (0: not at all).
+    cuts a message (0: not at all); ``most_rate``, the bytes/s over one link of a class that its channels do not exceed together.
     """
 
     base_s: float = 0.0  # once, before the first message
@@ -281,6 +281,7 @@ class Software:
     wire_factor: float = 1.0  # bytes on the wire per byte of data, where the protocol carries flags
     sharing: float = 1.0
     piece_bytes: float = 0.0
+    most_rate: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_SOFTWARE = Software()

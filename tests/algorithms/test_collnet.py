@@ -13,7 +13,6 @@ from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.algorithms.placement import by_host
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
 from ringwright.collective import Collective
 from ringwright.costs.lower_bounds import bound
@@ -207,7 +206,7 @@ def test_nccl_knows_whether_the_network_adds() -> None:
         ("p4d:2,sharp=true", True, False),
     ):
         topology = fabric(spec)
-        system = system_of(topology, by_host(all_reduce(topology, 4), topology))
+        system = system_of(all_reduce(topology, 4), topology)
         assert (system.collnet, system.nvls) == (adds, nvls), spec
         assert system.collnet_heads == (0 if not adds else 4 if spec.startswith("p4d") else 8)
         assert bool(system.graphs.collnet_chain.channels) == adds

@@ -11,7 +11,7 @@ import engine_cases as cases
 from ringwright import validity
 from ringwright.algorithms.blocks.double_binary_tree import double_binary_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, entry, rings
+from ringwright.algorithms.libraries.nccl_2_4.rings import Entrances, LoopCounts, rings
 from ringwright.collective import Collective
 from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
 from ringwright.costs.nccl import NODE_TYPES, placed
@@ -29,7 +29,7 @@ LATENCY_PS, BYTE_PS = 500_000, 20
 
 
 def ring_of(p: int, size: int, counts: LoopCounts) -> Program:
-    return rings(Collective("all-gather", range(p), size), [[*range(p)]], 1, 1, counts)
+    return rings(Collective("all-gather", range(p), size), [[*range(p)]], 1, Entrances(1), counts)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -57,7 +57,9 @@ def test_slices_follow_each_other() -> None:
 @pytest.mark.skipif(loops.engine is None, reason="no compiled engine")
 def test_loops_mean_the_same_to_both_engines() -> None:
     top = cases.nodes_of(4, 2)
-    program = rings(Collective("all-reduce", range(8), 1 << 20), [[0, 1, 2, 3], [4, 5, 6, 7]], 3, 2, LoopCounts(3, 2))
+    program = rings(
+        Collective("all-reduce", range(8), 1 << 20), [[0, 1, 2, 3], [4, 5, 6, 7]], 3, Entrances(2), LoopCounts(3, 2)
+    )
     made = machine(top)
     laid = flat.flatten(program, made)
     ours, twin = (events.run(laid, made, native=native) for native in (True, False))
@@ -128,7 +130,7 @@ def test_a_card_works_on_one_message_at_a_time() -> None:
 
 @pytest.mark.parametrize(("gpus", "nics"), [(8, 4), (4, 2), (8, 8), (8, 1), (6, 4), (1, 1)])
 def test_channels_take_the_cards_in_turn(gpus: int, nics: int) -> None:
-    entries = [entry(channel, gpus, nics) for channel in range(gpus)]
+    entries = [Entrances(nics).gpu(channel, gpus) for channel in range(gpus)]
     apart = max(1, gpus // nics)
     if gpus % apart == 0:
         assert sorted(entries) == [*range(gpus)]
@@ -199,7 +201,7 @@ def test_a_calibration_of_part_of_a_box_is_of_its_cards() -> None:
 
 
 def test_results_of_loops_are_those_of_numpy() -> None:
-    program = rings(Collective("all-reduce", range(4), 4 * 997), [[0, 1], [2, 3]], 2, 1, LoopCounts(3, 2))
+    program = rings(Collective("all-reduce", range(4), 4 * 997), [[0, 1], [2, 3]], 2, Entrances(1), LoopCounts(3, 2))
     assert wrong(program) == ""
 
 
@@ -218,7 +220,7 @@ def test_trees_of_two_gpus_in_one_host_go_the_same_way() -> None:
 def test_a_ring_inside_one_host_is_one_pattern(op: str) -> None:
     """Ranks of one switch are alike: the run is folded into one of them, and takes what the whole one takes."""
     top = fabric("switch:16")
-    program = rings(Collective(op, range(16), 1 << 20), [[*range(16)]], 2, 1)
+    program = rings(Collective(op, range(16), 1 << 20), [[*range(16)]], 2, Entrances(1))
     assert [len(step.blocks) for step in program.steps()] == [2] * program.n_steps
     folded, whole = simulate(program, top), simulate(program, top, fold_symmetry=False)
     assert folded.folded

@@ -55,6 +55,13 @@ def by_host(collective: Collective, topology: Topology | None) -> list[list[int]
     return members(collective, topology) or [list(range(collective.p))]
 
 
+def by_domain(collective: Collective, topology: Topology | None) -> list[list[int]]:
+    """Return the places by NVLink domain, which is a host or all hosts that NVLinks join; all in one where hosts are unknown."""
+    if topology is None or topology.domains is None:
+        return by_host(collective, topology)
+    return members(collective, topology, [int(topology.domains[rank]) for rank in collective.group]) or []
+
+
 def is_regular(nodes: Sequence[Sequence[int]]) -> bool:
     """Return whether every host has as many places, numbered host by host."""
     return is_consecutive(nodes) and len({len(node) for node in nodes}) == 1

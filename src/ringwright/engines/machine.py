@@ -102,13 +102,26 @@ class Machine:
             beyond_s={name: cost for name, cost in used.beyond_s.items() if name in measured},
         )
         made = dataclasses.replace(self, software=used)
+        if used.most_rate:
+            made = made._slowed()
         if not self.sends.any() or (used.sharing == 1.0 and not used.piece_bytes):
             return made
         latency = np.where(self.sends, np.rint(self.latency * used.sharing).astype(np.int64), self.latency)
         pieces = latency / used.piece_bytes if used.piece_bytes else np.zeros(self.n)
         return dataclasses.replace(
-            made, latency=latency, ps_per_byte=self.ps_per_byte + np.where(self.sends, pieces, 0.0)
+            made, latency=latency, ps_per_byte=made.ps_per_byte + np.where(self.sends, pieces, 0.0)
         )
+
+    def _slowed(self) -> Machine:
+        """Return the machine with links no faster than the software that fills them, healthy or not."""
+        import numpy as np
+
+        most, top = self.software.most_rate, self.topology
+        of_class = np.array([PS / most[name] if name in most else 0.0 for name in top.classes])
+        least = np.zeros(self.n)
+        least[: top.n_links] = of_class[top.link_class]
+        changes = tuple((resource, time, max(ps, float(least[resource]))) for resource, time, ps in self.changes)
+        return dataclasses.replace(self, ps_per_byte=np.maximum(self.ps_per_byte, least), changes=changes)
 
     @property
     def n(self) -> int:

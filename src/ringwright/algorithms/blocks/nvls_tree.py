@@ -1,10 +1,11 @@
 """NVLS-Tree: reduction inside each switch domain, a double binary tree between them, multicast back.
 
-Idea: each rank of a domain heads an equal part of the data: it reads the domain's sum of its part through the switch, the
-    heads of the same part in all domains all-reduce it over two trees, and each head stores the result through the switch.
-Cost: 2 alpha_nvlink + (S + 2h - 1) alpha_net, and n (g+1)/g beta inside, 2 n/g beta between the domains.
-Knobs: segments per tree (8 at the most).
-Holds: a NIC carries its rank's share only; the trees are those of double-binary-tree.
+Idea: each rank of a domain, or the first ``heads`` of them, heads an equal part of the data: it reads the domain's sum of its
+    part through the switch, the heads of the same part in all domains all-reduce it over two trees, and each head stores the
+    result through the switch.
+Cost: 2 alpha_nvlink + (S + 2h - 1) alpha_net, and n (h+1)/h beta inside, 2 n/h beta between the domains, of h heads.
+Knobs: heads (a domain's ranks; NCCL takes 32 at the most); segments per tree (8 at the most).
+Holds: a NIC carries its head's share only; the trees are those of double-binary-tree.
 Figure: none; the algorithm NCCL takes on several nodes with NVSwitch.
 Source: NCCL 2.18 and later, src/device/all_reduce.h.
 Declines: all but all-reduce; fabrics without an aggregating switch per host; domains of unequal size.
@@ -24,7 +25,7 @@ from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
-from ringwright.knobs import Segments
+from ringwright.knobs import Channels, Segments
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 from ringwright.streams import Stream
 
@@ -39,7 +40,13 @@ WINDOW = 8  # segments in a switch at once: a rank gives the next when an earlie
 RESULTS = 2  # channel of results: a message must not wait for contributions that follow
 
 
-def nvls_tree(collective: Collective, topology: Topology | None = None, *, segments: Segments | None = None) -> Program:
+def nvls_tree(
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    heads: Channels | None = None,
+    segments: Segments | None = None,
+) -> Program:
     """Return the program of an all-reduce over several switch domains."""
     require_op("nvls-tree", collective, OPS)
     require_commutative("nvls-tree", collective)
@@ -47,16 +54,16 @@ def nvls_tree(collective: Collective, topology: Topology | None = None, *, segme
         return nothing("nvls-tree", collective)
     domains = switch_domains(collective, topology)
     members = [places for _, places in domains]
-    heads = len(members[0])
+    leading = min(heads or len(members[0]), len(members[0]))
     if len({len(places) for places in members}) > 1:
         raise UsageError(
             "nvls-tree needs equally many ranks in every switch domain", remedy="--algorithm double-binary-tree"
         )
     trees = [PipelinedTree(tree.parents) for tree in double_tree(len(members))] if len(members) > 1 else []
-    share = collective.size_bytes / heads / max(len(trees), 1)
-    most = elements_of(collective, heads * max(len(trees), 1))
+    share = collective.size_bytes / leading / max(len(trees), 1)
+    most = elements_of(collective, leading * max(len(trees), 1))
     pieces = min(segments or max(1, min(MOST_SEGMENTS, int(share // SEGMENT_BYTES))), most)
-    return _Plan(collective, [switch for switch, _ in domains], members, trees, pieces).program()
+    return _Plan(collective, [switch for switch, _ in domains], members, leading, trees, pieces).program()
 
 
 class _Plan:
@@ -67,26 +74,22 @@ class _Plan:
         collective: Collective,
         switches: list[int],
         members: list[list[int]],
+        heads: int,
         trees: list[PipelinedTree],
         pieces: int,
     ) -> None:
-        self.collective, self.switches, self.members, self.trees, self.pieces = (
-            collective,
-            switches,
-            members,
-            trees,
-            pieces,
-        )
-        self.heads = len(members[0])
+        self.collective, self.switches, self.members = collective, switches, members
+        self.heads, self.trees, self.pieces = heads, trees, pieces
         self.per_head = pieces * max(len(trees), 1)
         self.chunks = self.heads * self.per_head
 
     def program(self) -> Program:
         """Return the program of the plan."""
         size, heads, domains = float(self.collective.size_bytes), self.heads, len(self.members)
+        ranks = len(self.members[0])
         between = 2 * self.top + self.pieces - 1 if self.trees else 0
         path = (Term(2, size * (heads + 1) / heads, "nvlink"), Term(between, 2 * size / heads, "nic"))
-        sent = size * (2 * heads + 2) * domains + 2 * (domains - 1) * size
+        sent = size * (2 * ranks + 2) * domains + 2 * (domains - 1) * size
         return Program(
             "nvls-tree",
             self.collective,
@@ -96,7 +99,7 @@ class _Plan:
             Cost(path, sent, size / heads, is_even=is_even(self.collective, self.chunks)),
             aggregators=tuple(self.switches),
             streams=tuple(map(Stream, self.switches)),
-            knobs={"segments": self.pieces},
+            knobs={"segments": self.pieces} | ({"heads": heads} if heads < ranks else {}),
         )
 
     @property

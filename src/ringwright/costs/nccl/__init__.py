@@ -11,7 +11,7 @@ from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
 from ringwright.costs.nccl.graphs import Graph, Graphs, NcclSystem
 from ringwright.costs.nccl.model import TuningTables, predict_us, tables
-from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, named_system, placed, search
+from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, named_system, nvls_channels, placed, search
 from ringwright.costs.nccl.selection import (
     NcclChoice,
     algorithm_2_4,
@@ -49,6 +49,7 @@ __all__ = [
     "first_match",
     "knows",
     "named_system",
+    "nvls_channels",
     "placed",
     "predict_us",
     "rank_trees",

@@ -40,7 +40,9 @@ INTER_SPEEDS = {
     100: (96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
 }
 SEARCH_CHANNELS_MAX = 16
-HEADS_MAX = 8
+HEADS_MAX = 8  # of CollNet-Direct on a node
+NVLS_HEADS_MAX = 32
+NVLS_CHANNELS, NVLS_CHANNELS_RACK, NVLS_CHANNELS_RACKS = 16, 24, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +148,17 @@ def named_system(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor
         nvls=kind.nvswitch and kind.capability >= 90,
         collnet=collnet,
         mnnvl=joined > 1,
+        nvls_channels=nvls_channels(groups, mnnvl=joined > 1),
         name=f"{name}:{nodes}",
     )
+
+
+def nvls_channels(domains: int, *, mnnvl: bool) -> int:
+    """Return the channels that NVLS runs on; ``mnnvl``: an NVLink domain joins several hosts, which only Blackwell and later do.
+
+    Source: ``src/transport/nvls.cc`` of NVIDIA/nccl. They are taken for every release, which is assumed.
+    """
+    return NVLS_CHANNELS if not mnnvl else NVLS_CHANNELS_RACK if domains == 1 else NVLS_CHANNELS_RACKS
 
 
 def placed(spec: str) -> tuple[NodeType, NcclSystem]:
@@ -174,7 +185,15 @@ def placed(spec: str) -> tuple[NodeType, NcclSystem]:
         raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
     joined = gpus > NODE_TYPES[name].gpus  # more than a tray of the rack
     kind = replace(kind, gpus=gpus, nics=max(1, kind.nics * gpus // kind.gpus))
-    return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, mnnvl=joined, name=spec)
+    return kind, replace(
+        system,
+        graphs=search(kind, nodes),
+        nodes=nodes,
+        ranks=nodes * gpus,
+        mnnvl=joined,
+        nvls_channels=nvls_channels(nodes, mnnvl=joined),
+        name=spec,
+    )
 
 
 def _joined(kind: NodeType, trays: int) -> NodeType:
@@ -254,13 +273,13 @@ def _faster_inside(graph: Graph, kind: NodeType, nodes: int) -> Graph:
 
 
 def _nvls(kind: NodeType, nodes: int) -> Graph:
-    """Return one channel per GPU that is a head; a multicast takes its speed from every GPU.
+    """Return one channel per GPU that is a head, of a large domain's GPUs the first ones; a multicast takes its speed from each.
 
     The speed between nodes is raised while the NICs allow it, up to twice that inside: on one node nothing stops it.
     """
     if not kind.nvswitch or kind.capability < 90 or kind.gpus < 2:
         return ABSENT
-    heads = min(HEADS_MAX, kind.gpus)
+    heads = min(NVLS_HEADS_MAX, kind.gpus)
     speed = outside = _heads_speed(kind, nodes, heads)
     for faster in reversed([speed_gbs for speed_gbs in speeds(kind, nodes) if speed_gbs > speed]):
         short = nodes > 1 and faster > min(kind.nic_gbs * kind.nics / heads, kind.pcie_gbs)

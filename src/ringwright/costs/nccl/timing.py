@@ -16,8 +16,9 @@ What is modelled, and where it comes from in NVIDIA/nccl:
   With NICs equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
 - Tree: up and down through a chain of GPUs and floor(lg N) levels with one chunk, then one chunk in each step. A node sends twice
   the data (once for two nodes).
-- NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink
-  for g GPUs.
+- NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/h)/0.85 of NVLink
+  for h GPUs that are heads: all of a host, 32 at the most of an NVLink domain of several hosts, whose channels also copy
+  each byte in and out.
 - LL and LL128 pass a chunk on line by line within a node; Simple, and every network hop, when it is there.
 - All-to-all: direct messages to all peers, in 128 KiB pieces through the network. Send-recv: to the next rank alone.
 
@@ -139,6 +140,14 @@ def channel_byte_s(held: Constants, system: NcclSystem, protocol: str) -> float:
     return 1 / (table[gpu] * 1e9)
 
 
+def nvls_copy_byte_s(held: Constants, system: NcclSystem, channels: int) -> float:
+    """Return the seconds per byte of data that the channels of NVLS take for a copy into its buffers and one out of them.
+
+    NCCL registers no user buffers where NVLink joins several hosts (``src/init.cc``, MNNVL), so that both copies are needed.
+    """
+    return 2 * channel_byte_s(held, system, "simple") / channels
+
+
 def senders(channels: int, system: NcclSystem) -> int:
     """Return the GPUs of a node whose proxies send to the network, as far as channels go."""
     if system.nodes < 2 or not path_at_most(system.graphs.ring.type_inter, "PXN"):
@@ -242,11 +251,15 @@ def _nvls(call: _Call) -> Stages:
     net_us = call.held.hop_us("net", name, "simple") - call.held.hop_us("net", "tree", "ll") if nodes > 1 else 0.0
     loops = max(1, call.chunks.loops)
     loop = min(call.size, call.chunks.loop_bytes)
-    per_byte = (1 + (1 / gpus if call.op == "all-reduce" else 0)) / NVLS_EFFICIENCY
+    heads = call.system.graphs.nvls.channels if call.system.mnnvl else gpus
+    per_byte = (1 + (1 / heads if call.op == "all-reduce" else 0)) / NVLS_EFFICIENCY
     constant = call.base_s + call.held.hop_us("nvlink", name, "simple") * 1e-6 + 2 * levels * net_us * 1e-6
     first = _row(constant, (1.0, 0.0, loop * per_byte), (2 * levels, 0.0, levels * loop))
     inside = _row(0.0, (0.0, 0.0, call.size * per_byte))
     outside = _row(0.0, (), (0.0, 2 * load * loops * channels / call.senders, load * call.size))
+    if call.system.mnnvl:
+        copies = _row(call.size * nvls_copy_byte_s(call.held, call.system, channels))
+        return Stages(first, (inside, outside, copies))
     return Stages(first, (inside, outside))
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.algorithms.placement import by_host
 from ringwright.costs.nccl import rules_from_choices, sweep
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv
 
@@ -19,6 +18,6 @@ SIZES = tuple(1 << power for power in range(3, 34))
 
 def tuner(question: SimulationSpec, spelling: str) -> bytes:
     """Return the CSV's bytes; ``spelling`` may name a release, as nccl-2-4@2.20.5."""
-    system = system_of(question.topology, by_host(question.collective(0), question.topology))
+    system = system_of(question.collective(0), question.topology)
     choices = sweep(question.op, SIZES, system, spelling.partition("@")[2] or NEWEST)
     return nccl_tuner_csv(rules_from_choices(choices))

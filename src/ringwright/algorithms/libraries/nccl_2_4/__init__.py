@@ -27,11 +27,11 @@ from ringwright.algorithms.blocks.pat import pat
 from ringwright.algorithms.libraries.nccl_2_4.chunking import MOST_SEGMENTS, loop_counts, parts, segments
 from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
-from ringwright.algorithms.libraries.nccl_2_4.rings import chains, order, rings
+from ringwright.algorithms.libraries.nccl_2_4.rings import Entrances, chains, order, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.algorithms.placement import by_host, is_regular
+from ringwright.algorithms.placement import by_domain, is_regular
 from ringwright.costs.nccl import (
     ALGORITHMS,
     PROTOCOLS,
@@ -88,12 +88,12 @@ def nccl_2_4(
         return nothing("nccl-2-4", collective)
     if collective.op not in MODELLED:
         return _grouped(collective, topology, str(release), tuning=tuning)
-    hosts = by_host(collective, topology)
-    system = system_of(topology, hosts)
+    nodes = by_domain(collective, topology)
+    system = system_of(collective, topology)
     chosen = decide(collective, system, str(release))
     if algorithm or protocol or channels:
         chosen = forced(chosen, system, str(release), algorithm=algorithm, protocol=protocol, channels=channels)
-    made = build(collective, topology, hosts, chosen, system)
+    made = build(collective, topology, nodes, chosen, system)
     knobs = {
         "algorithm": chosen.algorithm,
         "protocol": chosen.protocol,
@@ -101,7 +101,7 @@ def nccl_2_4(
         "release": str(release),
     }
     named = dataclasses.replace(made, name="nccl-2-4", protocol=chosen.protocol, knobs=knobs)
-    return tuned(named, chosen, system, nics_per_node(topology, hosts)) if tuning else named
+    return tuned(named, chosen, system, nics_per_node(topology, nodes)) if tuning else named
 
 
 def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
@@ -111,10 +111,8 @@ def _grouped(collective: Collective, topology: Topology | None, release: str, *,
     )
     if not tuning:
         return made
-    hosts = by_host(collective, topology)
-    return dataclasses.replace(
-        made, software=of_groups(system_of(topology, hosts), release, nics_per_node(topology, hosts))
-    )
+    nics = nics_per_node(topology, by_domain(collective, topology))
+    return dataclasses.replace(made, software=of_groups(system_of(collective, topology), release, nics))
 
 
 def decide(collective: Collective, system: NcclSystem, release: str) -> NcclChoice:
@@ -137,39 +135,43 @@ def _decide_2_4(op: str, size_bytes: int, system: NcclSystem) -> NcclChoice:
 
 
 def build(
-    collective: Collective, topology: Topology | None, hosts: list[list[int]], chosen: NcclChoice, system: NcclSystem
+    collective: Collective, topology: Topology | None, nodes: list[list[int]], chosen: NcclChoice, system: NcclSystem
 ) -> Program:
     """Return the chosen algorithm as a program; a tree's channels are pairs of trees."""
-    channels, nics = max(1, chosen.channels_used), nics_per_node(topology, hosts)
+    channels = max(1, chosen.channels_used)
+    entrances = Entrances(nics_per_node(topology, nodes), system.graphs.ring.channels if system.mnnvl else 0)
     if chosen.algorithm == "ring":
         if collective.op in ("broadcast", "reduce"):
-            return chains(collective, hosts, channels, nics)
-        return rings(collective, hosts, channels, nics, loop_counts(collective, chosen, system))
+            return chains(collective, nodes, channels, entrances)
+        return rings(collective, nodes, channels, entrances, loop_counts(collective, chosen, system))
     if chosen.algorithm == "tree":
-        trees = _trees(hosts, max(1, channels // 2), system, nics)
+        trees = _trees(nodes, max(1, channels // 2), system, entrances)
         return over_trees("tree", collective, trees, segments(collective, chosen, system, len(trees)))
+    if chosen.algorithm == "nvls" and system.nodes > 1:
+        return nvls_collnet(collective, topology)
+    leading = system.graphs.nvls.channels if system.mnnvl and collective.op == "all-reduce" else None
     if chosen.algorithm == "nvls":
-        return (nvls if system.nodes == 1 else nvls_collnet)(collective, topology)
+        return nvls(collective, topology, heads=leading)
     if chosen.algorithm == "nvls_tree":
-        pieces = min(MOST_SEGMENTS, segments(collective, chosen, system, 2 * len(hosts[0])))
-        return nvls_tree(collective, topology, segments=pieces)
+        pieces = min(MOST_SEGMENTS, segments(collective, chosen, system, 2 * (leading or len(nodes[0]))))
+        return nvls_tree(collective, topology, heads=leading, segments=pieces)
     plain = {"pat": pat, "collnet_chain": collnet_chain}
     if chosen.algorithm in plain:
         return plain[chosen.algorithm](collective, topology)
     if chosen.algorithm == "collnet_direct":
-        heads = min(system.collnet_heads, *map(len, hosts)) if system.collnet_heads else None
+        heads = min(system.collnet_heads, *map(len, nodes)) if system.collnet_heads else None
         return collnet_direct(collective, topology, heads=heads)
     raise UsageError(f"NCCL has no algorithm '{chosen.algorithm}'", remedy="algorithm=ring")
 
 
-def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, nics: int) -> list[list[int]]:
+def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, entrances: Entrances) -> list[list[int]]:
     """Return the parents of both trees per channel pair; each pair enters the hosts at another GPU."""
     n, g = len(hosts), len(hosts[0])
     if not is_regular(hosts):
         return [_uneven(hosts, list(tree.parents)) for tree in double_tree(n)] * pairs
     trees = []
     for pair in range(pairs):
-        position = order(hosts, pair, nics)
+        position = order(hosts, pair, entrances)
         for tree in rank_trees(n, g, system.graphs.tree.pattern):
             parents = [-1] * len(position)
             for child, parent in enumerate(tree.parents):

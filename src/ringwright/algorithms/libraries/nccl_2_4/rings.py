@@ -20,17 +20,26 @@ if TYPE_CHECKING:
 
 CHAIN_BYTES = 512 << 10  # bytes of a segment of a broadcast or reduce along a ring
 MOST_SEGMENTS = 64
+LARGE_NODE = 16  # GPUs; of a larger node a program does not list the moves GPU by GPU
 
 
-def entry(channel: int, gpus: int, nics: int) -> int:
-    """Return the GPU at which a channel enters a host: channels take the NICs in turn, then the GPUs of a NIC."""
-    apart = max(1, gpus // max(nics, 1))
-    return (channel * apart + channel * apart // gpus) % gpus
+@dataclass(frozen=True, slots=True)
+class Entrances:
+    """How channels come into a host: by its ``nics``; those after the ``searched`` ones are copies of them (0: none are)."""
+
+    nics: int
+    searched: int = 0
+
+    def gpu(self, channel: int, gpus: int) -> int:
+        """Return the GPU at which a channel enters a host: channels take the NICs in turn, then the GPUs of a NIC."""
+        turn = channel % self.searched if self.searched else channel
+        apart = max(1, gpus // max(self.nics, 1))
+        return (turn * apart + turn * apart // gpus) % gpus
 
 
-def order(hosts: list[list[int]], channel: int, nics: int) -> list[int]:
+def order(hosts: list[list[int]], channel: int, entrances: Entrances) -> list[int]:
     """Return the ring of a channel: host after host, each from the GPU at which the ring enters it."""
-    return [host[(entry(channel, len(host), nics) + step) % len(host)] for host in hosts for step in range(len(host))]
+    return [host[(entrances.gpu(channel, len(host)) + step) % len(host)] for host in hosts for step in range(len(host))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,11 @@ class LoopCounts:
 
 
 def rings(
-    collective: Collective, hosts: list[list[int]], channels: int, nics: int, counts: LoopCounts = LoopCounts()
+    collective: Collective,
+    hosts: list[list[int]],
+    channels: int,
+    entrances: Entrances,
+    counts: LoopCounts = LoopCounts(),
 ) -> Program:
     """Return the program of all-reduce, reduce-scatter or all-gather over ``channels`` rings of equal share."""
     p, op = collective.p, collective.op
@@ -57,13 +70,13 @@ def rings(
     phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
     def steps() -> Iterator[Step]:
-        listed = [] if regular else [np.array(order(hosts, channel, nics)) for channel in range(channels)]
+        listed = [] if regular else [np.array(order(hosts, channel, entrances)) for channel in range(channels)]
         for loop in range(counts.loops):
             for kind, shift, label in phases:
                 for step, piece in product(range(p - 1), range(counts.slices)):
                     places = [(channel * counts.loops + loop) * counts.slices + piece for channel in range(channels)]
                     if regular:
-                        yield Step(_regular(kind, around, nics, places, parts, shift - step), label, loop)
+                        yield Step(_regular(kind, around, entrances, places, parts, shift - step), label, loop)
                     else:
                         yield Step(_listed(kind, listed, places, parts, shift - step), label, loop)
 
@@ -82,18 +95,35 @@ def rings(
     )
 
 
-def _regular(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
-    """One round as patterns over the hosts: GPU j of every host hands on its ring's part of the rank ``by`` along it."""
+def _regular(
+    op: Op, hosts: list[list[int]], entrances: Entrances, places: list[int], parts: int, by: int
+) -> tuple[Block, ...]:
+    """One round as patterns over the hosts: GPU j of every host hands on its ring's part of the rank ``by`` along it.
+
+    In a large node its GPUs are one pattern too, as far as the ring stays in the node and the part's rank in another one.
+    """
     n, g = len(hosts), len(hosts[0])
+    ends = sorted({0, g - 1, g, -by % g}) if g > LARGE_NODE else [*range(g + 1)]
     blocks = []
     for channel, position in enumerate(places):
-        first = entry(channel, g, nics)
-        for j in range(g):
-            here = Affine(((1, 0, n, g),), (first + j) % g)
-            following = Affine(((1, (j + 1) // g, n, g),), (first + (j + 1)) % g)
-            owner = Affine(((1, (j + by) // g, n, g * parts),), (first + j + by) % g * parts + position)
-            blocks.append(Block(op, (n,), here, following, owner, channel=channel))
+        first = entrances.gpu(channel, g)
+        for j, end in pairwise(ends):
+            span = (n, g, end - j)
+            here = _along(span, 0, first + j)
+            following = _along(span, (j + 1) // g, first + j + 1)
+            owner = _along(span, (j + by) // g, first + j + by, parts, position)
+            shape = (n, end - j) if end - j > 1 else (n,)
+            blocks.append(Block(op, shape, here, following, owner, channel=channel))
     return tuple(blocks)
+
+
+def _along(span: tuple[int, int, int], hosts: int, gpu: int, stride: int = 1, base: int = 0) -> Affine:
+    """Return the number of GPU ``gpu``, so many hosts further, in each of n hosts of g, and of as many GPUs after it."""
+    n, g, width = span
+    host = (1, hosts, n, g * stride)
+    if width > 1:
+        return Affine((host, (1, gpu % g, g, stride)), base)
+    return Affine((host,), gpu % g * stride + base)
 
 
 def _listed(op: Op, rings: list[np.ndarray], places: list[int], parts: int, by: int) -> tuple[Block, ...]:
@@ -106,12 +136,14 @@ def _listed(op: Op, rings: list[np.ndarray], places: list[int], parts: int, by: 
     return tuple(blocks)
 
 
-def chains(collective: Collective, hosts: list[list[int]], channels: int, nics: int) -> Program:
+def chains(collective: Collective, hosts: list[list[int]], channels: int, entrances: Entrances) -> Program:
     """Return broadcast or reduce in segments along ``channels`` rings, from or to the root."""
     share = collective.size_bytes / channels
     segments = max(1, min(MOST_SEGMENTS, round(share / CHAIN_BYTES)))
     up = collective.op == "reduce"
-    trees = [PipelinedTree(_chain(order(hosts, channel, nics), collective.root, up)) for channel in range(channels)]
+    trees = [
+        PipelinedTree(_chain(order(hosts, channel, entrances), collective.root, up)) for channel in range(channels)
+    ]
     n_steps = trees[0].n_steps(segments, up=up, down=not up)
 
     def steps() -> Iterator[Step]:

@@ -7,35 +7,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.placement import by_domain, by_host
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, search
+from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, nvls_channels, search
 from ringwright.errors import UsageError
 from ringwright.topology import NIC
 
 if TYPE_CHECKING:
+    from ringwright.collective import Collective
     from ringwright.topology import Topology
 
 NVLINK_GBS = 20.0  # one link of the estimated box
 SPELLINGS = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
 
 
-def system_of(topology: Topology | None, hosts: list[list[int]]) -> NcclSystem:
-    """Return the system of a group that lies on ``hosts``."""
-    p = sum(map(len, hosts))
+def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
+    """Return the system of a group as NCCL sees it: its node is an NVLink domain, be that a host or a rack of hosts."""
+    nodes = by_domain(collective, topology)
     family = topology.name.partition(":")[0] if topology is not None else ""
     name = SPELLINGS.get(family, family)
-    known = name in NODE_TYPES and len(hosts[0]) <= NODE_TYPES[name].gpus * NODE_TYPES[name].domain
+    known = name in NODE_TYPES and len(nodes[0]) <= NODE_TYPES[name].gpus * NODE_TYPES[name].domain
     network = network_switches(topology)
     adds = bool(network)
-    system = shaped(name, len(hosts), p, collnet=adds) if known else _estimated(topology, hosts, collnet=adds)
+    if known:
+        mnnvl = len(by_host(collective, topology)) > len(nodes)
+        system = _of_domains(name, len(nodes), collective.p, mnnvl=mnnvl, collnet=adds)
+    else:
+        system = _estimated(topology, nodes, collnet=adds)
     nvls = system.nvls and topology is not None and len(topology.aggregators) > len(network)
     heads = system.graphs.collnet_direct.channels
     return dataclasses.replace(system, nvls=nvls, collnet=adds and system.nodes > 1, collnet_heads=heads)
 
 
-def nics_per_node(topology: Topology | None, hosts: list[list[int]]) -> int:
-    """Return the NICs of a host, or its ranks where none are drawn."""
-    return len(hosts[0]) if topology is None else topology.nics_per_node
+def nics_per_node(topology: Topology | None, nodes: list[list[int]]) -> int:
+    """Return the NICs of a node as NCCL sees it, or its ranks where none are drawn."""
+    return len(nodes[0]) if topology is None else topology.nics_per_domain
 
 
 def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclSystem:
@@ -44,34 +50,43 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclS
     ``collnet`` says that the network reduces. Fewer ranks per node than the node has GPUs take their share of its NICs.
     """
     kind = NODE_TYPES[name]
-    per_node = -(-ranks // nodes)
     joined = min(nodes, kind.domain)
+    per_node = -(-ranks // nodes)
     if per_node > kind.gpus and (nodes > 1 or per_node > kind.gpus * kind.domain):
         raise UsageError(
             f"{ranks} ranks on {nodes} nodes: {name} has {kind.gpus} GPUs", remedy=f"--nodes {-(-ranks // kind.gpus)}"
         )
-    if per_node < kind.gpus:
-        kind = dataclasses.replace(kind, gpus=per_node, nics=max(1, kind.nics * per_node // kind.gpus))
-    kind = dataclasses.replace(kind, gpus=kind.gpus * joined, nics=kind.nics * joined)
-    groups = -(-nodes // joined)
-    system = named_system(name, 1)
+    return _of_domains(name, -(-nodes // joined), ranks, mnnvl=joined > 1, collnet=collnet)
+
+
+def _of_domains(name: str, domains: int, ranks: int, *, mnnvl: bool, collnet: bool) -> NcclSystem:
+    """Return a system of NVLink domains; ``mnnvl``: several hosts are in one. Each GPU comes with its share of the NICs."""
+    host = NODE_TYPES[name]
+    gpus = -(-ranks // domains)
+    kind = dataclasses.replace(host, gpus=gpus, nics=max(1, host.nics * gpus // host.gpus), domain=1)
+    graphs = search(kind, domains, collnet=collnet)
     return dataclasses.replace(
-        system, graphs=search(kind, groups, collnet=collnet), nodes=groups, ranks=ranks, mnnvl=joined > 1
+        named_system(name, 1),
+        graphs=graphs,
+        nodes=domains,
+        ranks=ranks,
+        mnnvl=mnnvl,
+        nvls_channels=nvls_channels(domains, mnnvl=mnnvl),
     )
 
 
-def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bool) -> NcclSystem:
-    """Return a node with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
-    gpus = max(map(len, hosts))
+def _estimated(topology: Topology | None, nodes: list[list[int]], *, collnet: bool) -> NcclSystem:
+    """Return a node with as much bandwidth per GPU, and per node to the outside, as the fabric's links have."""
+    gpus = max(map(len, nodes))
     inside, outside, nics = 25.0, 25.0, gpus
     if topology is not None and topology.n_links:
         from_ranks = topology.rate[topology.src < topology.n_ranks]
         inside = float(from_ranks.max(initial=0.0)) / 1e9 or inside
         nic_nodes = np.flatnonzero(topology.kinds == NIC)
-        nics = max(1, round(len(nic_nodes) / max(len(hosts), 1))) if len(nic_nodes) else gpus
+        nics = max(1, round(len(nic_nodes) / max(len(nodes), 1))) if len(nic_nodes) else gpus
         out_of_nics = topology.rate[np.isin(topology.src, nic_nodes)] if len(nic_nodes) else from_ranks
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
     kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)
-    graphs = search(kind, len(hosts), collnet=collnet)
-    return NcclSystem(graphs, len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)
+    graphs = search(kind, len(nodes), collnet=collnet)
+    return NcclSystem(graphs, len(nodes), sum(map(len, nodes)), kind.capability, nvswitch=True)

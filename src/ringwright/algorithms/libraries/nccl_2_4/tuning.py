@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
-from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, senders
+from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, nvls_copy_byte_s, senders
 from ringwright.program import Software
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ OUTSIDE = ("nic", "spine", "network", "rail")
 def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -> Program:
     """Return the program with the release's base and hop latencies (us tables) and its protocol's bytes on the wire.
 
+    Where NVLink joins several hosts, NVLS copies all data into its buffers and out of them, which its channels do no faster.
     The tables give one latency for the route through the network's switches and back: it counts once, before the first message.
     """
     held = constants(chosen.release)
@@ -29,7 +30,7 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
     inside, outside = (held.hop_us(each, algorithm, protocol) * 1e-6 for each in (hardware, "net"))
     base = held.base_us(algorithm, protocol) * 1e-6
     messages = dict.fromkeys(INSIDE, inside) | dict.fromkeys(OUTSIDE, outside)
-    beyond, copying = {}, {}
+    beyond, copying, most = {}, {}, {}
     if algorithm in ("ring", "tree"):
         near, far = (held.beyond_us(each, algorithm, protocol) * 1e-6 for each in (hardware, "net"))
         beyond = dict.fromkeys(INSIDE, near) | dict.fromkeys(OUTSIDE, far)
@@ -37,6 +38,8 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
         copying = dict.fromkeys(OUTSIDE, byte_s) | dict.fromkeys(INSIDE if protocol == "simple" else (), byte_s)
     if algorithm in ("nvls", "nvls_tree"):  # one latency for the route to the switch and back
         messages, base = {}, base + inside + (outside if algorithm == "nvls" and system.nodes > 1 else 0.0)
+        if system.mnnvl:
+            most = {"nvlink": 1 / nvls_copy_byte_s(held, system, chosen.channels_used)}
     if algorithm == "nvls_tree":
         messages = dict.fromkeys(OUTSIDE, outside)
         beyond_us = held.hop_us("net", algorithm, protocol) - held.hop_us("net", "tree", "ll")
@@ -50,6 +53,7 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
         copying,
         WIRE_FACTOR[protocol],
         sharing=max(1.0, min(nics, chosen.channels_used) / senders(chosen.channels_used, system)),
+        most_rate=most,
     )
     return dataclasses.replace(program, software=used)
 
