@@ -152,13 +152,13 @@ def pair_slowdown(trace: Trace) -> tuple[dict[Cell, float], dict[int, str], dict
         .group_by("src", "dst")
         .agg((pl.col("duration_s") / pl.col("typical")).median().alias("slowdown"))
     )
-    found = {(src, dst): slowdown for src, dst, slowdown in cells.rows()}
+    slowdowns = {(src, dst): slowdown for src, dst, slowdown in cells.rows()}
     nics = {
         row["rank"]: f"{row['host']} {row['nic']}"
         for row in devices.to_dicts()
         if row["rank"] is not None and row["nic"]
     }
-    return found, hosts, nics
+    return slowdowns, hosts, nics
 
 
 def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFrame:
@@ -178,11 +178,11 @@ def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFram
 
 
 def _slow_pairs(trace: Trace) -> list[Culprit]:
-    cells, hosts, nics = pair_slowdown(trace)
+    slowdowns, hosts, nics = pair_slowdown(trace)
     culprits = []
     # Links inside a host and the network between hosts fail apart: each is looked at without the other.
-    inside = {(a, b): factor for (a, b), factor in cells.items() if a in hosts and hosts[a] == hosts.get(b)}
-    between = {cell: factor for cell, factor in cells.items() if cell not in inside}
+    inside = {(a, b): factor for (a, b), factor in slowdowns.items() if a in hosts and hosts[a] == hosts.get(b)}
+    between = {pair: factor for pair, factor in slowdowns.items() if pair not in inside}
     for slow in [*explained(between, hosts, nics), *explained(inside, hosts, nics)]:
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]

@@ -68,33 +68,33 @@ def explained(
     if not slow or len(slow) * 2 > len(known):
         return []
     candidates = _candidates(known, hosts or {}, nics or {})
-    found: list[Slow] = []
+    culprits: list[Slow] = []
     left = set(slow)
-    while left and len(found) < MOST_CULPRITS:
+    while left and len(culprits) < MOST_CULPRITS:
         best = max(candidates, key=lambda item: _worth(item[3], left, slow), default=None)
         if best is None or _worth(best[3], left, slow)[0] <= 0:
             break
         kind, name, ranks, cells = best
         hit = cells & slow
-        found.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
+        culprits.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
         left -= cells
     whole = _intermittent(candidates, left)
     if whole is not None:
         kind, name, ranks, cells = whole
-        found.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
+        culprits.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
         left -= cells
-    for src, dst in sorted(left)[: MOST_CULPRITS - len(found)]:
-        found.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, slowdown[src, dst]))
-    return found
+    for src, dst in sorted(left)[: MOST_CULPRITS - len(culprits)]:
+        culprits.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, slowdown[src, dst]))
+    return culprits
 
 
 def _slow(slowdown: Mapping[Cell, float]) -> tuple[set[Cell], set[Cell]]:
     """Return slow and known cells. Centre and noise come from the fast cells (10th and 30th percentile), which stay healthy
     where less than half are slow."""
-    known = {cell for cell, factor in slowdown.items() if 0 < factor < math.inf}
+    known = {pair for pair, factor in slowdown.items() if 0 < factor < math.inf}
     if len(known) < 4:
         return set(), known
-    logs = np.log([slowdown[cell] for cell in known])
+    logs = np.log([slowdown[pair] for pair in known])
     low, middle = np.quantile(logs, (0.1, 0.3))
     sigma = float(middle - low) / (1.2816 - 0.5244)  # percentiles of a normal distribution
     centre = float(middle) + 0.5244 * sigma
