@@ -182,7 +182,7 @@ def test_a_release_without_a_model_is_answered_by_the_nearest_one(software: str,
 
 def test_a_machine_that_is_not_known_says_why() -> None:
     for facts, reason in (
-        ({**FACTS, "gpu": "MI355X"}, "box of the GPU 'MI355X'"),
+        ({**FACTS, "gpu": "MI355X"}, "node type of the GPU 'MI355X'"),
         ({**FACTS, "collective": "gather"}, "gather has no closed form"),
         ({**FACTS, "nodes": ""}, "does not say its nodes"),
         ({**FACTS, "nodes": "1", "gpus_per_node": "1"}, "one rank alone"),

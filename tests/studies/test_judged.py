@@ -13,7 +13,7 @@ from ringwright.costs.learnt import expected, learning, shipped
 from ringwright.costs.learnt.trusted import NINETY
 from ringwright.errors import InputError
 from ringwright.studies import judged
-from ringwright.studies.measured_calls import read
+from ringwright.studies.measured_calls import measured_folder
 
 CASES = (
     "case",
@@ -49,7 +49,7 @@ def folder(at: Path, *, nodes: int, factor: float, system: str = "here", gpu: st
     ]
     write(at / "my_cases.csv", CASES, [row])
     write(at / "my_times.csv", ("case", "bytes", "time_us"), [["one", size, "1"] for size in SIZES])
-    found = read([at])
+    found = measured_folder([at])
     if found.calls:
         said = expected([found.calls[0].call])[0]
         rows = [["one", each.size_bytes, f"{each.p50_s * factor * 1e6:.6f}"] for each in said]
@@ -102,7 +102,7 @@ def test_the_closed_form_alone_has_no_interval(tmp_path: Path) -> None:
 @needs_shared_data
 def test_systems_that_are_left_out_are_met_within_what_was_promised() -> None:
     """100, 80 and 35 % in the three regions, 90 % intervals that hold 85 % and more; variances as they ship."""
-    calls = [each for at, each in enumerate(read([real("validation")]).calls) if at % 3 == 0]
+    calls = [each for at, each in enumerate(measured_folder([real("validation")]).calls) if at % 3 == 0]
     tables = learning.tables_of(calls)
     owners = np.array([each.call.owner for each in calls for _ in each.times_s])
     mean, sigma = np.zeros(len(owners)), np.zeros(len(owners))

@@ -20,7 +20,8 @@ def accuracy(
     Parameters
     ----------
     folders
-        Folders with pairs *_cases.csv and *_times.csv, or single *_times.csv (docs/accuracy.md says their columns).
+        Folders with pairs *_cases.csv and *_times.csv, or single *_times.csv: case, bytes and time_us in the latter;
+        case, system, gpu, nodes, gpus_per_node, collective, intra_node, inter_node, software and settings in the former.
     calibrate
         Folders with tables to learn from: those of a system that is judged move its answers. Repeat it for several.
     engine

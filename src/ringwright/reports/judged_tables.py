@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ringwright.reports import layout
@@ -10,7 +11,7 @@ from ringwright.units import format_size
 WORST = 10  # tables that are named
 
 
-def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.accuracy/2``: a line by class and region, the worst tables, what was left out."""
     out = layout.console(file, width=width)
     cases = {row["case"] for row in result["rows"]}
@@ -52,9 +53,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.line(out, f"left out: {each['case']}: {each['reason']}", style="dim")
 
 
-def _worst(out: Any, rows: list[dict[str, Any]]) -> None:
+def _worst(out: Any, rows: list[Mapping[str, Any]]) -> None:
     """Write the sizes that are furthest off, one a table."""
-    worst: dict[str, dict[str, Any]] = {}
+    worst: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         if row["case"] not in worst or _off(row) > _off(worst[row["case"]]):
             worst[row["case"]] = row
@@ -74,6 +75,6 @@ def _worst(out: Any, rows: list[dict[str, Any]]) -> None:
     layout.table(out, ["table", "size", "measured us", "simulated us", "90 % within", "ratio"], shown, left=("table",))
 
 
-def _off(row: dict[str, Any]) -> float:
+def _off(row: Mapping[str, Any]) -> float:
     ratio: float = row["time_us_p50"] / row["measured_us"]
     return max(ratio, 1 / ratio)

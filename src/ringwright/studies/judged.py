@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from ringwright.costs.learnt import Prior, expected, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, NINETY, MeasuredCall
-from ringwright.studies.measured_calls import MeasuredFolder, read
+from ringwright.studies.measured_calls import MeasuredFolder, measured_folder
 
 SCHEMA = "ringwright.accuracy/2"
 ENGINE, CLOSED = "library", "closed-form"
@@ -55,13 +55,15 @@ class JudgedRow:
         return REGIONS[0 if self.size_bytes <= SMALL_BYTES else 2 if self.size_bytes >= LARGE_BYTES else 1]
 
 
-def study(paths: Sequence[str | Path], calibrate: Sequence[str | Path] = (), *, engine: str = ENGINE) -> dict[str, Any]:
+def study(
+    paths: Sequence[str | Path], calibrate: Sequence[str | Path] = (), *, engine: str = ENGINE
+) -> Mapping[str, Any]:
     """Return the object of schema ``ringwright.accuracy/2``; ``calibrate`` folders hold tables that may be learnt from.
 
     InputError for a folder without tables.
     """
-    asked = read(paths)
-    given = read(calibrate) if calibrate else MeasuredFolder((), ())
+    asked = measured_folder(paths)
+    given = measured_folder(calibrate) if calibrate else MeasuredFolder((), ())
     prior = shipped()
     rows = judged(asked.calls, given.calls, prior, engine=engine)
     return {
@@ -107,7 +109,7 @@ def judged(
     return rows
 
 
-def summary(rows: Iterable[JudgedRow]) -> list[dict[str, Any]]:
+def summary(rows: Iterable[JudgedRow]) -> list[Mapping[str, Any]]:
     """Return a line by class and region, systems with tables of their own apart; ``all`` over the classes.
 
     ``geomean_error``: exp(mean over systems of the mean over rows of abs(ln(answer / measured))) - 1; ``rows_error``: over all
@@ -126,7 +128,7 @@ def summary(rows: Iterable[JudgedRow]) -> list[dict[str, Any]]:
     return [_line(*key, groups[key]) for key in order if key in groups]
 
 
-def _line(calibrated: bool, kind: str, region: str, rows: Sequence[JudgedRow]) -> dict[str, Any]:
+def _line(calibrated: bool, kind: str, region: str, rows: Sequence[JudgedRow]) -> Mapping[str, Any]:
     off = np.array([abs(row.off) for row in rows])
     systems = np.array([row.system for row in rows])
     means = [float(off[systems == system].mean()) for system in dict.fromkeys(systems.tolist())]

@@ -21,7 +21,7 @@ class MeasuredFolder:
     left_out: tuple[tuple[str, str], ...]
 
 
-def read(paths: Sequence[str | Path]) -> MeasuredFolder:
+def measured_folder(paths: Sequence[str | Path]) -> MeasuredFolder:
     """Return the calls of folders or of single ``*_times.csv``; InputError where there is no table of either kind."""
     calls: list[MeasuredCall] = []
     left: list[tuple[str, str]] = []
@@ -38,21 +38,25 @@ def read(paths: Sequence[str | Path]) -> MeasuredFolder:
 
 def files(paths: Sequence[str | Path]) -> list[Path]:
     """Return the ``*_times.csv`` of some folders, each with its ``*_cases.csv`` beside it, and the files that are named."""
-    found: list[Path] = []
+    held: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             cases = sorted(path.glob("*_cases.csv"))
-            found += [
+            held += [
                 each for each in (case.with_name(case.name[:-9] + "times.csv") for case in cases) if each.is_file()
             ]
         elif path.is_file():
-            found.append(path)
+            held.append(path)
         else:
             raise InputError("there is no such file or folder", where=str(path))
-    if not found:
+    if not held:
         where = ", ".join(map(str, paths))
-        raise InputError("no pair of *_cases.csv and *_times.csv is here", where=where, remedy="see docs/accuracy.md")
-    return found
+        raise InputError(
+            "no pair of *_cases.csv and *_times.csv is here",
+            where=where,
+            remedy="ringwright accuracy --help names their columns",
+        )
+    return held
 
 
 def measured_call(table: NcclTestsTable) -> MeasuredCall | str:

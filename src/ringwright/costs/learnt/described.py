@@ -1,7 +1,7 @@
 """Which machine a measured table was taken on, from what is written beside it: a call for the closed form, or why there is none.
 
 The columns are those of ``*_cases.csv``: GPU, nodes, GPUs a node, links inside and between nodes, software, settings. What a
-source does not say is taken from the usual box of its GPU, and a release from its year; both are assumptions.
+source does not say is taken from the usual node of its GPU, and a release from its year; both are assumptions.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, search
 from ringwright.costs.nccl.timing import NcclOverride
 
-# The box of a GPU, the first whose name is in the GPU's; Grace Hopper has no box of its own: four GPUs, each with its NIC.
-BOXES = (
+# The node type of a GPU, by the first name that is in the GPU's; Grace Hopper has none of its own: four GPUs, each with its NIC.
+BASES = (
     ("GB300", "gb200"),
     ("GB200", "gb200"),
     ("GH200", "dgx-h100"),
@@ -52,13 +52,13 @@ def described(facts: Mapping[str, str], sizes_bytes: tuple[int, ...]) -> Library
     if op not in LEARNT_OPS:
         return f"{op or 'an operation without a name'} has no closed form; known: {', '.join(LEARNT_OPS)}"
     gpu = facts.get("gpu", "")
-    box = next((name for part, name in BOXES if part in gpu), None)
-    if box is None:
-        return f"the box of the GPU '{gpu}' is not known; known: {', '.join(part for part, _ in BOXES)}"
+    base = next((name for part, name in BASES if part in gpu), None)
+    if base is None:
+        return f"the node type of the GPU '{gpu}' is not known; known: {', '.join(part for part, _ in BASES)}"
     nodes, per_node = _whole(facts.get("nodes")), _whole(facts.get("gpus_per_node"))
     if not nodes or not per_node or nodes * per_node < 2:
         return "it does not say its nodes and GPUs a node, or has one rank alone"
-    kind = _shaped(NODE_TYPES[box], facts, per_node)
+    kind = _shaped(NODE_TYPES[base], facts, per_node)
     if "domain" in facts.get("intra_node", ""):
         kind = replace(kind, gpus=nodes * per_node, nics=nodes * kind.nics, domain=1)
         joined, nodes = nodes > 1, 1
@@ -93,28 +93,28 @@ def described(facts: Mapping[str, str], sizes_bytes: tuple[int, ...]) -> Library
     )
 
 
-def _shaped(box: NodeType, facts: Mapping[str, str], per_node: int) -> NodeType:
+def _shaped(base: NodeType, facts: Mapping[str, str], per_node: int) -> NodeType:
     inside, between = facts.get("intra_node", ""), facts.get("inter_node", "")
     mesh = "all-to-all" in inside
-    gpus = MESH_GPUS if mesh else box.gpus
-    kind = replace(box, nvswitch=False, pair_links=box.nvlinks // (MESH_GPUS - 1)) if mesh else box
+    gpus = MESH_GPUS if mesh else base.gpus
+    kind = replace(base, nvswitch=False, pair_links=base.nvlinks // (MESH_GPUS - 1)) if mesh else base
     if "GH200" in facts.get("gpu", ""):
         kind = replace(kind, cpu_vendor="other", cpu_arch="arm")
     if mesh:  # a GPU has no switch of its own with a NIC behind it
-        kind = replace(kind, type_inter="PHB" if box.capability < 90 else "PIX")
-    found = NICS.search(between)
-    nics, rate_gbs = (float(found[1]), float(found[2]) / 8) if found else (float(box.nics), box.nic_gbs)
+        kind = replace(kind, type_inter="PHB" if base.capability < 90 else "PIX")
+    match = NICS.search(between)
+    nics, rate_gbs = (float(match[1]), float(match[2]) / 8) if match else (float(base.nics), base.nic_gbs)
     whole = nics * per_node if "a rank" in between or "a GPU" in between else nics * min(per_node, gpus) / gpus
     return replace(kind, gpus=per_node, nics=max(1, int(whole)), nic_gbs=rate_gbs)
 
 
 def _forced(settings: str) -> NcclOverride | None:
     """Return what the environment in the settings forces, None where it forces nothing."""
-    found = FORCED.search(settings)
-    if found is None:
+    match = FORCED.search(settings)
+    if match is None:
         return None
-    channels = int(found[3]) if found[3] else None
-    return NcclOverride(found[1].lower(), found[2].lower() if found[2] else None, channels)
+    channels = int(match[3]) if match[3] else None
+    return NcclOverride(match[1].lower(), match[2].lower() if match[2] else None, channels)
 
 
 def _whole(text: str | None) -> int:
@@ -133,9 +133,9 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 def release_of(software: str) -> str:
     """Return NCCL's release as a source says it (2.18, or a code such as 22902), or the one usual in the source's year."""
-    found = re.search(r"\bN?CCL (\d+\.\d+)", software)
-    if found:
-        return found[1]
+    match = re.search(r"\bN?CCL (\d+\.\d+)", software)
+    if match:
+        return match[1]
     code = re.search(r"\bNCCL (\d)(\d\d)\d\d\b", software)
     if code:
         return f"{int(code[1])}.{int(code[2])}"

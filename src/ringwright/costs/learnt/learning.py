@@ -79,12 +79,12 @@ def variances_of(tables: Tables, *, rounds: int = 25, begin: dict[str, float] | 
 
     start = np.log([(begin or {}).get(name, 0.03) for name in names])
     bounds = [(np.log(LEAST), np.log(MOST))] * len(names)
-    found = optimize.minimize(unlikely, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": rounds})
-    return {name: float(np.exp(value)) for name, value in zip(names, found.x, strict=True)}
+    best = optimize.minimize(unlikely, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": rounds})
+    return {name: float(np.exp(value)) for name, value in zip(names, best.x, strict=True)}
 
 
 def left_out(tables: Tables, variances: dict[str, float], which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the other points say of some (``which``: bool): means and standard deviations of their logs, float64."""
+    """Return what the other points say of some (``which``: bool): means and deviations of logs, float64 of shape (asked,)."""
     _, linalg = _scipy()
     known, asked = tables.at(~which), tables.points.at(which)
     covariance = summed(PARTS, variances, known.points, known.points)

@@ -89,7 +89,7 @@ def expected(
 
 
 def thinned(known: int) -> np.ndarray:
-    """Return which of so many measured points are taken in: all, or evenly ``MOST_POINTS`` of them. int64."""
+    """Return which of so many measured points are taken in: all, or evenly ``MOST_POINTS`` of them: int64 of shape (kept,)."""
     if known <= MOST_POINTS:
         return np.arange(known)
     return np.unique(np.linspace(0, known - 1, MOST_POINTS).round().astype(int))
