@@ -49,7 +49,7 @@ class Prior(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
 
     @cached_property
     def known(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean (anchors,) and ``lessened`` (anchors, r) as weights of covariances with anchors, float64 of shape (anchors, ...)."""
+        """Return mean and ``lessened`` as weights of covariances with anchors: float64 of shape (anchors,) and (anchors, r)."""
         points = anchors()
         held = anchored(self.variances, points)
         held[np.diag_indices(len(held))] += JITTER
@@ -58,7 +58,7 @@ class Prior(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         return solved[:, 0], solved[:, 1:]
 
     def shared(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and covariance of the shared part, in logarithms of time: float64 of shape (points,) and (points, points)."""
+        """Return mean and covariance of the shared part, of ln time: float64 of shape (points,) and (points, points)."""
         mean, less = self.known
         towards = to_anchors(self.variances, anchors(), points)
         lessened = towards.T @ less
@@ -98,7 +98,7 @@ def anchors() -> Points:
 
 
 def anchored(variances: dict[str, float], points: Points) -> np.ndarray:
-    """Return the covariance of what is held at the anchors: the curves there, then each shared weight in each medium: float64 of shape (held, held)."""
+    """Return the covariance of what is held: curves, then each shared weight in each medium. float64 of shape (held, held)."""
     curves = summed(SHARED_CURVES, variances, points, points)
     weights = [variances[part.name] for part in SHARED_WEIGHTS for _ in MEDIA]
     made = np.zeros((len(curves) + len(weights),) * 2)
