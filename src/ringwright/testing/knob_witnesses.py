@@ -121,7 +121,7 @@ WITNESSES = (
     Witness("poseidon:servers", _VGG, "poseidon:batch=1000", "poseidon:batch=1000:servers=1"),
     Witness("poseidon:pair_mb", _VGG, "poseidon:dense=push-pull", "poseidon:dense=push-pull:pair_mb=0.5"),
     Witness("lina:pipelining", _TRAINED, "lina:partition_mb=4", "lina:partition_mb=4:pipelining=false"),
-    Witness("lina:packing", _TRAINED, "none,lina:packing=1", "none,lina:packing=2"),
+    Witness("lina:packing", _TRAINED, "none,lina", "none,lina:packing=2"),
     Witness("lina:memory_gb", _TRAINED, "none,lina:packing=2", "none,lina:packing=2:memory_gb=250"),
     Witness("lina:skew", _SERVED, "lina", "lina:skew=5"),
     Witness("lina:plan", _SERVED, "lina:skew=5", "lina:skew=5:plan=even"),
