@@ -145,7 +145,6 @@ FACTS = {
     "gpu": "H100-SXM5-80GB",
     "nodes": "4",
     "gpus_per_node": "8",
-    "collective": "all_reduce",
     "intra_node": "NVSwitch 4, 450 GB/s a GPU each way",
     "inter_node": "8 x 400 Gb/s NDR InfiniBand a node",
     "software": "NCCL 2.26.2",
@@ -154,40 +153,42 @@ FACTS = {
 
 
 def test_a_described_machine_becomes_a_call() -> None:
-    made = described(FACTS, (8, 16))
+    made = described("all-reduce", FACTS, (8, 16))
     assert isinstance(made, LibraryCall)
     assert (made.transport, made.release, made.system.ranks, made.kind.nics, made.kind.nic_gbs) == (
         "infiniband", "2.26", 32, 8, 50.0,
     )  # fmt: off
-    mesh = described({**FACTS, "gpu": "A100", "gpus_per_node": "4", "intra_node": "NVLink3 all-to-all 4 GPUs",
+    mesh = described("all-reduce", {**FACTS, "gpu": "A100", "gpus_per_node": "4", "intra_node": "NVLink3 all-to-all 4 GPUs",
                       "inter_node": "2 x 200 Gb/s Slingshot 11 NICs a node", "settings": "NCCL over TCP"}, (8,))  # fmt: off
     assert isinstance(mesh, LibraryCall)
     assert (mesh.transport, mesh.kind.nvswitch, mesh.kind.nics, mesh.kind.nic_gbs) == ("tcp", False, 2, 25.0)
     domain = described(
-        {**FACTS, "gpu": "GB300", "nodes": "16", "gpus_per_node": "4", "intra_node": "NVLink 5 domain"}, (8,)
+        "all-reduce",
+        {**FACTS, "gpu": "GB300", "nodes": "16", "gpus_per_node": "4", "intra_node": "NVLink 5 domain"},
+        (8,),
     )
     assert isinstance(domain, LibraryCall)
     assert (domain.carrier, domain.system.nodes, domain.system.ranks) == ("nvlink", 1, 64)
-    one = described({**FACTS, "gpus_per_node": "2", "inter_node": "1 x 400 Gb/s RoCE a rank"}, (8,))
+    one = described("all-reduce", {**FACTS, "gpus_per_node": "2", "inter_node": "1 x 400 Gb/s RoCE a rank"}, (8,))
     assert isinstance(one, LibraryCall)
     assert (one.transport, one.kind.nics, one.kind.nic_gbs) == ("roce", 2, 50.0)
 
 
 @pytest.mark.parametrize(("software", "release"), [("NCCL 2.99", releases()[-1]), ("NCCL 2.1", releases()[0])])
 def test_a_release_without_a_model_is_answered_by_the_nearest_one(software: str, release: str) -> None:
-    made = described({**FACTS, "software": software}, (8,))
+    made = described("all-reduce", {**FACTS, "software": software}, (8,))
     assert isinstance(made, LibraryCall)
     assert made.release == release
 
 
 def test_a_machine_that_is_not_known_says_why() -> None:
-    for facts, reason in (
-        ({**FACTS, "gpu": "MI355X"}, "node type of the GPU 'MI355X'"),
-        ({**FACTS, "collective": "gather"}, "gather has no closed form"),
-        ({**FACTS, "nodes": ""}, "does not say its nodes"),
-        ({**FACTS, "nodes": "1", "gpus_per_node": "1"}, "one rank alone"),
+    for op, facts, reason in (
+        ("all-reduce", {**FACTS, "gpu": "MI355X"}, "node type of the GPU 'MI355X'"),
+        ("gather", FACTS, "gather has no closed form"),
+        ("all-reduce", {**FACTS, "nodes": ""}, "does not say its nodes"),
+        ("all-reduce", {**FACTS, "nodes": "1", "gpus_per_node": "1"}, "one rank alone"),
     ):
-        assert reason in str(described(facts, (8,)))
+        assert reason in str(described(op, facts, (8,)))
 
 
 def test_releases_as_sources_say_them() -> None:

@@ -64,5 +64,5 @@ def measured_call(table: NcclTestsTable) -> MeasuredCall | str:
     rows = sorted((row for row in table.rows if row.size_bytes > 0 and row.time_s > 0), key=lambda row: row.size_bytes)
     if not rows:
         return "no size was measured"
-    call = described({**table.facts, "case": table.name}, tuple(row.size_bytes for row in rows))
+    call = described(table.op, {**table.facts, "case": table.name}, tuple(row.size_bytes for row in rows))
     return call if isinstance(call, str) else MeasuredCall(call, tuple(row.time_s for row in rows))

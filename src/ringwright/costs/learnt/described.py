@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
-from ringwright.costs.nccl.constants import releases
+from ringwright.costs.nccl.constants import release_numbers, releases
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, search
 from ringwright.costs.nccl.timing import NcclOverride
@@ -42,13 +42,10 @@ MESH_GPUS = 4  # of a node whose GPUs are joined pair by pair
 RELEASE_OF_YEAR = {"2022": "2.14", "2023": "2.18", "2024": "2.20", "2025": "2.26", "2026": "2.28"}
 UNKNOWN_YEAR = "2.20"
 FORCED = re.compile(r"NCCL_ALGO=(\w+)(?:.*NCCL_PROTO=(\w+))?(?:.*NCCL_MIN_NCHANNELS=(\d+))?", re.DOTALL)
-COLLECTIVES = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter"}
-COLLECTIVES |= {"alltoall": "all-to-all", "sendrecv": "send-recv"}
 
 
-def described(facts: Mapping[str, str], sizes_bytes: tuple[int, ...]) -> LibraryCall | str:
-    """Return the call of a row of ``*_cases.csv`` at these sizes, or in words why it is none."""
-    op = COLLECTIVES.get(facts.get("collective", ""), facts.get("collective", ""))
+def described(op: str, facts: Mapping[str, str], sizes_bytes: tuple[int, ...]) -> LibraryCall | str:
+    """Return the call of an operation on the machine of a row of ``*_cases.csv`` at these sizes, or in words why it is none."""
     if op not in LEARNT_OPS:
         return f"{op or 'an operation without a name'} has no closed form; known: {', '.join(LEARNT_OPS)}"
     gpu = facts.get("gpu", "")
@@ -124,11 +121,7 @@ def _whole(text: str | None) -> int:
 def _modelled(release: str) -> str:
     """Return the release whose model stands for another: itself, or the oldest or newest there is."""
     held = releases()
-    return min(max(release, held[0], key=_numbers), held[-1], key=_numbers)
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split(".")[:2])
+    return min(max(release, held[0], key=release_numbers), held[-1], key=release_numbers)
 
 
 def release_of(software: str) -> str:

@@ -14,7 +14,8 @@ import numpy as np
 from ringwright.costs.learnt.call import LibraryCall, Points, of_calls
 from ringwright.costs.learnt.parts import PARTS, SCATTERS, scatter_of, scattered, spread, summed
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, anchors, to_anchors
-from ringwright.costs.learnt.trusted import MeasuredCall, number_of
+from ringwright.costs.learnt.trusted import MeasuredCall
+from ringwright.costs.nccl.constants import release_numbers
 from ringwright.errors import MissingExtraError
 
 LEAST, MOST, LIKELY = 1e-5, 3.0, 1e-2  # of a variance; LIKELY is where one stays of which the tables say nothing
@@ -126,7 +127,7 @@ def prior_of(measured: Sequence[MeasuredCall], variances: dict[str, float]) -> P
 
 def _seen(calls: Sequence[LibraryCall]) -> Seen:
     sizes = [size for call in calls for size in call.sizes_bytes]
-    releases = sorted((call.release for call in calls), key=number_of)
+    releases = sorted((call.release for call in calls), key=release_numbers)
     nodes = [call.system.nodes for call in calls]
     return Seen(
         tuple(sorted({call.op for call in calls})),

@@ -11,6 +11,7 @@ import numpy as np
 from ringwright.costs.learnt.call import LibraryCall, of_calls
 from ringwright.costs.learnt.parts import scattered
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, shipped
+from ringwright.costs.nccl.constants import release_numbers
 
 HALF, NINETY = 0.6745, 1.6449  # standard deviations within which 50 and 90 % of a normal distribution lie
 MOST_POINTS = 2_000  # of one's own tables that are taken in: 32 MB of covariances
@@ -106,7 +107,9 @@ def outside(call: LibraryCall, size_bytes: int, prior: Prior, measured: Sequence
         "operation": any(call.op in each.operations for each in held),
         "nodes": _within(call.system.nodes, [each.nodes for each in held]),
         "size": _within(size_bytes, [each.sizes_bytes for each in held]),
-        "release": _within(number_of(call.release), [tuple(map(number_of, each.releases)) for each in held]),
+        "release": _within(
+            release_numbers(call.release), [tuple(map(release_numbers, each.releases)) for each in held]
+        ),
         "gpu": any(call.system.capability in each.capabilities for each in held),
     }
     return tuple(name for name, is_known in told.items() if not is_known)
@@ -120,8 +123,3 @@ def _seen_of(call: LibraryCall) -> Seen:
 
 def _within(value: object, ranges: Sequence[tuple[object, ...]]) -> bool:
     return any(low <= value <= high for low, high in ranges)  # type: ignore[operator]
-
-
-def number_of(release: str) -> tuple[int, ...]:
-    """Return a release's first two numbers, to compare it by."""
-    return tuple(int(part) for part in release.split(".")[:2] if part.isdecimal())

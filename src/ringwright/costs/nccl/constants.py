@@ -114,9 +114,9 @@ def releases() -> tuple[str, ...]:
 @lru_cache(maxsize=128)
 def constants(release: str) -> Constants:
     """Return the constants that hold for ``release`` ("2.20.5", "2.20", "v2.20.5-1"); raise UsageError if unknown."""
-    wanted = _numbers(release)
-    held = [entry for entry in _entries().values() if _numbers(entry.first)[:2] <= wanted[:2]]
-    newest = _numbers(releases()[-1])
+    wanted = release_numbers(release)
+    held = [entry for entry in _entries().values() if release_numbers(entry.first)[:2] <= wanted[:2]]
+    newest = release_numbers(releases()[-1])
     if not held or wanted[:2] > newest[:2]:
         known = f"2.5 to {newest[0]}.{newest[1]}"
         raise UsageError(
@@ -125,7 +125,8 @@ def constants(release: str) -> Constants:
     return held[-1]
 
 
-def _numbers(release: str) -> tuple[int, ...]:
+def release_numbers(release: str) -> tuple[int, ...]:
+    """Return a release's numbers, to compare it by ("v2.20.5-1" is (2, 20, 5)); raise UsageError for what is none."""
     text = release.strip().lower().removeprefix("v").split("+")[0].split("-")[0]
     parts = text.split(".")
     if len(parts) < 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
