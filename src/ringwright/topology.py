@@ -132,6 +132,8 @@ class Topology:
         Software seconds of a message by link class, which of them occupy the sender, and bytes/s that a rank adds up.
     aggregators, faults
         Nodes that add in the network; what breaks, when.
+    transport
+        What carries messages between hosts (``ringwright.costs.transports``); empty where it is not known.
     provenance
         Where rates and latencies come from.
 
@@ -168,6 +170,7 @@ class Topology:
     aggregators: Mapping[int, Capability] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     is_symmetric: bool = False
+    transport: str = ""
     provenance: str = ""  # where rates and latencies come from
 
     def __repr__(self) -> str:
@@ -185,6 +188,7 @@ class Topology:
             "shared capacities": len(self.groups) or None,
             "adds in the network at": len(self.aggregators) or None,
             "faults": len(self.faults) or None,
+            "transport between hosts": self.transport or None,
             "rates from": self.provenance,
         }
         return card(f"Topology: {self.name}", facts)

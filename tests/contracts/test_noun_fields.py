@@ -36,6 +36,7 @@ TOPOLOGY: dict[str, Any] = {
     "aggregators": {4: Capability(latency_s=1e-6)},
     "loss": np.full(TOP.n_links, 0.01),
     "faults": (Fault(0.0, "link", 0, "rate_factor", 0.5),),
+    "transport": "roce",
     "provenance": "elsewhere",
 }
 WORKLOAD: dict[str, Any] = {

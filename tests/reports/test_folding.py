@@ -29,17 +29,21 @@ def numbers(text: str) -> Counter[str]:
     return Counter(NUMBER.findall(text))
 
 
-def drawn(write: Callable[[Any], None]) -> str:
+def drawn(write: Callable[[Any], None], names: str = "") -> str:
+    """Return what is written, without some names: narrow tables have letters in their place."""
     file = io.StringIO()
     write(file)
-    return file.getvalue()
+    text = file.getvalue()
+    for name in filter(None, names.split(",")):
+        text = text.replace(name, "")
+    return text
 
 
-def at_each_width(write: Callable[[Any, int], None]) -> None:
+def at_each_width(write: Callable[[Any, int], None], names: str = "") -> None:
     """Whatever a report says on a line without end it says at each width, number by number."""
-    whole = numbers(drawn(lambda file: write(file, 5000)))
+    whole = numbers(drawn(lambda file: write(file, 5000), names))
     for width in WIDTHS:
-        text = drawn(lambda file, width=width: write(file, width))  # type: ignore[misc]
+        text = drawn(lambda file, width=width: write(file, width), names)  # type: ignore[misc]
         assert not whole - numbers(text), f"at {width} columns: {whole - numbers(text)}"
 
 
@@ -125,7 +129,7 @@ def eight() -> dict[str, Any]:
 
 
 def test_eight_algorithms_stand_whole_at_every_width(eight: dict[str, Any]) -> None:
-    at_each_width(lambda file, width: simulated.write(eight, file, width=width))
+    at_each_width(lambda file, width: simulated.write(eight, file, width=width), EIGHT)
     for width in WIDTHS:
         shown = numbers(drawn(lambda file, width=width: simulated.write(eight, file, width=width)))  # type: ignore[misc]
         assert not Counter(simulated.time(row["time_us"]) for row in eight["rows"]) - shown

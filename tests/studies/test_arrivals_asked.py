@@ -14,7 +14,8 @@ from ringwright.cli import main
 from ringwright.errors import UsageError
 from ringwright.studies.arrivals import arriving, of_recording
 from ringwright.studies.bounds import bounds
-from ringwright.studies.simulate import SimulationSpec, sweep
+from ringwright.studies.simulate import sweep
+from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.trace import Trace, rows
 
 SWITCH = "switch:4,rate=50GB/s"

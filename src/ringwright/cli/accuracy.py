@@ -12,7 +12,7 @@ from ringwright.cli import options, progress, reading
 def accuracy(
     *folders: Path,
     calibrate: tuple[Path, ...] = (),
-    engine: Literal["library", "closed-form"] = "library",
+    engine: Literal["library", "closed-form", "events", "program"] = "library",
     json: options.Json = False,
 ) -> int:
     """Judge the times that are simulated for calls of NCCL on measured tables: error, and what the intervals cover.
@@ -25,7 +25,8 @@ def accuracy(
     calibrate
         Folders with tables to learn from: those of a system that is judged move its answers. Repeat it for several.
     engine
-        library (the closed form of NCCL and what was learnt of it) or closed-form (the same with data sheets alone).
+        library (the closed form of NCCL and what was learnt of it), closed-form (the same with data sheets alone), events (NCCL's
+        program, message by message) or program (the same as if no library had it, on the transport's usual costs).
     json
         Print one JSON object instead (schema ringwright.accuracy/2), with every size.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -20,6 +20,8 @@ def calibrate(
     name: str = "",
     source: str = "",
     date: str = "",
+    transport: Literal["infiniband", "roce", "efa", "slingshot", "tcp"] | None = None,
+    system: str = "",
     output: options.Target = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -44,6 +46,10 @@ def calibrate(
         Where the tables come from.
     date
         When they were measured.
+    transport
+        What joins the nodes, if the tables do not name it; by it times of NCCL are expected.
+    system
+        Which system, where tables of several stand in nccl_times.csv.
     output
         Write the calibration here (JSON), for --calibration of other verbs.
     force
@@ -72,6 +78,8 @@ def calibrate(
             name=name or (output.stem if output else ""),
             source=source,
             date=date,
+            transport=transport or "",
+            system=system,
         )
     if output:
         from ringwright.costs.calibration import save

@@ -14,6 +14,7 @@ from ringwright.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ringwright.costs.calibration import Calibration
     from ringwright.topology import Topology
 
 
@@ -42,15 +43,21 @@ class MachineOptions:
         if (self.fabric is None) == (self.topology is None):
             raise UsageError("name one fabric or one file", remedy="--fabric dgx-h100:16, or --topology FILE")
         machine = _read(self.topology) if self.topology is not None else _build(str(self.fabric))
-        if self.calibration is not None:
-            from ringwright.costs.calibration import calibrated, load
+        if (calibration := self.calibrated()) is not None:
+            from ringwright.costs.calibration import calibrated
 
-            machine = calibrated(machine, load(self.calibration))
+            machine = calibrated(machine, calibration)
         if self.fault:
             from ringwright.fabrics.faults import apply
 
             machine = apply(machine, self.fault, seed=self.seed)
         return machine
+
+    def calibrated(self) -> Calibration | None:
+        """Return the calibration that is named, None without one."""
+        from ringwright.costs.calibration import load
+
+        return None if self.calibration is None else load(self.calibration)
 
     def words(self) -> list[str]:
         """Return the options as they are typed, those that were left out left out."""

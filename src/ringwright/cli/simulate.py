@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ def simulate(
     algorithm: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     machine: MachineOptions = EVERYWHERE,
     sizes: Sizes = FROM_1K,
-    engine: Annotated[str, Parameter(group=options.ENGINE)] = "auto",
+    engine: Annotated[str | None, Parameter(group=options.ENGINE)] = None,
     alpha: Annotated[str, Parameter(group=options.ENGINE)] = "pipelined",
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
@@ -34,7 +35,7 @@ def simulate(
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
-    """Simulate a collective (an nccl-tests table, each time beside its bound), or with --model a whole job, a row per policy.
+    """Simulate a collective (an nccl-tests table, each time with its interval), or with --model a whole job, a row per policy.
 
     Parameters
     ----------
@@ -42,10 +43,11 @@ def simulate(
         all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all, barrier, send-recv, scan or
         exscan; or a recording (capture, trace, log), whose step is replayed by each --policy.
     algorithm
-        Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: ring; of a job: nccl-2-4).
+        Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: nccl-2-4 where ranks are GPUs and of a
+        job, else ring).
         What there is: list algorithms; their knobs: systems SLUG.
     engine
-        auto, closed-form, recurrence, events or flows.
+        auto, closed-form, recurrence, events or flows: its own time instead of the most probable one.
     alpha
         Whether a link is free during its latency (pipelined) or busy (busy).
     root
@@ -76,13 +78,22 @@ def simulate(
         return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json, arrivals))
     if collective is None:
         return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json, arrivals))
-    from ringwright.studies.simulate import SimulationSpec
+    from ringwright.studies.library_calls import usual_algorithm
+    from ringwright.studies.simulation_spec import SimulationSpec
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)
     question = SimulationSpec(
-        collective, topology, engine, alpha, ranks, dtype or "float32", root=root, arrivals=arrivals
+        collective,
+        topology,
+        engine,
+        alpha,
+        ranks,
+        dtype or "float32",
+        root=root,
+        arrivals=arrivals,
+        healthy=replace(machine, fault=()).build(),
+        calibration=machine.calibrated(),
     )
-    return simulated.show(
-        question, algorithm or "ring", sizes.listed(collective), output, trace, force=force, json=json
-    )
+    usual = usual_algorithm(question.collective(0), topology, question.calibration)
+    return simulated.show(question, algorithm or usual, sizes.listed(collective), output, trace, force=force, json=json)

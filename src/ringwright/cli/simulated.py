@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright.cli import progress, reading
 
 if TYPE_CHECKING:
-    from ringwright.studies.simulate import SimulationSpec
+    from ringwright.studies.simulation_spec import SimulationSpec
 
 
 def show(

@@ -102,7 +102,7 @@ def examples(takes: str) -> Iterator[Any]:
         made_programs = _programs()
         yield from made_programs if takes == "program" else (program.collective for program in made_programs)
     elif takes == "question":
-        from ringwright.studies.simulate import SimulationSpec
+        from ringwright.studies.simulation_spec import SimulationSpec
 
         yield from ((SimulationSpec(op, fabric("dgx-h100:1")), "nccl-2-4") for op in ("all-reduce", "all-gather"))
     elif takes == "topology":

@@ -13,6 +13,9 @@ from ringwright.notebook import card, line
 from ringwright.units import format_us
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ringwright.costs.probable import Probable
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph
 
@@ -44,6 +47,8 @@ class Run:
     come_ps, last_ps
         When each node of the machine came, where ranks came at different times (int64 of shape (nodes,), ps, else None), and when
         the last rank did.
+    ask
+        Who knows the most probable time, where the run answers a question (see ``probable``).
 
     Examples
     --------
@@ -71,6 +76,7 @@ class Run:
     base_ps: int = 0
     come_ps: np.ndarray | None = field(default=None, repr=False)
     last_ps: int = 0
+    ask: Callable[[], Probable] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return line(f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})")
@@ -91,6 +97,11 @@ class Run:
     def time_s(self) -> float:
         """Seconds from the first start to the last end."""
         return self.time_ps / 1e12
+
+    @cached_property
+    def probable(self) -> Probable | None:
+        """The most probable time with its 90 % interval, beside this engine's; None for a run that answers no question."""
+        return None if self.ask is None else self.ask()
 
     @property
     def after_last_s(self) -> float:

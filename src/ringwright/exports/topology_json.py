@@ -48,7 +48,7 @@ def _links(top: Topology) -> list[list[float]]:
 
 
 def _extras(top: Topology) -> dict[str, Any]:
-    extras: dict[str, Any] = {}
+    extras: dict[str, Any] = {"transport": top.transport} if top.transport else {}
     if top.loss is not None:
         extras["loss"] = top.loss.tolist()
     if top.groups:

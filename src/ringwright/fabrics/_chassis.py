@@ -103,9 +103,10 @@ def join(
     layout: str = "rails",
     host: str = "node",
     gpus_per_host: int | None = None,
+    transport: str = "infiniband",
     provenance: str = "",
 ) -> Topology:
-    """Return ``boxes`` boxes on a network; ``layout`` is what the product comes with.
+    """Return ``boxes`` boxes on a network; ``layout`` and ``transport`` are what the product comes with.
 
     ``rails``: NIC k of every box below the same leaves, spines above. ``leaf-spine``: all NICs of a chassis below one leaf.
     ``switch``: one non-blocking switch. Raises UsageError for no boxes or options that make no sense.
@@ -138,6 +139,7 @@ def join(
         hosts=np.arange(n) // (gpus_per_host or chassis.gpus),
         aggregators=_aggregators(chassis, boxes, base, stride, net, chosen),
         is_symmetric=chassis.is_symmetric and (net is None or (net.is_symmetric and layout != "leaf-spine")),
+        transport=chosen.transport or transport,
         provenance=provenance,
     )
 

@@ -27,6 +27,7 @@ MEANINGS = {
     "sharp": "whether switches of the network add and multicast",
     "spine_latency_s": "of a link between switches",
     "spines": "switches above the leaves; none: from the size",
+    "transport": "between nodes, by which times of NCCL are expected; none: what the product comes with",
     "xgmi_latency_s": "of an xGMI link",
     "xgmi_rate": "of an xGMI link, each way",
 }

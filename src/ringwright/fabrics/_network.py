@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ringwright.costs.transports import NETWORKS
 from ringwright.errors import UsageError
 from ringwright.knobs import Choices, Ports, Ratio, Seconds, Seed
 from ringwright.mixing import STEP, mixed
@@ -31,6 +32,7 @@ class Network:
 
     ``oversubscription`` divides the sum of a leaf's uplinks; ``pxn``: a message changes the rail inside its box (over
     NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast.
+    ``transport`` None: what the product comes with.
     """
 
     layout: Annotated[str, Choices(LAYOUTS)] | None = None
@@ -42,6 +44,7 @@ class Network:
     spine_latency_s: Seconds = HOP_S
     pxn: bool = True
     sharp: bool = False
+    transport: Annotated[str, Choices(NETWORKS)] | None = None
 
 
 def network(**given: Any) -> Network:
@@ -54,6 +57,8 @@ def network(**given: Any) -> Network:
         raise UsageError(f"'{built.layout}' is no layout of a network", remedy=f"one of: {', '.join(LAYOUTS)}")
     if built.routing not in ROUTINGS:
         raise UsageError(f"'{built.routing}' is no routing", remedy=f"one of: {', '.join(ROUTINGS)}")
+    if built.transport not in (None, *NETWORKS):
+        raise UsageError(f"'{built.transport}' is no transport", remedy=f"one of: {', '.join(NETWORKS)}")
     if not built.oversubscription > 0:
         raise UsageError(f"oversubscription {built.oversubscription:g} is not above 0")
     for name in ("per_leaf", "spines"):

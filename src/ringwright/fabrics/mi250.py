@@ -66,4 +66,11 @@ def mi250(
     rest = tuple(f"pcie{number}" for number in range(DIES // 2))
     chassis = Chassis(DIES, tuple(die // 2 for die in range(DIES)), rest, tuple(links), nic_rate, nic_latency_s)
     options = {"pxn": False, **options}
-    return join("mi250", chassis, boxes, options, provenance="AMD MI250 data sheet and RCCL's models; TE-CCL times")
+    return join(
+        "mi250",
+        chassis,
+        boxes,
+        options,
+        transport="slingshot",
+        provenance="AMD MI250 data sheet and RCCL's models; TE-CCL times",
+    )

@@ -32,5 +32,10 @@ def mi300(
     links += [(gpu, GPUS + gpu, pcie_rate, pcie_latency_s, "pcie") for gpu in range(GPUS)]
     chassis = Chassis(GPUS, tuple(range(GPUS)), (), tuple(links), nic_rate, nic_latency_s, is_symmetric=True)
     return join(
-        "mi300", chassis, boxes, options, provenance="AMD MI300X platform data sheet; times of the TE-CCL inputs"
+        "mi300",
+        chassis,
+        boxes,
+        options,
+        transport="roce",
+        provenance="AMD MI300X platform data sheet; times of the TE-CCL inputs",
     )

@@ -37,5 +37,11 @@ def p4d(
         per_nic=2,
     )
     return join(
-        "p4d", chassis, boxes, options, layout="switch", provenance="AWS p4d instance page; times of the TE-CCL inputs"
+        "p4d",
+        chassis,
+        boxes,
+        options,
+        layout="switch",
+        transport="efa",
+        provenance="AWS p4d instance page; times of the TE-CCL inputs",
     )

@@ -33,5 +33,11 @@ def polaris(
     links += [(node, cpu, pcie_rate, pcie_latency_s, "pcie") for node in range(GPUS + NICS)]
     chassis = Chassis(GPUS, (0, 0, 1, 1), ("cpu",), tuple(links), nic_rate, nic_latency_s)
     return join(
-        "polaris", chassis, boxes, options, layout="switch", provenance="ALCF Polaris pages; times of the TE-CCL inputs"
+        "polaris",
+        chassis,
+        boxes,
+        options,
+        layout="switch",
+        transport="slingshot",
+        provenance="ALCF Polaris pages; times of the TE-CCL inputs",
     )

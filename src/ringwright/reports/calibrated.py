@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -12,6 +13,18 @@ if TYPE_CHECKING:
 
     from ringwright.costs.calibration import Calibration
     from ringwright.studies.calibrate import Size
+
+
+POOR = 0.25  # error from which on it is said
+
+
+def _apart(sizes: Sequence[Size]) -> str:
+    """Return by how much the sizes of each table are off, the worst first, at most five."""
+    off: dict[str, list[float]] = {}
+    for size in sizes:
+        off.setdefault(size.table, []).append(abs(math.log(size.simulated_s / size.measured_s)))
+    worst = sorted(off.items(), key=lambda each: -sum(each[1]) / len(each[1]))
+    return ", ".join(f"{table} {math.exp(sum(logs) / len(logs)) - 1:.0%}" for table, logs in worst[:5])
 
 
 def write(calibration: Calibration, sizes: Sequence[Size], out: TextIO, written: Path | None = None) -> None:
@@ -30,6 +43,9 @@ def write(calibration: Calibration, sizes: Sequence[Size], out: TextIO, written:
                 file=out,
             )
     print("inside: of a GPU, one way; outside: of all NICs of a node, one way", file=out)
+    if calibration.error > POOR:
+        print(f"\npoor fit, one set of link numbers for all of this: {_apart(sizes)}", file=out)
+        print("fit fewer tables at a time; the most probable time of simulate learns from each table itself", file=out)
     print(f"\n{'operation':<15} {'size':>9} {'measured us':>12} {'closed form us':>15} {'ratio':>6}", file=out)
     for size in sizes:
         ratio = size.simulated_s / size.measured_s

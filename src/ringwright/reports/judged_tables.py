@@ -49,8 +49,9 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
             style="dim",
         )
     _worst(out, result["rows"])
-    for each in result["left_out"]:
-        layout.line(out, f"left out: {each['case']}: {each['reason']}", style="dim")
+    for reason in dict.fromkeys(each["reason"] for each in result["left_out"]):
+        left = [each["case"] for each in result["left_out"] if each["reason"] == reason]
+        layout.line(out, f"left out: {', '.join(left)}: {reason}", style="dim")
 
 
 def _worst(out: Any, rows: list[Mapping[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringwright.units import format_size
@@ -21,14 +21,18 @@ LAST_COLOUR = 9
 
 
 def curves(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return one line per algorithm and one of the bound, both axes logarithmic; None where there is nothing to draw."""
+    """Return one line per algorithm, with the band of its 90 % interval, and one of the bound; None where nothing is to draw.
+
+    Both axes are logarithmic.
+    """
     drawn = [row for row in rows if row["size_bytes"] > 0 and row["time_us"] > 0]
     if len({row["size_bytes"] for row in drawn}) < 2:
         return None
     names = list(dict.fromkeys(row["algorithm"] for row in drawn))
     floor = {row["size_bytes"]: row["lowest_bound_us"] for row in drawn if row["lowest_bound_us"] > 0}
     across = _Axis([row["size_bytes"] for row in drawn], LEFT, WIDTH - RIGHT)
-    upwards = _Axis([row["time_us"] for row in drawn] + list(floor.values()), HEIGHT - BOTTOM, TOP)
+    ends = [row[end] for row in drawn for end in ("time_us_p05", "time_us_p95") if row[end]]
+    upwards = _Axis([row["time_us"] for row in drawn] + list(floor.values()) + ends, HEIGHT - BOTTOM, TOP)
     lines = [
         {
             "name": name,
@@ -36,10 +40,11 @@ def curves(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
             "points": _points(
                 ((row["size_bytes"], row["time_us"]) for row in drawn if row["algorithm"] == name), across, upwards
             ),
+            "band": _band([row for row in drawn if row["algorithm"] == name and row["time_us_p05"]], across, upwards),
         }
         for number, name in enumerate(names)
     ]
-    bound = {"name": "bound", "colour": 0, "points": _points(sorted(floor.items()), across, upwards)}
+    bound = {"name": "bound", "colour": 0, "points": _points(sorted(floor.items()), across, upwards), "band": ""}
     return {
         "lines": [bound, *lines],
         "x": [(across(at), format_size(at)) for at in across.powers(2, 6)],
@@ -66,6 +71,13 @@ class _Axis:
         """Return at most about ``most`` powers of ``base`` within the axis."""
         first, last = math.ceil(self.low / math.log(base) - 1e-9), math.floor(self.high / math.log(base) + 1e-9)
         return [base**power for power in range(max(first, 0), last + 1, max(1, -(-(last - first) // most)))]
+
+
+def _band(rows: Sequence[Mapping[str, Any]], across: _Axis, upwards: _Axis) -> str:
+    """Return the corners of a 90 % interval: its lower end from left to right, its upper one back."""
+    there = [(row["size_bytes"], row["time_us_p05"]) for row in rows]
+    back = [(row["size_bytes"], row["time_us_p95"]) for row in reversed(rows)]
+    return _points([*there, *back], across, upwards)
 
 
 def _points(pairs: Iterable[tuple[float, float]], across: _Axis, upwards: _Axis) -> str:

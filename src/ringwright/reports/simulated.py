@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout
+from ringwright.reports import layout, probable
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     rows = answered(result)
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     ground = f"{result['collective']} on {result['fabric']}, {format_count(result['ranks'])} ranks"
-    engines = ", ".join(dict.fromkeys(row["engine"] for row in rows))
+    models = probable.models(rows)
     faults = f", {result['faults']} changes by faults" if result["faults"] else ""
     layout.line(
-        out, f"simulated: {ground}{faults}; engine {engines}, latency {result['latency_model']}", style="bold", indent=0
+        out, f"simulated: {ground}{faults}, by {models}; latency {result['latency_model']}", style="bold", indent=0
     )
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])
@@ -37,6 +38,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])))
     _bounds(out, result)
     _declines(out, result)
+    probable.write(out, result, rows)
     for note in result["notes"]:
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
@@ -46,13 +48,15 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
 
 
 def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
-    columns = ["size", "time us", "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
+    likely = has_interval(rows)
+    columns = ["size", "time us", *(["90 % us"] if likely else []), "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
     faulty, late = rows[0]["worst_us"] is not None, rows[0].get("after_last_us") is not None
     layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
     table = []
     for row in rows:
         rates = f"{row['algbw_gbs']:.2f}", f"{row['busbw_gbs']:.2f}"
-        line = [format_size(row["size_bytes"]), time(row["time_us"]), *rates, time(row["lowest_bound_us"]), share(row)]
+        line = [format_size(row["size_bytes"]), time(row["time_us"]), *([interval(row)] if likely else [])]
+        line += [*rates, time(row["lowest_bound_us"]), share(row)]
         line += [time(row["after_last_us"])] if late else []
         table.append([*line, time(row["worst_us"])] if faulty else line)
     columns += ["after the last us"] if late else []
@@ -63,6 +67,9 @@ def _side_by_side(out: Console, rows: list[dict[str, Any]], names: list[str]) ->
     letters = _letters(out, names)
     layout.heading(out, "Time in us", "the fastest of each size is starred")
     _grid(out, rows, letters, "time_us", bound=True)
+    if has_interval(rows):
+        layout.heading(out, "90 % interval in us")
+        _grid(out, rows, letters, "time_us", bound=False, said=interval)
     if any(row.get("after_last_us") is not None for row in rows):
         layout.heading(out, "Time in us after the last rank came", "what could not be done before")
         _grid(out, rows, letters, "after_last_us", bound=False)
@@ -82,21 +89,36 @@ def _letters(out: Console, names: list[str]) -> dict[str, str]:
     return letters
 
 
-def _grid(out: Console, rows: list[dict[str, Any]], letters: dict[str, str], field: str, *, bound: bool) -> None:
+def _grid(
+    out: Console,
+    rows: list[dict[str, Any]],
+    letters: dict[str, str],
+    field: str,
+    *,
+    bound: bool,
+    said: Callable[[Mapping[str, Any]], str] | None = None,
+) -> None:
     table = []
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
         by_algorithm = {row["algorithm"]: row for row in group}
         winner = min(by_algorithm.values(), key=lambda row: float(row[field]))
-        cells = [_cell(by_algorithm.get(name), field, winner) for name in letters]
+        cells = [_cell(by_algorithm.get(name), field, winner, said) for name in letters]
         line = [format_size(size), *cells]
         table.append([*line, time(winner["lowest_bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
     columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
     layout.table(out, columns, table)
 
 
-def _cell(row: dict[str, Any] | None, field: str, winner: dict[str, Any]) -> str:
+def _cell(
+    row: Mapping[str, Any] | None,
+    field: str,
+    winner: Mapping[str, Any],
+    said: Callable[[Mapping[str, Any]], str] | None,
+) -> str:
     if row is None:
         return "declines "
+    if said is not None:
+        return said(row)
     return time(row[field]) + ("*" if row[field] <= winner[field] * SLACK else " ")
 
 
@@ -116,10 +138,13 @@ def declined(result: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
 
 def _bounds(out: Console, result: dict[str, Any]) -> None:
     """Print both bounds where they differ: what no program can beat, and what none that adds at the ranks can."""
-    rows = {row["size_bytes"]: row for row in answered(result) if row["lowest_bound_us"] != row["bound_us"]}
+    rows = {row["size_bytes"]: row for row in answered(result) if row["lowest_bound_us"] != row["bound_at_ranks_us"]}
     if rows:
         layout.heading(out, "Bounds in us", result["bound_ground"])
-        cells = [[format_size(size), time(row["lowest_bound_us"]), time(row["bound_us"])] for size, row in rows.items()]
+        cells = [
+            [format_size(size), time(row["lowest_bound_us"]), time(row["bound_at_ranks_us"])]
+            for size, row in rows.items()
+        ]
         layout.table(out, ["size", "bound", "at the ranks"], cells)
 
 
@@ -135,7 +160,11 @@ def _declines(out: Console, result: dict[str, Any]) -> None:
 
 def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
     """Say, at the smallest and the largest size, what each algorithm ran as and what it waited for."""
-    layout.heading(out, "What limits it", "busiest link, its share of the time; share spent waiting for links")
+    layout.heading(
+        out,
+        "What limits it",
+        "as the engine has it: busiest link, its share of the time; share spent waiting for links",
+    )
     for name in names:
         mine = [row for row in rows if row["algorithm"] == name]
         layout.line(out, f"{name}:")
@@ -150,6 +179,16 @@ def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
 def time(time_us: float) -> str:
     """Return microseconds with as many digits as matter."""
     return f"{time_us:,.0f}" if time_us >= 1000 else f"{time_us:.1f}" if time_us >= 10 else f"{time_us:.2f}"
+
+
+def has_interval(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether any time has an interval."""
+    return any(row.get("time_us_p05") is not None for row in rows)
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """Return the 90 % interval, "none" where nothing was measured."""
+    return "none" if row["time_us_p05"] is None else f"{time(row['time_us_p05'])} to {time(row['time_us_p95'])}"
 
 
 def share(row: dict[str, Any]) -> str:

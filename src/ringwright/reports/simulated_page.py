@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.reports import html, pictures, tables
+from ringwright.reports import html, pictures, probable, tables
 from ringwright.reports.simulated import answered, declined, time
 from ringwright.units import format_count, format_size
 
@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from ringwright.studies.simulate import Detail
 
 
+ENDS = ("time_us_p05", "time_us_p95")
+
+
 def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
     """Return the page of a ``ringwright.simulate/1`` object; ``details`` are the runs at the largest size."""
     rows = answered(result)
     fastest = min((row for row in rows if row["size_bytes"] == rows[-1]["size_bytes"]), key=lambda row: row["time_us"])
-    engines = ", ".join(dict.fromkeys(row["engine"] for row in rows))
     return html.render(
         "simulated.html.j2",
         title=f"{result['collective']} on {result['fabric']}",
-        ground=f"simulated by engine {engines}; latency {result['latency_model']}; {result['faults']} changes by faults",
+        ground=f"simulated by {probable.models(rows)}; latency {result['latency_model']}; {result['faults']} changes by faults",
         figures=[
             ("Ranks", format_count(result["ranks"])),
             ("Algorithms", str(len(details))),
@@ -33,12 +35,17 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
         notes=[
             *filter(None, [result["bound_ground"]]),
             *result["notes"],
+            *(
+                f"{each['algorithm']}: models disagree by more than twice: {probable.disagreement(each)}"
+                for each in result["disagreements"]
+            ),
             *(f"{name} declined: {why}" for name, why, _ in declined(result)),
         ],
         times=_times(rows),
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],
         pictures=[_picture(detail) for detail in details],
+        grounds=[f"{name}: {line}" for name, line in probable.ground(rows)],
         provenance=result["provenance"] or "Rates and latencies are those of the file.",
         left_out=result["left_out"],
         command=command,
@@ -46,16 +53,28 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
 
 
 def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
-    columns = ["Algorithm", "Size", "Time us", "algbw GB/s", "busbw GB/s", "Bound us", "At the ranks us", "Of bound"]
+    columns = [
+        "Algorithm",
+        "Size",
+        "Time us",
+        "5 % below us",
+        "5 % above us",
+        "algbw GB/s",
+        "busbw GB/s",
+        "Bound us",
+        "At the ranks us",
+        "Of bound",
+    ]
     cells = [
         [
             tables.text(row["algorithm"]),
             tables.size(row["size_bytes"]),
             tables.number(row["time_us"], time),
+            *(tables.text("none") if row[end] is None else tables.number(row[end], time) for end in ENDS),
             tables.number(row["algbw_gbs"], _two),
             tables.number(row["busbw_gbs"], _two),
             tables.number(row["lowest_bound_us"], time),
-            tables.number(row["bound_us"], time),
+            tables.number(row["bound_at_ranks_us"], time),
             tables.share(row["lowest_bound_us"] / row["time_us"] if row["time_us"] else 0.0),
         ]
         for row in rows

@@ -43,7 +43,7 @@ def by_sizes(rows: Iterable[AccuracyCase], engine: str = "events") -> list[Again
     """Return a line per case of up to 64 ranks; fitted on every second size, as in (a)."""
     lines = []
     for case in rows:
-        if _runs(case):
+        if runs(case):
             measured = case.measured
             calibration = fit([measured.at(range(0, len(measured.sizes_bytes), 2))], name=case.name)
             lines.append(_against(case, calibration, case.places(large=True, every=slice(1, None, 2)), engine))
@@ -55,7 +55,7 @@ def by_nodes(rows: Sequence[AccuracyCase], engine: str = "events") -> list[Again
     lines = []
     for case in rows:
         others = other_node_counts(case, rows)
-        if others and _runs(case):
+        if others and runs(case):
             calibration = fit([other.measured for other in others], name=case.name)
             lines.append(_against(case, calibration, case.places(large=True), engine))
     return [line for line in lines if line is not None]
@@ -69,7 +69,8 @@ def laid_out(spec: str) -> tuple[Topology, list[int]]:
     return top, [box * boxed + gpu for box in range(system.nodes) for gpu in range(kind.gpus)]
 
 
-def _runs(case: AccuracyCase) -> bool:
+def runs(case: AccuracyCase) -> bool:
+    """Return whether engines are asked for a case."""
     return placed(case.measured.fabric)[1].ranks <= MOST_RANKS and case.measured.forced is None
 
 

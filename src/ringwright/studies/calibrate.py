@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, fit, times_s
+from ringwright.costs.learnt.described import carrier, forced, named_release
 from ringwright.errors import UsageError
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable
@@ -32,6 +33,8 @@ def calibrate(
     name: str = "",
     source: str = "",
     date: str = "",
+    transport: str = "",
+    system: str = "",
 ) -> tuple[Calibration, list[Size]]:
     """Fit latency, message cost and rate of each link class to tables of nccl-tests.
 
@@ -45,6 +48,10 @@ def calibrate(
         NCCL's release and the operation, where the tables do not name them.
     name, source, date
         What to call the calibration, where the tables come from, when they were measured.
+    transport
+        What joins the nodes (``infiniband``, ``roce``, ``efa``, ``slingshot``, ``tcp``), where the tables do not name it.
+    system
+        Which of several systems, where the tables (``*_times.csv`` beside ``*_cases.csv``) name them.
 
     Returns
     -------
@@ -75,16 +82,45 @@ def calibrate(
     """
     if not paths:
         raise UsageError("no table is named", remedy="ringwright calibrate TABLE --fabric dgx-a100:2")
-    tables = read_tables([*paths])
+    tables, over = _over(_of_system(read_tables([*paths]), system), transport)
     measured = [_measured(table, fabric, release, collective) for table in tables]
     described = (source or ", ".join(dict.fromkeys(table.name for table in tables))) + _refused(tables)
-    calibration = fit(measured, name=name, source=described, date=date)
+    calibration = fit(measured, name=name, source=described, date=date, transport=over)
     sizes = [
         Size(table.name, part.op, size, time, float(simulated))
         for table, part in zip(tables, measured, strict=True)
         for size, time, simulated in zip(part.sizes_bytes, part.times_s, times_s(calibration, part), strict=True)
     ]
     return calibration, sizes
+
+
+def _of_system(tables: Sequence[NcclTestsTable], system: str) -> list[NcclTestsTable]:
+    """Return the tables of one system; UsageError where there are several and none is named, or it has no table."""
+    named = list(dict.fromkeys(table.facts.get("system", "") for table in tables))
+    known = ", ".join(filter(None, named))
+    if system and system not in named:
+        raise UsageError(
+            f"no table is of system '{system}'", remedy=f"one of: {known}" if known else "leave --system out"
+        )
+    if not system and len(named) > 1:
+        raise UsageError(
+            f"the tables are of {len(named)} systems: {known}", remedy=f"--system '{named[0] or named[1]}'"
+        )
+    return [table for table in tables if not system or table.facts.get("system") == system]
+
+
+def _over(tables: Sequence[NcclTestsTable], transport: str) -> tuple[list[NcclTestsTable], str]:
+    """Return the tables over one transport and its name, empty where none is named; UsageError where there are several."""
+    words = [f"{table.facts.get('settings', '')} {table.facts.get('inter_node', '')}" for table in tables]
+    names = [carrier(each, "") if table.nodes != 1 else "" for each, table in zip(words, tables, strict=True)]
+    known = list(dict.fromkeys(filter(None, names)))
+    if not transport and len(known) > 1:
+        raise UsageError(
+            f"the tables are of {' and '.join(known)}", remedy=f"--transport {known[0]}, which takes its tables"
+        )
+    wanted = transport or (known[0] if known else "")
+    held = [table for table, name in zip(tables, names, strict=True) if name in ("", wanted) or wanted not in known]
+    return held, wanted
 
 
 def refused_rows(tables: Sequence[NcclTestsTable]) -> list[str]:
@@ -99,7 +135,8 @@ def _refused(tables: Sequence[NcclTestsTable]) -> str:
 
 
 def _measured(table: NcclTestsTable, fabric: str, release: str | None, collective: str | None) -> MeasuredTimes:
-    op, chosen = collective or table.op, release or table.release
+    op, facts = collective or table.op, table.facts
+    chosen = release or table.release or named_release(facts.get("software", ""))
     if not op:
         raise UsageError("the table does not say its operation", where=table.name, remedy="--collective all-reduce")
     if not chosen:
@@ -111,6 +148,7 @@ def _measured(table: NcclTestsTable, fabric: str, release: str | None, collectiv
         chosen,
         tuple(row.size_bytes for row in rows),
         tuple(row.steady_s for row in rows),
+        forced(facts.get("settings", "")),
     )
 
 

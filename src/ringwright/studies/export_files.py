@@ -10,7 +10,7 @@ from ringwright import drafts, exports
 from ringwright.exports.placement import claim_file
 from ringwright.registry import algorithm
 from ringwright.studies import rules
-from ringwright.studies.simulate import SimulationSpec
+from ringwright.studies.simulation_spec import SimulationSpec
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.costs.learnt import Prior, expected, shipped
+from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, NINETY, MeasuredCall
+from ringwright.studies.judged_engines import EVENTS, PROGRAM, engine_times_s
 from ringwright.studies.measured_calls import MeasuredFolder, measured_folder
 
 SCHEMA = "ringwright.accuracy/2"
@@ -65,21 +66,30 @@ def study(
     asked = measured_folder(paths)
     given = measured_folder(calibrate) if calibrate else MeasuredFolder((), ())
     prior = shipped()
-    rows = judged(asked.calls, given.calls, prior, engine=engine)
+    without: list[tuple[str, str]] = []
+    rows = judged(asked.calls, given.calls, prior, engine=engine, without=without)
     return {
         "schema": SCHEMA,
         "engine": engine,
         "rows": [asdict(row) for row in rows],
         "summary": summary(rows),
-        "left_out": [{"case": case, "reason": reason} for case, reason in (*asked.left_out, *given.left_out)],
+        "left_out": [{"case": case, "reason": reason} for case, reason in (*asked.left_out, *given.left_out, *without)],
         "learnt_from": sorted({each.call.owner for each in asked.calls} & set(prior.systems)),
     }
 
 
 def judged(
-    asked: Sequence[MeasuredCall], given: Sequence[MeasuredCall], prior: Prior, *, engine: str = ENGINE
+    asked: Sequence[MeasuredCall],
+    given: Sequence[MeasuredCall],
+    prior: Prior,
+    *,
+    engine: str = ENGINE,
+    without: list[tuple[str, str]] | None = None,
 ) -> list[JudgedRow]:
-    """Return every size of ``asked``, its answer made with the tables of ``given`` that are of its system; never with its own."""
+    """Return every size of ``asked``, its answer made with the tables of ``given`` that are of its system; never with its own.
+
+    ``without`` takes in (table, reason) of what an engine does not answer.
+    """
     own: dict[str, list[MeasuredCall]] = defaultdict(list)
     for each in given:
         own[each.call.owner].append(each)
@@ -88,7 +98,14 @@ def judged(
         mine = [each for each in asked if each.call.owner == owner]
         answers = expected([each.call for each in mine], own.get(owner, ()), prior)
         for each, answer in zip(mine, answers, strict=True):
-            for time_s, said in zip(each.times_s, answer, strict=True):
+            simulated = engine_times_s(each.call, engine) if engine in (EVENTS, PROGRAM) else None
+            if isinstance(simulated, str):
+                if without is not None:
+                    without.append((each.call.table, simulated))
+                continue
+            told = rising(answer)
+            own_s = simulated or [said.p50_s if engine == ENGINE else said.closed_form_s for said in told]
+            for time_s, answer_s, said in zip(each.times_s, own_s, told, strict=True):
                 learnt = engine == ENGINE
                 rows.append(
                     JudgedRow(
@@ -97,7 +114,7 @@ def judged(
                         said.size_bytes,
                         time_s * 1e6,
                         said.p05_s * 1e6 if learnt else None,
-                        (said.p50_s if learnt else said.closed_form_s) * 1e6,
+                        answer_s * 1e6,
                         said.p95_s * 1e6 if learnt else None,
                         engine,
                         each.call.carrier,

@@ -11,12 +11,15 @@ from ringwright.collective import OPS, Collective
 from ringwright.errors import UsageError
 from ringwright.program import Program
 from ringwright.studies import spelled
-from ringwright.studies.arrivals import arriving
+from ringwright.studies.library_calls import usual_algorithm
 from ringwright.studies.seats import seated
+from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.trace import Trace
 from ringwright.workload import Workload
 
 if TYPE_CHECKING:
+    from ringwright.costs.calibration import Calibration
+    from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
     from ringwright.studies.arrivals import Asked
     from ringwright.studies.jobs.study import Job, PolicyResult
@@ -51,6 +54,7 @@ def simulate(
     engine: str = "auto",
     alpha: str = "pipelined",
     arrivals: Asked | None = None,
+    calibration: Calibration | str | Path | None = None,
 ) -> Run: ...
 @overload
 def simulate(
@@ -86,6 +90,7 @@ def simulate(
     engine: str | None = None,
     alpha: str | None = None,
     arrivals: Asked | None = None,
+    calibration: Calibration | str | Path | None = None,
 ) -> Run | PolicyResult:
     """Say how long a program, or one step of a whole job, takes on a machine.
 
@@ -100,8 +105,8 @@ def simulate(
         operations then take the times that were measured.
     algorithm
         Which algorithm does the collectives (not of a Program, which is one): a spelling such as
-        ``blueconnect:factors=8x2``, or, of one collective, a callable. Usual: ``ring`` of one collective, NCCL's own
-        choices in a job.
+        ``blueconnect:factors=8x2``, or, of one collective, a callable. Usual: NCCL's own choices in a job and where ranks
+        are GPUs, elsewhere ``ring``.
     policy
         Of a job, the order of its communication: ``p3``, ``outer+inner``, a callable ``(workload, costs) -> workload``, or
         ``none``, its own (``pytorch-ddp`` of a model, as on the command line).
@@ -117,12 +122,15 @@ def simulate(
         When the ranks come: seconds by rank in the group, ``late:3=2ms``, ``normal:20us,seed=1``, ``exponential:20us``,
         ``uniform:20us``, or the path of a recording whose ranks were measured. Usual: all together. Of a job: by how much
         later than it could each rank begins each step.
+    calibration
+        Of a collective, what was measured on the machine: a name or a file of ``ringwright calibrate``, or a Calibration.
 
     Returns
     -------
     Run
         Of a collective: ``time_s`` in seconds, ``start_ps`` and ``end_ps`` of each simulated message (int64, ps, one entry a
-        message), ``bottleneck``, ``path()``, and what the engine leaves out.
+        message), ``bottleneck``, ``path()``, and what the engine leaves out. ``probable`` has the most probable time with its
+        90 % interval, learnt from measured tables where there are some.
     PolicyResult
         Of a job: ``step_s`` and ``exposed_s`` in seconds, and in ``account`` where the rest of the step went.
 
@@ -140,6 +148,9 @@ def simulate(
     >>> import ringwright
     >>> ringwright.simulate("all-reduce", "dgx-h100:2", algorithm="ring", size="64M")
     Run(ring, all-reduce of 64 MiB over 16 ranks on dgx-h100:2: 2,519 us, events)
+    >>> likely = ringwright.simulate("all-reduce", "dgx-h100:2", size="64M").probable
+    >>> likely.p05_us < likely.p50_us < likely.p95_us, likely.calibration
+    (True, 'prior')
     >>> step = ringwright.job("vgg16", gpus=8)
     >>> answer = ringwright.simulate(step, "dgx-h100:1", policy="p3")
     >>> answer.exposed_s < answer.step_s
@@ -148,12 +159,26 @@ def simulate(
     if isinstance(what, Program | Collective) or what in OPS:
         if policy is not None:
             raise UsageError("a policy orders the operations of a job, this is one", remedy="leave policy out")
-        program, topology = _program(what, spelled.machine(_named(on), faults, seed=seed), algorithm, size)
-        from ringwright.engines.choose import simulate as run
+        machine = spelled.machine(_named(on))
+        held = _calibration(calibration)
+        if held is not None:
+            from ringwright.costs.calibration import calibrated
 
-        come = None if arrivals is None else arriving(arrivals, program.p).seconds
-        return run(program, topology, engine or "auto", alpha=alpha or "pipelined", arrivals=come)
-    strange = {"size": size, "engine": engine, "alpha": alpha}
+            machine = calibrated(machine, held)
+        made, program = _program(what, machine, algorithm, size, held)
+        question = SimulationSpec(
+            program.collective.op,
+            spelled.machine(machine, faults, seed=seed),
+            engine,
+            alpha or "pipelined",
+            program.collective.group,
+            arrivals=arrivals,
+            healthy=machine,
+            calibration=held,
+        )
+        run = question.run(program, question.topology)
+        return replace(run, ask=lambda: _probable(question, made, program, run))
+    strange = {"size": size, "engine": engine, "alpha": alpha, "calibration": calibration}
     if given := [name for name, value in strange.items() if value is not None]:
         raise UsageError(f"{given[0]} is for one collective, this is a job", remedy=f"leave {given[0]} out")
     if algorithm is not None and not isinstance(algorithm, str):
@@ -174,16 +199,46 @@ def _no_spelling(algorithm: object) -> str:
     raise UsageError("a job's algorithm is named, not given", where=repr(algorithm), remedy="algorithm='ring'")
 
 
+def _calibration(named: Calibration | str | Path | None) -> Calibration | None:
+    from ringwright.costs.calibration import load
+
+    return load(named) if isinstance(named, str | Path) else named
+
+
 def _program(
-    what: object, topology: Topology, algorithm: str | Callable[..., Program] | None, size: int | str | None
-) -> tuple[Program, Topology]:
+    what: object,
+    topology: Topology,
+    algorithm: str | Callable[..., Program] | None,
+    size: int | str | None,
+    calibration: Calibration | None,
+) -> tuple[spelled.Algorithm, Program]:
+    """Return the algorithm and its program; a Program stands for an algorithm that makes it."""
     if isinstance(what, Program):
         if algorithm is not None or size is not None:
             raise UsageError("a Program has its algorithm and size", where=repr(what), remedy="leave both out")
-        return seated(what, topology), topology
-    make = spelled.algorithm(algorithm or "ring") if algorithm is None or isinstance(algorithm, str) else algorithm
-    wanted = what if isinstance(what, Collective) else str(what)
-    return make(spelled.collective(wanted, topology, size), topology), topology
+        given = what
+        return spelled.Algorithm("", "", lambda _, on: seated(given, on)), seated(given, topology)
+    collective = spelled.collective(what if isinstance(what, Collective) else str(what), topology, size)
+    if algorithm is None:
+        algorithm = usual_algorithm(collective, topology, calibration)
+    made = algorithm
+    if isinstance(made, str):
+        made = spelled.algorithm(made)
+    elif not isinstance(made, spelled.Algorithm):
+        made = spelled.Algorithm("", "", made)
+    return made, made(collective, topology)
+
+
+def _probable(question: SimulationSpec, made: spelled.Algorithm, program: Program, run: Run) -> Probable:
+    """Return the most probable time of a program that an engine ran, not below its bound."""
+    from ringwright.studies.answers import Ran, answers_to
+    from ringwright.studies.floors import Floors
+
+    answers = answers_to(question, [program.collective.size_bytes])
+    machine = question.topology if question.asks_engine else answers.machine_of(program)
+    ran = Ran.of(run if machine is question.topology else question.run(program, machine))
+    said = answers.of(made.slug, made.knobs, made.make, program, ran)
+    return said.at_least(Floors(question).under(program)[0] * 1e6)
 
 
 def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> tuple[Job, str]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.registry import algorithm
-from ringwright.studies.arrivals import Arrivals, Asked, arriving
+from ringwright.studies.answers import FAR_APART, LEARNT, Ran, answers_to
+from ringwright.studies.floors import Floors
+from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 SCHEMA = "ringwright.simulate/1"
 MOST_SIZES = 200
 MOST_STARTS = 8
-REFERENCE_BYTES = 1 << 20  # per rank, for bounds that grow with the size
 
 
 @dataclass(frozen=True)
 class SimulatedRow:
-    """One simulated time; bandwidths as nccl-tests defines them, in decimal GB/s."""
+    """One simulated time; bandwidths as nccl-tests defines them, in decimal GB/s.
+
+    ``time_us`` is the most probable time where no engine is asked for, else that engine's; ``witnesses`` holds what each model
+    says, ``outside`` what nothing was learnt of. ``bound_us`` holds for this program, ``bound_kind`` says which bound it is.
+    """
 
     algorithm: str
     engine: str
@@ -38,6 +42,8 @@ class SimulatedRow:
     algbw_gbs: float
     busbw_gbs: float
     bound_us: float
+    bound_kind: str
+    bound_at_ranks_us: float
     bound_in_network_us: float | None
     events: int
     messages: float
@@ -51,36 +57,13 @@ class SimulatedRow:
     worst_start_s: float | None = None
     lowest_bound_us: float | None = None  # of any program: where switches can add, they may
     after_last_us: float | None = None  # from the arrival of the last rank to the end, where arrivals are given
+    time_us_p05: float | None = None
+    time_us_p50: float | None = None
+    time_us_p95: float | None = None
+    calibration: str = ""  # its name, or prior
+    outside: tuple[str, ...] = ()
+    witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
     declined: str | None = None  # in a row without times: why this algorithm has none here
-
-
-@dataclass(frozen=True)
-class SimulationSpec:
-    """What is asked of the simulator, all but the algorithms and sizes."""
-
-    op: str
-    topology: Topology
-    engine: str = "auto"
-    alpha: str = "pipelined"
-    group: Sequence[int] | None = None
-    dtype: str = "float32"
-    reduce_op: str = "sum"
-    root: int = 0
-    arrivals: Asked | None = None  # when the ranks come; None: together
-
-    def come(self) -> Arrivals | None:
-        """Return when the ranks of the group come, None where they come together; UsageError for what says not when."""
-        return None if self.arrivals is None else arriving(self.arrivals, self.collective(0).p)
-
-    def collective(self, size_bytes: int) -> Collective:
-        """Return the collective at one size."""
-        group = range(self.topology.n_ranks) if self.group is None else self.group
-        beyond = [rank for rank in (group if self.group is not None else ()) if rank >= self.topology.n_ranks]
-        if beyond:
-            raise UsageError(
-                f"rank {beyond[0]} is not on {self.topology.name}", remedy=f"0 to {self.topology.n_ranks - 1}"
-            )
-        return Collective(self.op, group, carried(self.op, [size_bytes])[0], self.dtype, self.reduce_op, self.root)
 
 
 def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
@@ -112,22 +95,24 @@ def sweep(
     left_out: dict[str, None] = {}
     rows: list[dict[str, Any]] = []
     software: dict[str, bool] = {}
-    floors = Floors(question)
+    floors, answers = Floors(question), answers_to(question, wanted)
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    asked = [(spelling, *algorithm(spelling)[1:], size) for spelling in spellings for size in wanted]
-    for spelling, make, knobs, size in steps.told(asked, progress, _named):
+    asked = [(spelling, *algorithm(spelling), size) for spelling in spellings for size in wanted]
+    for spelling, slug, make, knobs, size in steps.told(asked, progress, _named):
         collective = question.collective(size)
         try:
             program = make(collective, question.topology, **knobs)
-            row, omitted = measure(question, program, spelling, floors)
+            machine = question.topology if question.asks_engine else answers.machine_of(program)
+            row, omitted, run = _measured(question, program, spelling, floors, machine)
+            row = _answered(row, answers.of(slug, knobs, make, program, Ran.of(run)), question, run)
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
             continue
-        timed = bool(program.software.message_s or program.software.base_s)
-        software[spelling] = software.get(spelling, False) or timed
+        has_software = bool(program.software.message_s or program.software.base_s) or machine is not question.topology
+        software[spelling] = software.get(spelling, False) or has_software
         rows.append(asdict(row))
         left_out |= dict.fromkeys(omitted)
     if refused and len(refused) == len(rows):
@@ -146,6 +131,7 @@ def sweep(
         "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
         "notes": _unlike(software, question.topology),
+        "disagreements": [] if question.asks_engine else _disagreements(rows),
         "left_out": list(left_out),
     }
 
@@ -183,22 +169,27 @@ def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
 def measure(
     question: SimulationSpec, program: Program, name: str, floors: Floors
 ) -> tuple[SimulatedRow, tuple[str, ...]]:
-    """Return the row of one program, and the effects that its engine leaves out."""
-    from ringwright.engines.choose import simulate
+    """Return the row of one program by an engine, and the effects that the engine leaves out."""
+    row, left_out, _ = _measured(question, program, name, floors, question.topology)
+    return row, left_out
 
-    come = floors.come
-    seconds = None if come is None else come.seconds
-    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha, arrivals=seconds)
+
+def _measured(
+    question: SimulationSpec, program: Program, name: str, floors: Floors, machine: Topology
+) -> tuple[SimulatedRow, tuple[str, ...], Run]:
+    """Return an engine's row of one program on ``machine``, what the engine leaves out, and its run."""
+    run = question.run(program, machine)
     collective, time_s = program.collective, run.time_s
     without, within = floors.of(collective)
-    floor = within if program.aggregators and within is not None else without
+    floor, kind = floors.under(program)
     if time_s < floor * (1 - 1e-9):
         raise InfeasibleError(
             f"{name}: {time_s * 1e6:.3f} us is below the bound of {floor * 1e6:.3f} us; this result is withheld",
             where=f"{run.engine} on {question.topology.name}, {collective.size_bytes} B",
             remedy="report this: a simulator must not beat physics",
         )
-    algbw = collective.size_bytes / time_s / 1e9 if time_s else 0.0
+    algbw, busbw = _rates(collective, time_s * 1e6)
+    worst_us, worst_start_s = _worst(question, program, machine, time_s)
     row = SimulatedRow(
         name,
         run.engine,
@@ -206,7 +197,9 @@ def measure(
         collective.size_bytes,
         time_s * 1e6,
         algbw,
-        algbw * collective.bus_factor,
+        busbw,
+        floor * 1e6,
+        kind,
         without * 1e6,
         None if within is None else within * 1e6,
         run.events,
@@ -217,47 +210,70 @@ def measure(
         run.waited,
         run.folded,
         run.path(),
-        *_worst(question, program, time_s, seconds),
+        worst_us,
+        worst_start_s,
         lowest_bound_us=(without if within is None else within) * 1e6,
-        after_last_us=None if come is None else run.after_last_s * 1e6,
+        after_last_us=None if floors.come is None else run.after_last_s * 1e6,
     )
-    return row, run.left_out
+    return row, run.left_out, run
 
 
-class Floors:
-    """Bounds of one question, size by size: the search over all cuts is done once, for bandwidth grows with the size."""
+def _rates(collective: Collective, time_us: float) -> tuple[float, float]:
+    """Return algbw and busbw in GB/s."""
+    algbw = collective.size_bytes / time_us / 1e3 if time_us else 0.0
+    return algbw, algbw * collective.bus_factor
 
-    def __init__(self, question: SimulationSpec) -> None:
-        self._question, self.come = question, question.come()
-        self._rates: dict[bool, float] = {}
 
-    def of(self, collective: Collective) -> tuple[float, float | None]:
-        """Return seconds without in-network reduction, and with it where the fabric can reduce."""
-        within = self._floor(collective, in_network=True) if self._question.topology.aggregators else None
-        return self._floor(collective, in_network=False), within
+def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec, run: Run) -> SimulatedRow:
+    """Return an engine's row with the most probable time beside it, or instead where no engine was asked for."""
+    said = said.at_least(row.bound_us)
+    row = replace(
+        row,
+        time_us_p05=said.p05_us,
+        time_us_p50=said.p50_us,
+        time_us_p95=said.p95_us,
+        calibration=said.calibration,
+        outside=said.outside,
+        witnesses=said.witnesses,
+    )
+    if question.asks_engine or not said.model:
+        return row
+    more_us = said.p50_us - row.time_us
+    algbw, busbw = _rates(question.collective(row.size_bytes), said.p50_us)
+    return replace(
+        row,
+        engine=said.model,
+        time_us=said.p50_us,
+        algbw_gbs=algbw,
+        busbw_gbs=busbw,
+        worst_us=None if row.worst_us is None else row.worst_us + more_us,
+        after_last_us=None if row.after_last_us is None else row.after_last_us + more_us,
+    )
 
-    def _floor(self, collective: Collective, *, in_network: bool) -> float:
-        plain = self._together(collective, in_network=in_network)
-        if self.come is None:
-            return plain
-        from ringwright.costs.late_bounds import late_bound, nothing_before
 
-        seconds, alpha = self.come.seconds, self._question.alpha
-        late = late_bound(collective, self._question.topology, seconds, in_network=in_network, alpha=alpha, exact=False)
-        return max(late.time_s, plain + nothing_before(seconds, in_network=in_network))
+def _apart(times_us: Collection[float]) -> float:
+    return max(times_us) / min(times_us)
 
-    def _together(self, collective: Collective, *, in_network: bool) -> float:
-        from ringwright.costs.lower_bounds import bound
 
-        topology, alpha = self._question.topology, self._question.alpha
-        time_s = bound(collective, topology, in_network=in_network, alpha=alpha, exact=False).time_s
-        if collective.size_bytes % (collective.p * collective.unit_bytes):
-            return time_s  # uneven blocks: what crosses a cut is not in proportion
-        if in_network not in self._rates:
-            even = self._question.collective(REFERENCE_BYTES * collective.p)
-            best = bound(even, topology, in_network=in_network, alpha=alpha)
-            self._rates[in_network] = 0.0 if best.kind in ("distance", "rounds") else best.time_s / even.size_bytes
-        return max(time_s, self._rates[in_network] * collective.size_bytes)
+def _disagreements(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Say where models of one call are far from each other: for each algorithm the size at which they are most so."""
+    told: list[Mapping[str, Any]] = []
+    known = [row for row in rows if LEARNT in (row["witnesses"] or ()) and min(row["witnesses"].values()) > 0]
+    for name in dict.fromkeys(row["algorithm"] for row in known):
+        mine = [(_apart(row["witnesses"].values()), row) for row in known if row["algorithm"] == name]
+        ratio, row = max(mine, key=lambda each: each[0])
+        if ratio > FAR_APART:
+            told.append(
+                {
+                    "algorithm": name,
+                    "sizes": sum(each > FAR_APART for each, _ in mine),
+                    "of": len(mine),
+                    "ratio": ratio,
+                    "size_bytes": row["size_bytes"],
+                    "witnesses": row["witnesses"],
+                }
+            )
+    return told
 
 
 @dataclass(frozen=True)
@@ -272,14 +288,11 @@ class Detail:
 
 
 def detail(question: SimulationSpec, spelling: str, size_bytes: int) -> Detail:
-    """Return the run of one algorithm at one size."""
-    from ringwright.engines.choose import simulate
-
+    """Return the engine's run of one algorithm at one size, on the machine that its row was run on."""
     _, make, knobs = algorithm(spelling)
     program = make(question.collective(size_bytes), question.topology, **knobs)
-    come = question.come()
-    seconds = None if come is None else come.seconds
-    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha, arrivals=seconds)
+    machine = question.topology if question.asks_engine else answers_to(question, [size_bytes]).machine_of(program)
+    run = question.run(program, machine)
     return Detail(spelling, program, run.load(), run.path(), run)
 
 
@@ -293,19 +306,16 @@ def _choice(program: Program) -> str:
 
 
 def _worst(
-    question: SimulationSpec, program: Program, time_s: float, seconds: np.ndarray | None
+    question: SimulationSpec, program: Program, machine: Topology, time_s: float
 ) -> tuple[float | None, float | None]:
     """Return the longest time in us over starts at the faults' own moments, and that start; None without faults."""
-    from ringwright.engines.choose import simulate
-
-    faults = question.topology.faults
+    faults = machine.faults
     if not faults:
         return None, None
     worst, when = time_s, 0.0
     moments = sorted({fault.time_s for fault in faults})
     for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
-        later = question.topology.starting_at(moment)
-        taken = simulate(program, later, engine=question.engine, alpha=question.alpha, arrivals=seconds).time_s
+        taken = question.run(program, machine.starting_at(moment)).time_s
         if taken > worst:
             worst, when = taken, moment
     return worst * 1e6, when

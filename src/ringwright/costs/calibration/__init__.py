@@ -8,8 +8,8 @@ protocol, channels, chunks) is computed from its release and never fitted.
 from __future__ import annotations
 
 from ringwright.costs.calibration.apply import calibrated
-from ringwright.costs.calibration.fit import MeasuredTimes, fit, ratio_error, times_s
-from ringwright.costs.calibration.record import SCHEMA, Calibration, LinkClassCosts, load, names, save
+from ringwright.costs.calibration.fit import fit, ratio_error, times_s
+from ringwright.costs.calibration.record import SCHEMA, Calibration, LinkClassCosts, MeasuredTimes, load, names, save
 
 __all__ = [
     "SCHEMA",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ringwright.costs.calibration.record import Calibration, LinkClassCosts
+from ringwright.costs.calibration.record import Calibration, LinkClassCosts, MeasuredTimes
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.nccl.node_types import NodeType, placed
-from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
+from ringwright.costs.nccl.timing import COLUMNS, stages
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,24 +29,6 @@ _PULL = 0.003
 _LOW = (2e-7, 1e-8, 1e10, 1e-6, 1e-8, 5e8)  # s, s, B/s inside, the same outside
 _HIGH_S = (5e-5, 1e-4, 2e-3, 2e-4)
 _SHEET = 1.25  # NVLink's data sheet over what the topology search counts
-
-
-@dataclass(frozen=True)
-class MeasuredTimes:
-    """Times of one operation on one fabric (``dgx-a100:2``) with one release."""
-
-    op: str
-    fabric: str
-    release: str
-    sizes_bytes: tuple[int, ...]
-    times_s: tuple[float, ...]
-    forced: NcclOverride | None = None
-
-    def at(self, places: Sequence[int]) -> MeasuredTimes:
-        """Return some of its sizes."""
-        sizes = tuple(self.sizes_bytes[index] for index in places)
-        times = tuple(self.times_s[index] for index in places)
-        return MeasuredTimes(self.op, self.fabric, self.release, sizes, times, self.forced)
 
 
 @dataclass(frozen=True)
@@ -84,7 +66,9 @@ def ratio_error(predicted_s: np.ndarray | Sequence[float], measured_s: np.ndarra
     return float(np.exp(np.abs(np.log(np.asarray(predicted_s) / np.asarray(measured_s))).mean()) - 1)
 
 
-def fit(measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", date: str = "") -> Calibration:
+def fit(
+    measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", date: str = "", transport: str = ""
+) -> Calibration:
     """Return the calibration of some measurements of one type of node; UsageError where there is nothing to fit."""
     import numpy as np
 
@@ -107,10 +91,12 @@ def fit(measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", 
         outside=LinkClassCosts(*numbers[3:]) if nodes > 1 else None,
         source=source,
         date=date,
+        transport=transport,
         operations=tuple(dict.fromkeys(part.op for part in measured)),
         sizes_bytes=tuple(sizes),
         error=round(float(np.exp(judged.mean()) - 1), 5),
         error_p90=round(float(np.exp(np.quantile(judged, 0.9)) - 1), 5),
+        tables=tuple(measured),
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
 from ringwright import drafts
+from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.errors import InputError, UsageError
 
 SCHEMA = "ringwright.calibration/1"
@@ -26,11 +29,29 @@ class LinkClassCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate_bytes_per_s: float
 
 
+@dataclass(frozen=True)
+class MeasuredTimes:
+    """Times of one operation on one fabric (``dgx-a100:2``) with one release; ``forced``: what the environment asked of NCCL."""
+
+    op: str
+    fabric: str
+    release: str
+    sizes_bytes: tuple[int, ...]
+    times_s: tuple[float, ...]
+    forced: NcclOverride | None = None
+
+    def at(self, places: Sequence[int]) -> MeasuredTimes:
+        """Return some of its sizes."""
+        sizes = tuple(self.sizes_bytes[index] for index in places)
+        times = tuple(self.times_s[index] for index in places)
+        return MeasuredTimes(self.op, self.fabric, self.release, sizes, times, self.forced)
+
+
 class Calibration(msgspec.Struct, frozen=True):
     """Link numbers with their ground.
 
     ``error`` is the geometric mean over the sizes fitted (64 KiB and more, all where there are none) of
-    max(t_sim/t, t/t_sim) - 1, ``error_p90`` its 90th percentile.
+    max(t_sim/t, t/t_sim) - 1, ``error_p90`` its 90th percentile. ``tables``: what it was fitted to.
     """
 
     name: str
@@ -45,13 +66,14 @@ class Calibration(msgspec.Struct, frozen=True):
     sizes_bytes: tuple[int, ...] = ()
     error: float = 0.0
     error_p90: float = 0.0
+    tables: tuple[MeasuredTimes, ...] = ()
 
     @property
     def provenance(self) -> str:
         """One line for the ground of an answer."""
         return (
             f"calibration {self.name}: {self.source}, {self.date or 'undated'}, NCCL {self.release}, "
-            f"{len(self.sizes_bytes)} sizes, error {self.error:.1%}"
+            f"{len(self.sizes_bytes)} sizes, fitted within {self.error:.1%}"
         )
 
 
@@ -97,4 +119,7 @@ def _parsed(data: bytes, where: str) -> Calibration:
     for link in (calibration.inside, calibration.outside):
         if link is not None and (min(link.latency_s, link.message_s) < 0 or not 0 < link.rate_bytes_per_s < 1e18):
             raise InputError(f"{link} is not a link", where=where, remedy="times are not negative, rates are above 0")
+    for table in calibration.tables:
+        if len(table.sizes_bytes) != len(table.times_s) or min((*table.sizes_bytes, *table.times_s), default=0) <= 0:
+            raise InputError(f"its table of {table.op} has no time above 0 for each size", where=where)
     return calibration

@@ -8,8 +8,8 @@ move the answer from what systems share to the machine at hand; without one, wha
 
 from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall, of_calls
 from ringwright.costs.learnt.prior import Prior, shipped
-from ringwright.costs.learnt.transports import TRANSPORTS, Transport
-from ringwright.costs.learnt.trusted import Expected, expected
+from ringwright.costs.learnt.trusted import Expected, expected, rising
+from ringwright.costs.transports import TRANSPORTS, Transport
 
 __all__ = [
     "LEARNT_OPS",
@@ -20,5 +20,6 @@ __all__ = [
     "Transport",
     "expected",
     "of_calls",
+    "rising",
     "shipped",
 ]

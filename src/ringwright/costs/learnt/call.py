@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.learnt.transports import MEDIA, TRANSPORTS
 from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
+from ringwright.costs.transports import MEDIA, TRANSPORTS
 
 if TYPE_CHECKING:
     from ringwright.costs.nccl.graphs import NcclSystem

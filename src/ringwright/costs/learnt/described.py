@@ -15,6 +15,7 @@ from ringwright.costs.nccl.constants import release_numbers, releases
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, search
 from ringwright.costs.nccl.timing import NcclOverride
+from ringwright.costs.transports import NETWORKS
 
 # The node type of a GPU, by the first name that is in the GPU's; Grace Hopper has none of its own: four GPUs, each with its NIC.
 BASES = (
@@ -74,16 +75,14 @@ def described(op: str, facts: Mapping[str, str], sizes_bytes: tuple[int, ...]) -
         mnnvl=joined,
         name=facts.get("case", ""),
     )
-    words = f"{facts.get('settings', '')} {facts.get('inter_node', '')}"
-    carrier = next((name for pattern, name in CARRIERS if re.search(pattern, words)), "infiniband")
     return LibraryCall(
         op,
         sizes_bytes,
         kind,
         system,
-        _modelled(release_of(facts.get("software", ""))),
-        carrier,
-        _forced(facts.get("settings", "")),
+        modelled(release_of(facts.get("software", ""))),
+        carrier(f"{facts.get('settings', '')} {facts.get('inter_node', '')}", "infiniband"),
+        forced(facts.get("settings", "")),
         facts.get("system", ""),
         f"{facts.get('settings', '')} {facts.get('software', '')}",
         facts.get("case", ""),
@@ -105,7 +104,7 @@ def _shaped(base: NodeType, facts: Mapping[str, str], per_node: int) -> NodeType
     return replace(kind, gpus=per_node, nics=max(1, int(whole)), nic_gbs=rate_gbs)
 
 
-def _forced(settings: str) -> NcclOverride | None:
+def forced(settings: str) -> NcclOverride | None:
     """Return what the environment in the settings forces, None where it forces nothing."""
     match = FORCED.search(settings)
     if match is None:
@@ -118,19 +117,29 @@ def _whole(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 8 else 0
 
 
-def _modelled(release: str) -> str:
+def carrier(words: str, usual: str) -> str:
+    """Return the transport that words name ("InfiniBand HDR", "4 x Slingshot 11"), or the usual one."""
+    if words in NETWORKS:
+        return words
+    return next((name for pattern, name in CARRIERS if re.search(pattern, words)), usual)
+
+
+def modelled(release: str) -> str:
     """Return the release whose model stands for another: itself, or the oldest or newest there is."""
     held = releases()
     return min(max(release, held[0], key=release_numbers), held[-1], key=release_numbers)
 
 
-def release_of(software: str) -> str:
-    """Return NCCL's release as a source says it (2.18, or a code such as 22902), or the one usual in the source's year."""
+def named_release(software: str) -> str:
+    """Return NCCL's release as a source names it (2.18, or a code such as 22902); empty where it does not."""
     match = re.search(r"\bN?CCL (\d+\.\d+)", software)
     if match:
         return match[1]
     code = re.search(r"\bNCCL (\d)(\d\d)\d\d\b", software)
-    if code:
-        return f"{int(code[1])}.{int(code[2])}"
+    return f"{int(code[1])}.{int(code[2])}" if code else ""
+
+
+def release_of(software: str) -> str:
+    """Return NCCL's release as a source names it, or the one usual in the source's year."""
     year = re.search(r"\b(20\d\d)\b", software)
-    return RELEASE_OF_YEAR.get(year[1], UNKNOWN_YEAR) if year else UNKNOWN_YEAR
+    return named_release(software) or (RELEASE_OF_YEAR.get(year[1], UNKNOWN_YEAR) if year else UNKNOWN_YEAR)

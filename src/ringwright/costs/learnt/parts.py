@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringwright.costs.learnt.call import NUMBERS, WHERE, Points
-from ringwright.costs.learnt.transports import MEDIA, NVLINK
+from ringwright.costs.transports import MEDIA, NVLINK
 
 LEVELS = ("shared", "owner", "setting", "table")
 WIDE, MIDDLE = 4.0, 2.0  # of ln size, over which a part changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -87,6 +87,18 @@ def expected(
             at += 1
         answers.append(row)
     return answers
+
+
+def rising(row: Sequence[Expected]) -> list[Expected]:
+    """Return sizes in rising order whose most probable time never falls: a call takes no less time for more bytes.
+
+    Measured tables do fall where NCCL changes its protocol, but where is not learnt; over 150 of them this changes no error.
+    """
+    made: list[Expected] = []
+    for each in sorted(row, key=lambda each: each.size_bytes):
+        before_s = made[-1].p50_s if made else 0.0
+        made.append(each if each.p50_s >= before_s else replace(each, p50_s=before_s))
+    return made
 
 
 def thinned(known: int) -> np.ndarray:

@@ -7,7 +7,9 @@ from functools import cache
 
 from ringwright.fabrics import fabric as made_fabric
 from ringwright.registry import algorithm as found
-from ringwright.studies.simulate import Floors, SimulationSpec, measure
+from ringwright.studies.floors import Floors
+from ringwright.studies.simulate import measure
+from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.topology import Topology
 from ringwright.units import parse_size
 

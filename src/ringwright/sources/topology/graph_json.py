@@ -2,7 +2,7 @@
 
 Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
 link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``occupying`` classes,
-``reduce_gib_s``, ``provenance``. Routes are not kept: what is read back takes shortest routes.
+``reduce_gib_s``, ``transport``, ``provenance``. Routes are not kept: what is read back takes shortest routes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ringwright.costs.transports import NETWORKS
 from ringwright.errors import InputError, RingwrightError
 from ringwright.streams import CODECS
 from ringwright.topology import FAULT_FIELDS, KINDS, ORDERS, Capability, Fault, SharedCapacity, Topology
@@ -81,6 +82,7 @@ class _Graph:
             occupying=self._words("occupying", (), at_least=0),
             aggregators=self._aggregators(len(kinds)),
             faults=self._faults(len(rows), ranks),
+            transport=self._transport(),
             provenance=str(self.document.get("provenance") or self.document.get("desc") or ""),
         )
 
@@ -125,6 +127,12 @@ class _Graph:
         if not isinstance(words, list) or len(words) < at_least or not all(isinstance(word, str) for word in words):
             raise self.wrong(f"{key} are words", key)
         return tuple(words)
+
+    def _transport(self) -> str:
+        transport = self.document.get("transport", "")
+        if transport not in ("", *NETWORKS):
+            raise self.wrong(f"'{str(transport)[:20]}' is no transport: one of {', '.join(NETWORKS)}", "transport")
+        return str(transport)
 
     def _number(self, key: str, default: float) -> float:
         value = self.document.get(key)

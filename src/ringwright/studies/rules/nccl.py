@@ -10,7 +10,7 @@ from ringwright.costs.nccl import rules_from_choices, sweep
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv
 
 if TYPE_CHECKING:
-    from ringwright.studies.simulate import SimulationSpec
+    from ringwright.studies.simulation_spec import SimulationSpec
 
 EXPORTS = {"nccl-tuner-csv": "tuner"}
 SIZES = tuple(1 << power for power in range(3, 34))

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 NVLINK_GBS = 20.0  # one link of the estimated box
+GPU_LINKS = ("nvlink", "xgmi")  # classes of links that are between GPUs only
 SPELLINGS = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
 
 
 def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
     """Return the system of a group as NCCL sees it: its node is an NVLink domain, be that a host or a rack of hosts."""
     nodes = by_domain(collective, topology)
-    family = topology.name.partition(":")[0] if topology is not None else ""
-    name = SPELLINGS.get(family, family)
-    known = name in NODE_TYPES and len(nodes[0]) <= NODE_TYPES[name].gpus * NODE_TYPES[name].domain
+    name = _known(topology, nodes)
     network = network_switches(topology)
     adds = bool(network)
-    if known:
+    if name:
         mnnvl = len(by_host(collective, topology)) > len(nodes)
         system = _of_domains(name, len(nodes), collective.p, mnnvl=mnnvl, collnet=adds)
     else:
@@ -37,6 +36,29 @@ def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
     nvls = system.nvls and topology is not None and len(topology.aggregators) > len(network)
     heads = system.graphs.collnet_direct.channels
     return dataclasses.replace(system, nvls=nvls, collnet=adds and system.nodes > 1, collnet_heads=heads)
+
+
+def node_type(collective: Collective, topology: Topology | None) -> NodeType | None:
+    """Return the node of a group as NCCL sees it, with the GPUs and NICs that take part; None where ranks are no GPUs.
+
+    GPUs are known by the product, or by NVLink or xGMI links.
+    """
+    nodes = by_domain(collective, topology)
+    if name := _known(topology, nodes):
+        return _part(NODE_TYPES[name], len(nodes[0]))
+    return _estimated_node(topology, nodes) if topology is not None and {*GPU_LINKS} & {*topology.classes} else None
+
+
+def _known(topology: Topology | None, nodes: list[list[int]]) -> str:
+    """Return the name of the standard node that a fabric is made of; empty where there is none."""
+    family = topology.name.partition(":")[0] if topology is not None else ""
+    name = SPELLINGS.get(family, family)
+    return name if name in NODE_TYPES and len(nodes[0]) <= NODE_TYPES[name].gpus * NODE_TYPES[name].domain else ""
+
+
+def _part(host: NodeType, gpus: int) -> NodeType:
+    """Return so many GPUs of a host, or of several hosts in one NVLink domain, each with its share of the NICs."""
+    return dataclasses.replace(host, gpus=gpus, nics=max(1, host.nics * gpus // host.gpus), domain=1)
 
 
 def nics_per_node(topology: Topology | None, nodes: list[list[int]]) -> int:
@@ -61,9 +83,7 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclS
 
 def _of_domains(name: str, domains: int, ranks: int, *, mnnvl: bool, collnet: bool) -> NcclSystem:
     """Return a system of NVLink domains; ``mnnvl``: several hosts are in one. Each GPU comes with its share of the NICs."""
-    host = NODE_TYPES[name]
-    gpus = -(-ranks // domains)
-    kind = dataclasses.replace(host, gpus=gpus, nics=max(1, host.nics * gpus // host.gpus), domain=1)
+    kind = _part(NODE_TYPES[name], -(-ranks // domains))
     graphs = search(kind, domains, collnet=collnet)
     return dataclasses.replace(
         named_system(name, 1),
@@ -76,6 +96,12 @@ def _of_domains(name: str, domains: int, ranks: int, *, mnnvl: bool, collnet: bo
 
 
 def _estimated(topology: Topology | None, nodes: list[list[int]], *, collnet: bool) -> NcclSystem:
+    kind = _estimated_node(topology, nodes)
+    graphs = search(kind, len(nodes), collnet=collnet)
+    return NcclSystem(graphs, len(nodes), sum(map(len, nodes)), kind.capability, nvswitch=True)
+
+
+def _estimated_node(topology: Topology | None, nodes: list[list[int]]) -> NodeType:
     """Return a node with as much bandwidth per GPU, and per node to the outside, as the fabric's links have."""
     gpus = max(map(len, nodes))
     inside, outside, nics = 25.0, 25.0, gpus
@@ -87,6 +113,4 @@ def _estimated(topology: Topology | None, nodes: list[list[int]], *, collnet: bo
         out_of_nics = topology.rate[np.isin(topology.src, nic_nodes)] if len(nic_nodes) else from_ranks
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
-    kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)
-    graphs = search(kind, len(nodes), collnet=collnet)
-    return NcclSystem(graphs, len(nodes), sum(map(len, nodes)), kind.capability, nvswitch=True)
+    return NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.libraries.nccl_2_4.system import GPU_LINKS
 from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, nvls_copy_byte_s, senders
 from ringwright.program import Software
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 WIRE_FACTOR = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
 INSIDE = ("nvlink", "xgmi", "pcie", "link")
-FIRST = ("nvlink", "xgmi")  # classes between GPUs only: messages to the network take PCIe too
 OUTSIDE = ("nic", "spine", "network", "rail")
 
 
@@ -44,8 +44,8 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
         messages = dict.fromkeys(OUTSIDE, outside)
         beyond_us = held.hop_us("net", algorithm, protocol) - held.hop_us("net", "tree", "ll")
         beyond = dict.fromkeys(OUTSIDE, max(0.0, beyond_us) * 1e-6)
-    elif algorithm.startswith("collnet"):
-        messages, base = dict.fromkeys(FIRST, inside), base + outside
+    elif algorithm.startswith("collnet"):  # messages to the network take PCIe too, whose hops count once
+        messages, base = dict.fromkeys(GPU_LINKS, inside), base + outside
     used = Software(
         base,
         messages,

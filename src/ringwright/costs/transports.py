@@ -54,3 +54,4 @@ TRANSPORTS = {
         ),
     )
 }
+NETWORKS = tuple(name for name, each in TRANSPORTS.items() if each.medium != NVLINK)  # that join nodes

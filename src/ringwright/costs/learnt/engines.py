@@ -1,0 +1,52 @@
+"""How far an engine's time of a program without NCCL's software is from measured ones on GPUs: a factor and its spread.
+
+Both follow how many times longer a program takes than its latencies alone, so that programs bound by latency and by rates have
+each their own. ``engines.json`` is made by ``scripts/learn-engines`` from open tables: at each knot the mean and the standard
+deviation, over systems, of ln(measured / simulated). Between knots both are interpolated in the logarithm. The mean falls by
+less than the time rises (``STEEPEST``), so that no more bytes take less time.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from ringwright.errors import UsageError
+
+SCHEMA = "ringwright.engine-factors/1"
+STEEPEST = 0.9
+
+
+class EngineFactors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Logarithms by ``longer``, ln(time / its latencies alone), rising from 0: ``mean`` and ``sigma`` of one length with it."""
+
+    longer: tuple[float, ...]
+    mean: tuple[float, ...]
+    sigma: tuple[float, ...]
+    systems: tuple[str, ...]
+
+    def at(self, time_s: float, latency_s: float) -> tuple[float, float]:
+        """Return mean and standard deviation of ln(measured / simulated); beyond the knots those of the last one."""
+        longer = math.log(max(time_s / latency_s, 1.0)) if latency_s > 0 else math.inf
+        above = next((at for at, knot in enumerate(self.longer) if knot >= longer), None)
+        if above is None or above == 0:
+            at = 0 if above == 0 else -1
+            return self.mean[at], self.sigma[at]
+        low, high = self.longer[above - 1], self.longer[above]
+        share = (longer - low) / (high - low)
+        mean, sigma = (
+            values[above - 1] + share * (values[above] - values[above - 1]) for values in (self.mean, self.sigma)
+        )
+        return mean, sigma
+
+
+@cache
+def factors(*, calibrated: bool) -> EngineFactors:
+    """Return the factors of a fabric with a transport's usual costs, or of one that was calibrated."""
+    document = msgspec.json.decode(resources.files("ringwright.costs.learnt").joinpath("engines.json").read_bytes())
+    if document["schema"] != SCHEMA:
+        raise UsageError(f"the factors have schema {document['schema']}, not {SCHEMA}", remedy="reinstall ringwright")
+    return msgspec.convert(document["calibrated" if calibrated else "usual"], EngineFactors)

@@ -1,0 +1,42 @@
+"""A most probable time with its interval, as every answer carries it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Probable:
+    """The most probable time of a collective in us, and what is said for it.
+
+    Attributes
+    ----------
+    p05_us, p50_us, p95_us
+        5 % of times are below the first, half below the second, 95 % below the third; the outer two are None where nothing was
+        measured on such fabrics.
+    calibration
+        Whose tables moved it: the name of a calibration, or ``prior``.
+    outside
+        What nothing was learnt of: ``nodes``, ``size``, ``release``, ``gpu``, ``operation``, ``transport``, ``calibration``
+        (measured on other GPUs), ``program`` (no table has it), ``fabric`` (its ranks are no GPUs).
+    witnesses
+        What each model says, in us.
+    model
+        Which of the witnesses it is: ``library`` (learnt from tables of NCCL), ``corrected`` (an engine's time, by what engines
+        were off by on GPUs), or empty: an engine's own time.
+    """
+
+    p05_us: float | None
+    p50_us: float
+    p95_us: float | None
+    calibration: str
+    outside: tuple[str, ...] = ()
+    witnesses: Mapping[str, float] = field(default_factory=dict)
+    model: str = ""
+
+    def at_least(self, bound_us: float) -> Probable:
+        """Return it with nothing below a bound."""
+        low, high = (None if each is None else max(each, bound_us) for each in (self.p05_us, self.p95_us))
+        return dataclasses.replace(self, p05_us=low, p50_us=max(self.p50_us, bound_us), p95_us=high)

@@ -1,0 +1,78 @@
+"""Measured calls of NCCL run by an engine: NCCL's program on the fabric of its tables, with its own software or without."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
+from ringwright.collective import Collective
+from ringwright.costs.nccl.timing import NcclOverride
+from ringwright.errors import RingwrightError
+from ringwright.fabrics import fabric
+from ringwright.studies.answers import AskedFabric
+from ringwright.studies.simulation_spec import SimulationSpec
+
+if TYPE_CHECKING:
+    from ringwright.costs.learnt import LibraryCall
+    from ringwright.costs.nccl.node_types import NodeType
+    from ringwright.topology import Topology
+
+EVENTS, PROGRAM = "events", "program"
+MOST_RANKS = 128
+MESH, MESH_GPUS = "polaris", 4
+NVLINK_SHEET_GBS = 25.0  # of a link, each way, from NVLink 2 on
+FAMILIES = {"dgx1": "dgx-1", "dgx2": "dgx-2", "gb200": "gb200-nvl72"}  # of node types with another name
+
+
+def laid_out(call: LibraryCall) -> tuple[Topology, list[int]]:
+    """Return the fabric that a measured call ran on, by the nearest product there is, and the ranks of the call."""
+    nodes, kind = call.system.nodes, call.kind
+    plain = fabric(f"{_family(kind)}:{nodes}")
+    per_node = plain.n_ranks // nodes
+    knobs = [f"transport={call.transport}"]
+    if nodes > 1:
+        nics = max(1, plain.nics_per_domain * kind.gpus // per_node)
+        knobs.append(f"nic_rate={kind.nics * kind.nic_gbs / nics}GB/s")
+    if _is_mesh(kind):
+        knobs.append(f"nvlink_rate={kind.pair_links * NVLINK_SHEET_GBS}GB/s")
+    top = fabric(",".join([plain.name, *knobs]))
+    return top, [at * per_node + gpu for at in range(nodes) for gpu in range(kind.gpus)]
+
+
+def _is_mesh(kind: NodeType) -> bool:
+    """Return whether a node has GPUs joined pair by pair."""
+    return bool(kind.nvlinks) and not kind.nvswitch and kind.gpus <= MESH_GPUS
+
+
+def _family(kind: NodeType) -> str:
+    return MESH if _is_mesh(kind) else FAMILIES.get(kind.name, kind.name)
+
+
+def engine_times_s(call: LibraryCall, engine: str) -> list[float] | str:
+    """Return an engine's seconds for each size of a call, or in words why there are none.
+
+    ``events``: NCCL's program with NCCL's own software; ``program``: the same program as one that no library has, on links with
+    the usual costs of the transport.
+    """
+    if call.system.ranks > MOST_RANKS:
+        return f"{call.system.ranks} ranks; engines are judged up to {MOST_RANKS}"
+    forced = call.forced or NcclOverride()
+    try:
+        top, group = laid_out(call)
+        times = []
+        for size in call.sizes_bytes:
+            collective = Collective(call.op, group, size)
+            program = nccl_2_4(
+                collective,
+                top,
+                release=call.release,
+                algorithm=forced.algorithm,
+                protocol=forced.protocol,
+                channels=forced.channels,
+                tuning=engine == EVENTS,
+            )
+            on = top if engine == EVENTS else AskedFabric(top, top).usual(collective)
+            times.append(SimulationSpec(call.op, on, group=group).run(program, on).time_s)
+    except RingwrightError as error:
+        return f"{engine}: {error.what}"
+    return times

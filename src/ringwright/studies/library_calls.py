@@ -1,0 +1,116 @@
+"""A collective on a fabric, and a calibration's tables, as calls of NCCL: what the learnt times are asked with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
+from ringwright.algorithms.libraries.nccl_2_4 import OPS as LIBRARY_OPS
+from ringwright.algorithms.libraries.nccl_2_4.system import node_type, system_of
+from ringwright.costs.calibration.record import MeasuredTimes
+from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
+from ringwright.costs.learnt.described import carrier, modelled
+from ringwright.costs.learnt.trusted import MeasuredCall
+from ringwright.costs.nccl.node_types import placed
+from ringwright.costs.nccl.timing import NcclOverride
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.costs.calibration import Calibration
+    from ringwright.costs.nccl.graphs import NcclSystem
+    from ringwright.topology import Topology
+
+LIBRARY = "nccl-2-4"  # of GPUs; RCCL is made from it
+USUAL_TRANSPORT = "infiniband"
+OWN = "this machine"  # the owner of what is asked and of what was measured there
+
+
+def usual_algorithm(collective: Collective, topology: Topology, calibration: Calibration | None = None) -> str:
+    """Return the spelling of what does a collective where nothing is said: the library of the fabric's GPUs, or a ring.
+
+    A calibration is of a release: the answer is for that one.
+    """
+    if collective.op not in LIBRARY_OPS or node_type(collective, topology) is None:
+        return "ring"
+    return LIBRARY if calibration is None else f"{LIBRARY}@{modelled(calibration.release)}"
+
+
+def library_call(
+    collective: Collective,
+    topology: Topology,
+    knobs: Mapping[str, Any],
+    sizes_bytes: Sequence[int],
+    calibration: Calibration | None = None,
+) -> LibraryCall | None:
+    """Return the call of NCCL that does a collective with these knobs; None where its ranks are no GPUs.
+
+    None as well for an operation that nothing is learnt of.
+    """
+    kind = node_type(collective, topology)
+    if kind is None or collective.op not in LEARNT_OPS or collective.p < 2:
+        return None
+    system = system_of(collective, topology)
+    said = calibration.transport if calibration is not None else ""
+    release = str(knobs.get("release", NEWEST))
+    forced = NcclOverride(*(knobs.get(name) for name in ("algorithm", "protocol", "channels")))
+    return LibraryCall(
+        collective.op,
+        tuple(sizes_bytes),
+        kind,
+        system,
+        modelled(release),
+        carrier(said, topology.transport or USUAL_TRANSPORT),
+        forced if forced != NcclOverride() else None,
+        OWN,
+        f"{forced}",
+        _table(collective.op, system, modelled(release)),
+    )
+
+
+def measured_calls(calibration: Calibration, transport: str) -> list[MeasuredCall]:
+    """Return what a calibration was fitted to; of one without its tables, the times of its fit at its sizes.
+
+    ``transport``: of the fabric it is put on, for one that does not say its own.
+    """
+    calls = []
+    for table in calibration.tables or _of_the_fit(calibration):
+        if table.op not in LEARNT_OPS:
+            continue
+        kind, system = placed(table.fabric)
+        call = LibraryCall(
+            table.op,
+            table.sizes_bytes,
+            kind,
+            system,
+            modelled(table.release),
+            carrier(calibration.transport, transport or USUAL_TRANSPORT),
+            table.forced,
+            OWN,
+            f"{table.forced or NcclOverride()}",
+            _table(table.op, system, modelled(table.release)),
+        )
+        calls.append(MeasuredCall(call, table.times_s))
+    return calls
+
+
+def _table(op: str, system: NcclSystem, release: str) -> str:
+    """Return what names a table: who asks for what was measured, the same operation on as many ranks, has its own times."""
+    return f"{op} {system.nodes} {system.ranks} {release}"
+
+
+def _of_the_fit(calibration: Calibration) -> Iterator[MeasuredTimes]:
+    """Return the times that a fit says for the operations and sizes that it was made of."""
+    from ringwright.costs.calibration import times_s
+
+    sizes = tuple(size for size in calibration.sizes_bytes if size > 0)
+    for op in calibration.operations:
+        asked = MeasuredTimes(op, calibration.fabric, calibration.release, sizes, (0.0,) * len(sizes))
+        yield dataclasses.replace(asked, times_s=tuple(times_s(calibration, asked).tolist()))
+
+
+def is_of(calibration: Calibration, collective: Collective, topology: Topology) -> bool:
+    """Return whether a calibration was measured on GPUs of this kind."""
+    kind = node_type(collective, topology)
+    return kind is not None and placed(calibration.fabric)[0].capability == kind.capability

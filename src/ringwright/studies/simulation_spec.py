@@ -1,0 +1,65 @@
+"""What is asked of the simulator: one collective on one machine, by models or by an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.collective import Collective, carried
+from ringwright.errors import UsageError
+from ringwright.studies.arrivals import Arrivals, Asked, arriving
+
+if TYPE_CHECKING:
+    from ringwright.costs.calibration import Calibration
+    from ringwright.engines.result import Run
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+
+@dataclass(frozen=True)
+class SimulationSpec:
+    """What is asked of the simulator, all but the algorithms and sizes.
+
+    ``engine`` None: the most probable time of all models. ``healthy``: the fabric before its faults; ``calibration``: what was
+    put on it.
+    """
+
+    op: str
+    topology: Topology
+    engine: str | None = None
+    alpha: str = "pipelined"
+    group: Sequence[int] | None = None
+    dtype: str = "float32"
+    reduce_op: str = "sum"
+    root: int = 0
+    arrivals: Asked | None = None  # when the ranks come; None: together
+    healthy: Topology | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def asks_engine(self) -> bool:
+        """Whether an engine's own time is asked for: one is named, or an option that only engines know."""
+        return self.engine is not None or self.alpha != "pipelined"
+
+    def run(self, program: Program, on: Topology, *, late: bool = True) -> Run:
+        """Return what the engine says of a program on a fabric; ``late``: with the arrivals asked about."""
+        from ringwright.engines.choose import simulate
+
+        come = self.come() if late else None
+        seconds = None if come is None else come.seconds
+        return simulate(program, on, engine=self.engine or "auto", alpha=self.alpha, arrivals=seconds)
+
+    def come(self) -> Arrivals | None:
+        """Return when the ranks of the group come, None where they come together; UsageError for what says not when."""
+        return None if self.arrivals is None else arriving(self.arrivals, self.collective(0).p)
+
+    def collective(self, size_bytes: int) -> Collective:
+        """Return the collective at one size."""
+        group = range(self.topology.n_ranks) if self.group is None else self.group
+        beyond = [rank for rank in (group if self.group is not None else ()) if rank >= self.topology.n_ranks]
+        if beyond:
+            raise UsageError(
+                f"rank {beyond[0]} is not on {self.topology.name}", remedy=f"0 to {self.topology.n_ranks - 1}"
+            )
+        return Collective(self.op, group, carried(self.op, [size_bytes])[0], self.dtype, self.reduce_op, self.root)
