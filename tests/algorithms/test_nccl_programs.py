@@ -11,7 +11,8 @@ import engine_cases as cases
 from ringwright import validity
 from ringwright.algorithms.blocks.double_binary_tree import double_binary_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.algorithms.libraries.nccl_2_4.rings import Entrances, LoopCounts, rings
+from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, around
+from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, rings
 from ringwright.collective import Collective
 from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
 from ringwright.costs.nccl import NODE_TYPES, placed
@@ -29,7 +30,7 @@ LATENCY_PS, BYTE_PS = 500_000, 20
 
 
 def ring_of(p: int, size: int, counts: LoopCounts) -> Program:
-    return rings(Collective("all-gather", range(p), size), [[*range(p)]], 1, Entrances(1), counts)
+    return rings(Collective("all-gather", range(p), size), around([[*range(p)]], 1, Entrances(1)), 1, counts)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -58,7 +59,10 @@ def test_slices_follow_each_other() -> None:
 def test_loops_mean_the_same_to_both_engines() -> None:
     top = cases.nodes_of(4, 2)
     program = rings(
-        Collective("all-reduce", range(8), 1 << 20), [[0, 1, 2, 3], [4, 5, 6, 7]], 3, Entrances(2), LoopCounts(3, 2)
+        Collective("all-reduce", range(8), 1 << 20),
+        around([[0, 1, 2, 3], [4, 5, 6, 7]], 3, Entrances(2)),
+        3,
+        LoopCounts(3, 2),
     )
     made = machine(top)
     laid = flat.flatten(program, made)
@@ -201,7 +205,9 @@ def test_a_calibration_of_part_of_a_box_is_of_its_cards() -> None:
 
 
 def test_results_of_loops_are_those_of_numpy() -> None:
-    program = rings(Collective("all-reduce", range(4), 4 * 997), [[0, 1], [2, 3]], 2, Entrances(1), LoopCounts(3, 2))
+    program = rings(
+        Collective("all-reduce", range(4), 4 * 997), around([[0, 1], [2, 3]], 2, Entrances(1)), 2, LoopCounts(3, 2)
+    )
     assert wrong(program) == ""
 
 
@@ -220,7 +226,7 @@ def test_trees_of_two_gpus_in_one_host_go_the_same_way() -> None:
 def test_a_ring_inside_one_host_is_one_pattern(op: str) -> None:
     """Ranks of one switch are alike: the run is folded into one of them, and takes what the whole one takes."""
     top = fabric("switch:16")
-    program = rings(Collective(op, range(16), 1 << 20), [[*range(16)]], 2, Entrances(1))
+    program = rings(Collective(op, range(16), 1 << 20), around([[*range(16)]], 2, Entrances(1)), 2)
     assert [len(step.blocks) for step in program.steps()] == [2] * program.n_steps
     folded, whole = simulate(program, top), simulate(program, top, fold_symmetry=False)
     assert folded.folded

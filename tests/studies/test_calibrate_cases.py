@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 
+import ringwright
 from ringwright.errors import UsageError
 from ringwright.reports import calibrated as report
 from ringwright.studies.calibrate import calibrate
@@ -69,3 +71,19 @@ def test_a_poor_fit_is_said(tmp_path: Path) -> None:
         out = io.StringIO()
         report.write(fitted, sizes, out)
         assert ("poor fit" in out.getvalue()) == said
+
+
+@pytest.mark.parametrize(("fabric", "ranks", "rate"), [("mi300:1", 8, 150e3), ("ndv2:2", 16, 5e3)])
+def test_machines_joined_link_by_link_are_calibrated(tmp_path: Path, fabric: str, ranks: int, rate: float) -> None:
+    """A table of rccl-tests, or of an NDv2, moves the most probable time to what was measured; ``rate`` in bytes/us."""
+    table = tmp_path / "times.jsonl"
+    rows = [{"name": "allreduce", "ranks": ranks, "size": size, "time": 40 + size / rate} for size in SIZES]
+    table.write_text("\n".join(map(json.dumps, rows)))
+    fitted, _ = calibrate([str(table)], fabric, release="2.20", collective="all-reduce", name="mine")
+    assert fitted.error < 0.25
+    said = ringwright.simulate(
+        "all-reduce", fabric, algorithm="nccl-2-4@2.20", size=SIZES[-2], calibration=fitted
+    ).probable
+    assert said is not None
+    assert said.p50_us == pytest.approx(40 + SIZES[-2] / rate, rel=0.2)
+    assert "size" not in said.outside

@@ -6,7 +6,7 @@ kept one; open fast channels twice at half the speed; then raise the speed insid
 
 Simplified: NCCL walks all paths of the topology, we count capacity: a channel takes its speed once from every GPU's
 NVLink (or PCIe path) and once from one NIC. So every node is taken as uniform, a NIC as shared by its
-nearest GPUs, a mesh of NVLinks as rings of single links, and nothing is said about which GPU follows which.
+nearest GPUs, a mesh of NVLinks as rings of single links; which GPU follows which is the matter of ``ring_search``.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ NVLS_CHANNELS, NVLS_CHANNELS_RACK, NVLS_CHANNELS_RACKS = 16, 24, 32
 class NodeType:
     """One node: GPUs and their links; rates in GB/s.
 
-    ``nvlinks`` per GPU (0 = PCIe only), ``pair_links`` of them at most between two GPUs without a switch, ``pcie_gbs``
-    of a GPU, ``nics`` NICs of ``nic_gbs`` each. ``type_inter`` is the path from GPU to NIC that all
-    channels find, ``domain`` the nodes that one NVLink fabric joins.
+    ``nvlinks`` per GPU (0 = PCIe only), ``pair_links`` of them at most between two GPUs without a switch, ``link_gbs``
+    of one of them where it is no NVLink of that capability, ``pcie_gbs`` of a GPU, ``nics`` NICs of ``nic_gbs`` each.
+    ``type_inter`` is the path from GPU to NIC that all channels find, ``domain`` the nodes that one NVLink fabric joins.
     """
 
     name: str
@@ -67,12 +67,13 @@ class NodeType:
     cpu_vendor: str = "intel"
     cpu_arch: str = "x86"
     domain: int = 1
+    link_gbs: float = 0.0
 
     @property
     def nvlink_gbs(self) -> float:
         """GB/s of all NVLinks of a GPU, one direction."""
         known = max((key for key in NVLINK_GBS if key <= self.capability), default=60)
-        return self.nvlinks * NVLINK_GBS[known]
+        return self.nvlinks * (self.link_gbs or NVLINK_GBS[known])
 
     @property
     def path_gbs(self) -> float:
@@ -86,11 +87,19 @@ class NodeType:
         """GB/s that all channels of a GPU share inside the node."""
         return self.nvlink_gbs or self.pcie_gbs
 
+    def part(self, gpus: int) -> NodeType:
+        """Return the node with ``gpus`` of its GPUs, their share of its NICs and, of a full mesh, the links between them."""
+        nvlinks = self.nvlinks
+        if not self.nvswitch and nvlinks == self.pair_links * (self.gpus - 1):
+            nvlinks = self.pair_links * (gpus - 1)
+        return replace(self, gpus=gpus, nics=max(1, self.nics * gpus // self.gpus), nvlinks=nvlinks)
+
 
 NODE_TYPES = {
     found.name: found
     for found in (
         NodeType("dgx1", 8, 70, 6, 4, 12.5, 12.0, pair_links=1, type_inter="PIX"),
+        NodeType("ndv2", 8, 70, 6, 1, 12.5, 12.0, pair_links=1, type_inter="PIX"),
         NodeType("dgx2", 16, 70, 6, 8, 12.5, 12.0, nvswitch=True, type_inter="PIX"),
         NodeType("dgx-a100", 8, 80, 12, 8, 25.0, 24.0, nvswitch=True, cpu_vendor="amd"),
         NodeType("dgx-h100", 8, 90, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
@@ -114,6 +123,8 @@ NODE_TYPES = {
         ),
         NodeType("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
         NodeType("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
+        # RCCL counts 48 GB/s an xGMI link; its channels are taken to be like those of the NVIDIA GPUs of the same years.
+        NodeType("mi300", 8, 90, 7, 8, 50.0, 48.0, pair_links=1, type_inter="PXB", cpu_vendor="amd", link_gbs=48.0),
         NodeType("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
     )
 }
@@ -184,7 +195,7 @@ def placed(spec: str) -> tuple[NodeType, NcclSystem]:
     if gpus > kind.gpus:
         raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
     joined = gpus > NODE_TYPES[name].gpus  # more than a tray of the rack
-    kind = replace(kind, gpus=gpus, nics=max(1, kind.nics * gpus // kind.gpus))
+    kind = kind.part(gpus)
     return kind, replace(
         system,
         graphs=search(kind, nodes),
@@ -243,11 +254,24 @@ def _fit(kind: NodeType, nodes: int, speed: float) -> int:
     """Return how many channels of ``speed`` the GPUs, their direct paths and the NICs carry at once."""
     channels = SEARCH_CHANNELS_MAX
     if kind.gpus > 1:
-        channels = min(channels, int(kind.gpu_gbs / speed) if speed <= kind.path_gbs else 0)
+        channels = min(channels, _inside(kind, nodes, speed))
     if nodes > 1:
         nic_gbs = min(kind.nic_gbs, kind.pcie_gbs)
         channels = min(channels, kind.nics * int(nic_gbs / speed))
     return channels
+
+
+def _inside(kind: NodeType, nodes: int, speed: float) -> int:
+    """Return how many channels of ``speed`` the GPUs carry; in a mesh each takes its place on every link it crosses.
+
+    A ring crosses as many links as there are GPUs; one that goes on to another node has one hop less.
+    """
+    if speed > kind.path_gbs:
+        return 0
+    if kind.nvswitch or not kind.nvlinks:
+        return int(kind.gpu_gbs / speed)
+    places = kind.nvlinks // kind.pair_links * int(kind.path_gbs / speed)
+    return places if nodes < 2 else places * kind.gpus // (kind.gpus - 1)
 
 
 def _twice(graph: Graph, kind: NodeType) -> Graph:

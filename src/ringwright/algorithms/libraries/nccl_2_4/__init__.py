@@ -27,7 +27,8 @@ from ringwright.algorithms.blocks.pat import pat
 from ringwright.algorithms.libraries.nccl_2_4.chunking import MOST_SEGMENTS, loop_counts, parts, segments
 from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
-from ringwright.algorithms.libraries.nccl_2_4.rings import Entrances, chains, order, rings
+from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, Orders, rank_orders
+from ringwright.algorithms.libraries.nccl_2_4.rings import chains, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
@@ -140,12 +141,15 @@ def build(
     """Return the chosen algorithm as a program; a tree's channels are pairs of trees."""
     channels = max(1, chosen.channels_used)
     entrances = Entrances(nics_per_node(topology, nodes), system.graphs.ring.channels if system.mnnvl else 0)
+    if chosen.algorithm in ("ring", "tree"):
+        searched = system.graphs.of(chosen.algorithm).channels
+        ordered = rank_orders(collective, topology, nodes, channels=channels, searched=searched, entrances=entrances)
     if chosen.algorithm == "ring":
         if collective.op in ("broadcast", "reduce"):
-            return chains(collective, nodes, channels, entrances)
-        return rings(collective, nodes, channels, entrances, loop_counts(collective, chosen, system))
+            return chains(collective, ordered, channels)
+        return rings(collective, ordered, channels, loop_counts(collective, chosen, system))
     if chosen.algorithm == "tree":
-        trees = _trees(nodes, max(1, channels // 2), system, entrances)
+        trees = _trees(nodes, max(1, channels // 2), system, ordered)
         return over_trees("tree", collective, trees, segments(collective, chosen, system, len(trees)))
     if chosen.algorithm == "nvls" and system.nodes > 1:
         return nvls_collnet(collective, topology)
@@ -164,14 +168,14 @@ def build(
     raise UsageError(f"NCCL has no algorithm '{chosen.algorithm}'", remedy="algorithm=ring")
 
 
-def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, entrances: Entrances) -> list[list[int]]:
+def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, ordered: Orders) -> list[list[int]]:
     """Return the parents of both trees per channel pair; each pair enters the hosts at another GPU."""
     n, g = len(hosts), len(hosts[0])
     if not is_regular(hosts):
         return [_uneven(hosts, list(tree.parents)) for tree in double_tree(n)] * pairs
     trees = []
     for pair in range(pairs):
-        position = order(hosts, pair, entrances)
+        position = ordered.chain(pair)
         for tree in rank_trees(n, g, system.graphs.tree.pattern):
             parents = [-1] * len(position)
             for child, parent in enumerate(tree.parents):

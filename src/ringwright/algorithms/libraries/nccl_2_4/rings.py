@@ -1,4 +1,4 @@
-"""NCCL's rings: one a channel, through all GPUs of a host and on to the next; each enters a host at another GPU."""
+"""NCCL's rings: one a channel, through all GPUs of a host and on to the next, each in an order of its own."""
 
 from __future__ import annotations
 
@@ -12,34 +12,15 @@ import numpy as np
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.algorithms.placement import is_regular
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
+    from ringwright.algorithms.libraries.nccl_2_4.orders import Orders
     from ringwright.collective import Collective
 
 CHAIN_BYTES = 512 << 10  # bytes of a segment of a broadcast or reduce along a ring
 MOST_SEGMENTS = 64
 LARGE_NODE = 16  # GPUs; of a larger node a program does not list the moves GPU by GPU
-
-
-@dataclass(frozen=True, slots=True)
-class Entrances:
-    """How channels come into a host: by its ``nics``; those after the ``searched`` ones are copies of them (0: none are)."""
-
-    nics: int
-    searched: int = 0
-
-    def gpu(self, channel: int, gpus: int) -> int:
-        """Return the GPU at which a channel enters a host: channels take the NICs in turn, then the GPUs of a NIC."""
-        turn = channel % self.searched if self.searched else channel
-        apart = max(1, gpus // max(self.nics, 1))
-        return (turn * apart + turn * apart // gpus) % gpus
-
-
-def order(hosts: list[list[int]], channel: int, entrances: Entrances) -> list[int]:
-    """Return the ring of a channel: host after host, each from the GPU at which the ring enters it."""
-    return [host[(entrances.gpu(channel, len(host)) + step) % len(host)] for host in hosts for step in range(len(host))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +31,30 @@ class LoopCounts:
     slices: int = 1
 
 
-def rings(
-    collective: Collective,
-    hosts: list[list[int]],
-    channels: int,
-    entrances: Entrances,
-    counts: LoopCounts = LoopCounts(),
-) -> Program:
+def rings(collective: Collective, orders: Orders, channels: int, counts: LoopCounts = LoopCounts()) -> Program:
     """Return the program of all-reduce, reduce-scatter or all-gather over ``channels`` rings of equal share."""
     p, op = collective.p, collective.op
     parts = channels * counts.loops * counts.slices
     cuts = parts * (p if op == "all-reduce" else 1)
     rounds = (p - 1) * (2 if op == "all-reduce" else 1)
     largest = float(cut(collective, cuts).chunk_bytes.max(initial=0)) * parts
-    regular = is_regular(hosts) and counts.loops == 1
-    # A ring inside one host passes its ranks as it would as many hosts of one: one pattern instead of one for each rank.
-    around = hosts if len(hosts) > 1 else [[rank] for rank in hosts[0]]
+    orders_of = [np.array(orders.ring(channel)) for channel in range(channels)]
+    regular = 0 < orders.block < p and counts.loops == 1
+    in_large = orders.block > LARGE_NODE and bool(orders.firsts)
     phases = [(Op.REDUCE, -1, "reduce-scatter")] if op != "all-gather" else []
     phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
     def steps() -> Iterator[Step]:
-        listed = [] if regular else [np.array(order(hosts, channel, entrances)) for channel in range(channels)]
         for loop in range(counts.loops):
             for kind, shift, label in phases:
                 for step, piece in product(range(p - 1), range(counts.slices)):
                     places = [(channel * counts.loops + loop) * counts.slices + piece for channel in range(channels)]
-                    if regular:
-                        yield Step(_regular(kind, around, entrances, places, parts, shift - step), label, loop)
+                    if regular and in_large:
+                        yield Step(_in_large(kind, orders, p, places, parts, shift - step), label, loop)
+                    elif regular:
+                        yield Step(_regular(kind, orders_of, orders.block, places, parts, shift - step), label, loop)
                     else:
-                        yield Step(_listed(kind, listed, places, parts, shift - step), label, loop)
+                        yield Step(_listed(kind, orders_of, places, parts, shift - step), label, loop)
 
     knobs = {"loops": counts.loops, "slices": counts.slices} if parts > channels else {}
     return Program(
@@ -96,17 +72,28 @@ def rings(
 
 
 def _regular(
-    op: Op, hosts: list[list[int]], entrances: Entrances, places: list[int], parts: int, by: int
+    op: Op, orders_of: list[np.ndarray], block: int, places: list[int], parts: int, by: int
 ) -> tuple[Block, ...]:
-    """One round as patterns over the hosts: GPU j of every host hands on its ring's part of the rank ``by`` along it.
-
-    In a large node its GPUs are one pattern too, as far as the ring stays in the node and the part's rank in another one.
-    """
-    n, g = len(hosts), len(hosts[0])
-    ends = sorted({0, g - 1, g, -by % g}) if g > LARGE_NODE else [*range(g + 1)]
+    """One round as patterns: what a rank does, all ranks do that lie a whole number of ``block`` places further."""
     blocks = []
-    for channel, position in enumerate(places):
-        first = entrances.gpu(channel, g)
+    for channel, (order, position) in enumerate(zip(orders_of, places, strict=True)):
+        first, n = order[:block].tolist(), len(order) // block
+        for j in range(block):
+            here = Affine(((1, 0, n, block),), first[j])
+            following = Affine(((1, (j + 1) // block, n, block),), first[(j + 1) % block])
+            owner = Affine(((1, (j + by) // block, n, block * parts),), first[(j + by) % block] * parts + position)
+            blocks.append(Block(op, (n,), here, following, owner, channel=channel))
+    return tuple(blocks)
+
+
+def _in_large(op: Op, orders: Orders, p: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
+    """One round of rings through large nodes in the order of their ranks, as patterns over nodes and the GPUs of each.
+
+    The GPUs are one pattern as far as the ring stays in the node and the part's rank in another one.
+    """
+    n, g = p // orders.block, orders.block
+    blocks, ends = [], sorted({0, g - 1, g, -by % g})
+    for channel, (first, position) in enumerate(zip(orders.firsts, places, strict=True)):
         for j, end in pairwise(ends):
             span = (n, g, end - j)
             here = _along(span, 0, first + j)
@@ -136,14 +123,12 @@ def _listed(op: Op, rings: list[np.ndarray], places: list[int], parts: int, by: 
     return tuple(blocks)
 
 
-def chains(collective: Collective, hosts: list[list[int]], channels: int, entrances: Entrances) -> Program:
+def chains(collective: Collective, orders: Orders, channels: int) -> Program:
     """Return broadcast or reduce in segments along ``channels`` rings, from or to the root."""
     share = collective.size_bytes / channels
     segments = max(1, min(MOST_SEGMENTS, round(share / CHAIN_BYTES)))
     up = collective.op == "reduce"
-    trees = [
-        PipelinedTree(_chain(order(hosts, channel, entrances), collective.root, up)) for channel in range(channels)
-    ]
+    trees = [PipelinedTree(_chain(orders.ring(channel), collective.root, up)) for channel in range(channels)]
     n_steps = trees[0].n_steps(segments, up=up, down=not up)
 
     def steps() -> Iterator[Step]:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT, link_widths, matrix
 from ringwright.algorithms.placement import by_domain, by_host
 from ringwright.algorithms.switch_trees import network_switches
 from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, nvls_channels, search
+from ringwright.costs.nccl.ring_search import smallest_cut
 from ringwright.errors import UsageError
 from ringwright.topology import NIC
 
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 NVLINK_GBS = 20.0  # one link of the estimated box
-GPU_LINKS = ("nvlink", "xgmi")  # classes of links that are between GPUs only
-SPELLINGS = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
+SPELLINGS = {"dgx-1": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
 
 
 def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
@@ -46,7 +47,7 @@ def node_type(collective: Collective, topology: Topology | None) -> NodeType | N
     nodes = by_domain(collective, topology)
     if name := _known(topology, nodes):
         return _part(NODE_TYPES[name], len(nodes[0]))
-    return _estimated_node(topology, nodes) if topology is not None and {*GPU_LINKS} & {*topology.classes} else None
+    return _estimated_node(topology, nodes) if topology is not None and {*DIRECT} & {*topology.classes} else None
 
 
 def _known(topology: Topology | None, nodes: list[list[int]]) -> str:
@@ -58,7 +59,7 @@ def _known(topology: Topology | None, nodes: list[list[int]]) -> str:
 
 def _part(host: NodeType, gpus: int) -> NodeType:
     """Return so many GPUs of a host, or of several hosts in one NVLink domain, each with its share of the NICs."""
-    return dataclasses.replace(host, gpus=gpus, nics=max(1, host.nics * gpus // host.gpus), domain=1)
+    return dataclasses.replace(host.part(gpus), domain=1)
 
 
 def nics_per_node(topology: Topology | None, nodes: list[list[int]]) -> int:
@@ -98,7 +99,7 @@ def _of_domains(name: str, domains: int, ranks: int, *, mnnvl: bool, collnet: bo
 def _estimated(topology: Topology | None, nodes: list[list[int]], *, collnet: bool) -> NcclSystem:
     kind = _estimated_node(topology, nodes)
     graphs = search(kind, len(nodes), collnet=collnet)
-    return NcclSystem(graphs, len(nodes), sum(map(len, nodes)), kind.capability, nvswitch=True)
+    return NcclSystem(graphs, len(nodes), sum(map(len, nodes)), kind.capability, nvswitch=kind.nvswitch)
 
 
 def _estimated_node(topology: Topology | None, nodes: list[list[int]]) -> NodeType:
@@ -113,4 +114,17 @@ def _estimated_node(topology: Topology | None, nodes: list[list[int]]) -> NodeTy
         out_of_nics = topology.rate[np.isin(topology.src, nic_nodes)] if len(nic_nodes) else from_ranks
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
-    return NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)
+    kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)
+    rings, unit = _mesh(topology, gpus)
+    if rings:
+        kind = dataclasses.replace(kind, nvlinks=rings, pair_links=1, link_gbs=unit / 1e9, nvswitch=False)
+    return kind
+
+
+def _mesh(topology: Topology | None, gpus: int) -> tuple[int, float]:
+    """Return how many rings the links between the GPUs of the first host let through, and bytes/s of one; 0 behind a switch."""
+    if topology is None or topology.hosts is None or gpus < 2:
+        return 0, 0.0
+    ranks = np.flatnonzero(topology.hosts[: topology.n_ranks] == topology.hosts[0])[:gpus]
+    widths, unit = link_widths(topology, ranks[None, :])
+    return smallest_cut(matrix(widths[0].tolist())), float(unit[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.libraries.nccl_2_4.system import GPU_LINKS
+from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT
 from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, nvls_copy_byte_s, senders
 from ringwright.program import Software
@@ -45,7 +45,7 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
         beyond_us = held.hop_us("net", algorithm, protocol) - held.hop_us("net", "tree", "ll")
         beyond = dict.fromkeys(OUTSIDE, max(0.0, beyond_us) * 1e-6)
     elif algorithm.startswith("collnet"):  # messages to the network take PCIe too, whose hops count once
-        messages, base = dict.fromkeys(GPU_LINKS, inside), base + outside
+        messages, base = dict.fromkeys(DIRECT, inside), base + outside
     used = Software(
         base,
         messages,
