@@ -70,7 +70,7 @@ def test_no_cell_of_any_table_is_cut(rows: list[tuple[str, ...]], width: int, te
     for at, name in enumerate(names):
         if name not in left:  # a number column is not folded at all
             assert all(row[at] in text for row in rows)
-    widest = max(len(cell) for row in rows for cell in row)
+    widest = max(folding.width(cell) for row in rows for cell in row)
     assert all(folding.width(line) <= max(width, 2 * max(widest, 6) + 6) for line in text.splitlines())
 
 
