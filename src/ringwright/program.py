@@ -272,6 +272,10 @@ class Software:
     which a message of this protocol costs more than one of the quickest; ``byte_s``, a channel's own work per byte of data;
     ``sharing``, how many times as many messages a sender serves as the program gives it; ``piece_bytes``, into which it
     cuts a message (0: not at all); ``most_rate``, the bytes/s over one link of a class that its channels do not exceed together.
+
+    ``post_s`` and ``receive_s`` are work and no delay: seconds that a message takes of its sender's processor, and of its
+    receiver's, which work on one after the other. On classes where messages were measured to occupy their sender, they take
+    that time of either instead.
     """
 
     base_s: float = 0.0  # once, before the first message
@@ -282,6 +286,8 @@ class Software:
     sharing: float = 1.0
     piece_bytes: float = 0.0
     most_rate: Mapping[str, float] = field(default_factory=dict)
+    post_s: Mapping[str, float] = field(default_factory=dict)
+    receive_s: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_SOFTWARE = Software()

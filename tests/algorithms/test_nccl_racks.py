@@ -11,7 +11,8 @@ from ringwright import validity
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.algorithms.libraries.nccl_2_4.rings import Entrances, LoopCounts, rings
+from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, around
+from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.collective import Collective
 from ringwright.costs.lower_bounds import bounds
@@ -146,7 +147,7 @@ def test_links_are_no_faster_than_the_software_that_fills_them() -> None:
 @pytest.mark.parametrize("op", ["all-reduce", "reduce-scatter", "all-gather"])
 def test_rings_through_large_nodes_are_patterns(op: str) -> None:
     nodes = [[*range(18)], [*range(18, 36)]]
-    program = rings(Collective(op, range(36), 36 * 4 * 97), nodes, 3, Entrances(18, 2), LoopCounts(2, 1))
+    program = rings(Collective(op, range(36), 36 * 4 * 97), around(nodes, 3, Entrances(18, 2)), 3, LoopCounts(2, 1))
     assert max(len(step.blocks) for step in program.steps()) <= 3 * 3
     assert not validity.check(program)
     assert wrong(program) == ""

@@ -66,7 +66,7 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
     if whole == 0 and (sizes > 0).any():
         raise UsageError("a program of 0 B says nothing of other sizes", remedy="make the program at a size above 0")
     scale = sizes / whole if whole else np.zeros_like(sizes)
-    made = machine(topology.at(0.0)).carrying(program)
+    made = machine(topology.at(0.0), software=program.software).carrying(program)
     cost = program.cost
     total = np.zeros_like(sizes)
     for term in cost.terms:

@@ -132,7 +132,7 @@ def _account(
     for message, stem, start in zip(chain, stems, start_ps.tolist(), strict=True):
         end, delay = int(end_ps[message]), int(flat.delay[stem])
         hops = _hops(flat, stem)
-        sending = sum(int(machine.latency[hop]) for hop in hops[:1] if machine.sends[hop])
+        sending = sum(int(machine.latency[hop]) for hop in hops if machine.sends[hop])
         software += delay + sending
         stood = max(0, start - clock - delay)
         if stood and hops:

@@ -191,7 +191,7 @@ def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
 
 
 def routes(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the resources of each message in order: sender, links, each followed by its shared capacities, reduction unit.
+    """Return the resources of each message: sender, links, each followed by its shared capacities, receiver, reduction unit.
 
     int64 starts of shape (messages + 1,), and int64 resources of shape (hops,).
     """
@@ -204,7 +204,7 @@ def routes(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray)
     if top.groups:
         starts, links = _with_groups(machine, starts, links)
     if machine.sends.any():
-        starts, links = _with_senders(machine, pairs // top.n_nodes, starts, links)
+        starts, links = _with_ends(machine, pairs // top.n_nodes, pairs % top.n_nodes, starts, links)
     lengths = np.diff(starts)[which]
     extra = adds & (machine.reducer[dst] >= 0)
     ends = np.concatenate(([0], np.cumsum(lengths + extra)))
@@ -313,40 +313,43 @@ def _priced(machine: Machine, costs: Mapping[str, float], hops: np.ndarray) -> n
     return prices
 
 
-def _with_senders(
-    machine: Machine, src: np.ndarray, starts: np.ndarray, hops: np.ndarray
+def _with_ends(
+    machine: Machine, src: np.ndarray, dst: np.ndarray, starts: np.ndarray, hops: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Put the sender of the dearest class on each route in front of it, where that class has one."""
+    """Put the sender of the dearest class on each route in front of it, where that class has one, and its receiver behind it."""
     import numpy as np
 
     top = machine.topology
     full = np.flatnonzero(np.diff(starts))
-    full = full[src[full] < top.n_ranks]
     if not len(full):
         return starts, hops
     cost = _priced(machine, machine.software.message_s, hops)
     route = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     ranked = np.lexsort((np.arange(len(hops)), -cost, route))  # the first of the dearest comes first on each route
     dearest = hops[ranked[starts[:-1][full]]]
-    sender = np.full(len(full), -1, np.int64)
-    links = dearest < top.n_links
-    by = _leaving(machine, starts, hops)[full]
-    by = np.where(by < 0, src[full], by)
-    sender[links] = machine.sender[by[links], top.link_class[dearest[links]]]
-    full, sender = full[sender >= 0], sender[sender >= 0]
-    return _inserted(starts, hops, full, sender)
+    full, dearest = full[dearest < top.n_links], dearest[dearest < top.n_links]
+    first, last = _nics(machine, starts, hops)
+    for end, nic, of, behind in ((src, first, machine.sender, 0), (dst, last, machine.receiver, 1)):
+        ranks = np.flatnonzero(end[full] < top.n_ranks)
+        through, kind = full[ranks], top.link_class[dearest[ranks]]
+        processor = np.where(nic[through] < 0, -1, of[nic[through], kind])  # that of the NIC, where it has one
+        processor = np.where(processor < 0, of[end[through], kind], processor)
+        starts, hops = _inserted(starts, hops, through[processor >= 0], processor[processor >= 0], behind)
+    return starts, hops
 
 
-def _leaving(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Return the first NIC on each route, -1 for none."""
+def _nics(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first NIC that each route leaves and the last one, -1 for none. Both int64 of shape (routes,)."""
     import numpy as np
 
     top = machine.topology
-    nic = np.full(len(starts) - 1, -1, np.int64)
+    first = np.full(len(starts) - 1, -1, np.int64)
+    last = first.copy()
     links = np.flatnonzero(hops < top.n_links)
-    at = links[top.kinds[top.src[hops[links]]] == NIC][::-1]  # the first comes last, and stays
-    nic[np.searchsorted(starts, at, side="right") - 1] = top.src[hops[at]]
-    return nic
+    at = links[top.kinds[top.src[hops[links]]] == NIC]
+    for nic, order in ((last, at), (first, at[::-1])):  # of several on a route the one that comes last stays
+        nic[np.searchsorted(starts, order, side="right") - 1] = top.src[hops[order]]
+    return first, last
 
 
 def _inserted(

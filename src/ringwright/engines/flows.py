@@ -65,7 +65,7 @@ def _flown(
 
 
 def delayed(flat: MessageGraph, machine: Machine) -> MessageGraph:
-    """Return the program with the time of senders as delay in front of the route."""
+    """Return the program with the time of senders and receivers as delay in front of the route."""
     import numpy as np
 
     sent = machine.sends[flat.hops]
@@ -74,5 +74,5 @@ def delayed(flat: MessageGraph, machine: Machine) -> MessageGraph:
     before = np.concatenate(([0], np.cumsum(sent)))
     route = np.repeat(np.arange(flat.n_messages), np.diff(flat.hop_starts))[sent]
     delay = flat.delay.copy()
-    delay[route] += machine.latency[flat.hops[sent]]
+    np.add.at(delay, route, machine.latency[flat.hops[sent]])
     return replace(flat, hop_starts=flat.hop_starts - before[flat.hop_starts], hops=flat.hops[~sent], delay=delay)

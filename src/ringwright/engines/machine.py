@@ -1,9 +1,10 @@
 """The machine as engines see it: numbered resources that serve one message at a time, and the route of each pair over them.
 
-A resource is a directed link, a capacity that links share, a rank's reduction unit, or the software that sends messages where
-that is work (``Topology.occupying``) and not delay: of a rank, or of the NIC that they leave by. Times are integer
-picoseconds; a resource's speed is picoseconds per byte. ``whole`` resources take a message only when its last byte has come
-(store and forward).
+A resource is a directed link, a capacity that links share, a rank's reduction unit, or the software that sends messages
+where that is work and not delay: of a rank, or of the NIC that they leave by, where it was measured (``Topology.occupying``),
+of ranks that send or receive where a library says so (``Software.post_s``, ``receive_s``). Times are integer picoseconds; a
+resource's speed is picoseconds per byte. ``whole`` resources take a message only when its last byte has come (store and
+forward).
 """
 
 from __future__ import annotations
@@ -47,14 +48,15 @@ class Pacers:
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources: links, then shared capacities, reduction units where adding takes time, then senders where sending does.
+    """Resources: links, then shared capacities, reduction units where adding takes time, then senders and receivers.
 
     The slots of streams follow (see ``slots``), by their ``names``; ``pacers`` says which moves of a program they are for.
 
     ``ps_per_byte`` and ``latency`` (ps) are of length n. ``changes`` holds what faults do: (resource, ps, new ps per byte),
     sorted; ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of
     bytes alone. A rank and a NIC have a sender per class of links: its latency is the software time of a message; its ps per
-    byte is 0 at a rank, whose threads go on, and that of the link at a NIC, which works on one message at a time.
+    byte is 0 at a rank, whose threads go on, and that of the link at a NIC, which works on one message at a time. Receivers are
+    alike, and take no time for bytes.
     """
 
     topology: Topology
@@ -63,8 +65,9 @@ class Machine:
     whole: np.ndarray
     reducer: np.ndarray  # resource that adds at each node, or -1
     holds: np.ndarray  # per resource: busy during its latency
-    sends: np.ndarray  # per resource: a rank's sender
+    sends: np.ndarray  # per resource: a sender or receiver
     sender: np.ndarray  # (node, class) -> resource, or -1
+    receiver: np.ndarray  # likewise
     changes: tuple[tuple[int, int, float], ...] = ()
     delays: tuple[tuple[int, int, int], ...] = ()
     software: Software = NO_SOFTWARE
@@ -98,7 +101,7 @@ class Machine:
         used, measured = program.software, self.topology.message_s
         used = dataclasses.replace(
             used,
-            message_s={**used.message_s, **measured},
+            message_s={**used.message_s, **used.post_s, **measured},
             beyond_s={name: cost for name, cost in used.beyond_s.items() if name in measured},
         )
         made = dataclasses.replace(self, software=used)
@@ -107,10 +110,9 @@ class Machine:
         if not self.sends.any() or (used.sharing == 1.0 and not used.piece_bytes):
             return made
         latency = np.where(self.sends, np.rint(self.latency * used.sharing).astype(np.int64), self.latency)
-        pieces = latency / used.piece_bytes if used.piece_bytes else np.zeros(self.n)
-        return dataclasses.replace(
-            made, latency=latency, ps_per_byte=made.ps_per_byte + np.where(self.sends, pieces, 0.0)
-        )
+        # The first piece is waited for; the others are posted while bytes flow, until posting takes longer than they do.
+        pieces = np.where(self.sends, latency / used.piece_bytes, 0.0) if used.piece_bytes else np.zeros(self.n)
+        return dataclasses.replace(made, latency=latency, ps_per_byte=np.maximum(made.ps_per_byte, pieces))
 
     def _slowed(self) -> Machine:
         """Return the machine with links no faster than the software that fills them, healthy or not."""
@@ -140,13 +142,17 @@ class Machine:
         if resource >= self.n - len(self.names):
             return self.names[resource - self.n]
         if self.sends[resource]:
-            node, number = np.argwhere(self.sender == resource)[0].tolist()
-            return f"{top.classes[number]} sender of {top.label(node)}"
+            at, end = (self.sender, "sender") if (self.sender == resource).any() else (self.receiver, "receiver")
+            node, number = np.argwhere(at == resource)[0].tolist()
+            return f"{top.classes[number]} {end} of {top.label(node)}"
         return f"adder of {top.label(int((self.reducer == resource).argmax()))}"
 
 
-def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
-    """Return the resources of a topology; ``alpha``: a link is busy during its latency (busy) or not (pipelined)."""
+def machine(topology: Topology, alpha: str = "pipelined", software: Software = NO_SOFTWARE) -> Machine:
+    """Return the resources of a topology; ``alpha``: a link is busy during its latency (busy) or not (pipelined).
+
+    ``software``: of a library, whose messages may take time of processors at their ends.
+    """
     import numpy as np
 
     if alpha not in ALPHAS:
@@ -155,15 +161,15 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
     lossless = 1.0 if topology.loss is None else 1.0 - topology.loss
     reducers = _reducers(topology)
     plain = topology.n_links + len(topology.groups)
-    sender, software, rates = _senders(topology, plain + len(reducers))
-    sends = np.arange(plain + len(reducers) + len(software)) >= plain + len(reducers)
+    sender, receiver, worked, rates = _processors(topology, plain + len(reducers), software)
+    sends = np.arange(plain + len(reducers) + len(worked)) >= plain + len(reducers)
     with np.errstate(divide="ignore"):
         shared = [group.rate for group in topology.groups]
         added = [rate for rate, _ in reducers.values()]
         ps_per_byte = PS / np.concatenate((topology.rate * lossless, shared, added, rates))
     latency = np.zeros(len(ps_per_byte), np.int64)
     latency[: topology.n_links] = np.rint(topology.latency_s * PS)
-    latency[plain:] = [round(latency_s * PS) for _, latency_s in reducers.values()] + software
+    latency[plain:] = [round(latency_s * PS) for _, latency_s in reducers.values()] + worked
     whole = np.zeros(len(ps_per_byte), bool)
     whole[plain : plain + len(reducers)] = [
         node < topology.n_ranks for node in reducers
@@ -172,24 +178,46 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
     reducer[list(reducers)] = plain + np.arange(len(reducers))
     changes, delays = _changes(topology, reducer)
     holds = sends if alpha == "pipelined" else np.ones(len(ps_per_byte), bool)
-    return Machine(topology, ps_per_byte, latency, whole, reducer, holds, sends, sender, changes, delays)
+    return Machine(topology, ps_per_byte, latency, whole, reducer, holds, sends, sender, receiver, changes, delays)
 
 
-def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int], np.ndarray]:
-    """Return the sender of each rank and NIC for each class of links, the ps of a message and the bytes/s of each."""
+def _processors(topology: Topology, first: int, used: Software) -> tuple[np.ndarray, np.ndarray, list[int], np.ndarray]:
+    """Return senders and receivers by node and class of links, and of each in turn the ps of a message and the bytes/s.
+
+    What was measured is work of a rank or a NIC; where a library works at both ends it is the receiver's too. What a library
+    posts is work of the rank's own thread, which waits until the bytes of a message are on the NIC.
+    """
     import numpy as np
 
-    sender_of = np.full((topology.n_nodes, len(topology.classes)), -1, np.int64)
-    cost = [
-        round(topology.message_s.get(name, 0.0) * PS) if name in topology.occupying else 0 for name in topology.classes
-    ]
-    busy = np.flatnonzero(cost)
-    nodes = np.concatenate((np.arange(topology.n_ranks), np.flatnonzero(topology.kinds == NIC)))
-    sender_of[np.ix_(nodes, busy)] = first + np.arange(len(nodes) * len(busy)).reshape(len(nodes), len(busy))
+    occupying = {name: topology.message_s.get(name, 0.0) for name in topology.occupying}
+    posted, received = (
+        {name: cost for name, cost in costs.items() if name not in topology.message_s}
+        for costs in (used.post_s, used.receive_s)
+    )
+    ranks, nics = np.arange(topology.n_ranks), np.flatnonzero(topology.kinds == NIC)
+    everywhere = np.concatenate((ranks, nics))
     rates = np.full(topology.n_nodes, np.inf)
     np.minimum.at(rates, topology.src, topology.rate)
-    rates[: topology.n_ranks] = np.inf
-    return sender_of, [cost[number] for number in busy.tolist()] * len(nodes), np.repeat(rates[nodes], len(busy))
+    rates[ranks] = np.inf
+    waiting = np.full(topology.n_nodes, rates[nics].max() if len(nics) else np.inf)
+    endless = np.full(topology.n_nodes, np.inf)
+    sender = np.full((topology.n_nodes, len(topology.classes)), -1, np.int64)
+    receiver = sender.copy()
+    worked: list[int] = []
+    of_each = [np.zeros(0)]
+    for table, costs, nodes, rate in (
+        (sender, occupying, everywhere, rates),
+        (sender, posted, ranks, waiting),
+        (receiver, occupying if used.receive_s else {}, everywhere, endless),
+        (receiver, received, ranks, endless),
+    ):
+        cost = np.array([round(costs.get(name, 0.0) * PS) for name in topology.classes], np.int64)
+        busy = np.flatnonzero(cost)
+        numbers = first + len(worked) + np.arange(len(nodes) * len(busy))
+        table[np.ix_(nodes, busy)] = numbers.reshape(len(nodes), len(busy))
+        worked += cost[busy].tolist() * len(nodes)
+        of_each.append(np.repeat(rate[nodes], len(busy)))
+    return sender, receiver, worked, np.concatenate(of_each)
 
 
 def _reducers(topology: Topology) -> dict[int, tuple[float, float]]:

@@ -25,7 +25,7 @@ from ringwright.engines.flat import places
 from ringwright.engines.machine import PS, Machine, Pacers, machine
 from ringwright.engines.round_trips import RoundTrips, StreamMoves
 from ringwright.errors import InfeasibleError
-from ringwright.program import Op
+from ringwright.program import NO_SOFTWARE, Op
 from ringwright.streams import LOSS_RULES
 from ringwright.validity.stream_rules import require_streams
 
@@ -43,7 +43,9 @@ def machines(programs: Sequence[Program], topology: Topology, alpha: str = "pipe
     Raises ProgramError where a program's streams break a rule on this topology.
     """
     used = [_Streams(program, topology, moves) for program in programs if (moves := require_streams(program, topology))]
-    made = dataclasses.replace(machine(_mended(used, programs, topology), alpha), topology=topology)
+    # The first program's software decides what a message costs its ends: what is asked about together is one algorithm's.
+    software = programs[0].software if programs else NO_SOFTWARE
+    made = dataclasses.replace(machine(_mended(used, programs, topology), alpha, software), topology=topology)
     of = {id(streams.program): streams for streams in used}
     every = []
     for program in programs:

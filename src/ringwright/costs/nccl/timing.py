@@ -20,7 +20,8 @@ What is modelled, and where it comes from in NVIDIA/nccl:
   for h GPUs that are heads: all of a host, 32 at the most of an NVLink domain of several hosts, whose channels also copy
   each byte in and out.
 - LL and LL128 pass a chunk on line by line within a node; Simple, and every network hop, when it is there.
-- All-to-all: direct messages to all peers, in 128 KiB pieces through the network. Send-recv: to the next rank alone.
+- All-to-all: direct messages to all peers, in 128 KiB pieces through the network; a proxy works for each. Send-recv: to the
+  next rank alone.
 
 Left out: congestion in the fabric, stragglers, rendezvous thresholds of a transport, loading of kernels at first use.
 """
@@ -264,7 +265,11 @@ def _nvls(call: _Call) -> Stages:
 
 
 def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) -> Stages:
-    """Direct messages; the first one's hop is paid once, all others follow as fast as their sender lets them."""
+    """Direct messages; the first one's hop is paid once, all others follow as fast as their sender lets them.
+
+    A proxy posts the first piece for each peer, then bytes flow; the further pieces are posted meanwhile, and take longer than
+    the bytes where posting is slow.
+    """
     gpus, peers = max(1, system.ranks // system.nodes), system.ranks
     each = size / peers
     hardware, away = ("net", peers - gpus) if system.nodes > 1 else ("nvlink", 0)
@@ -272,8 +277,9 @@ def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) 
     serial = _row((held.base_us("ring", "simple") + extra_us) * 1e-6, (1.0,), (1.0,) if system.nodes > 1 else ())
     pieces = max(1.0, -(-each // P2P_PIECE_BYTES))
     inside = _row(0.0, (0.0, gpus - 1, (gpus - 1) * each))
-    outside = _row(0.0, (), (0.0, away * pieces, gpus * away * each))
-    return Stages(serial, (inside, outside))
+    peers_first = _row(0.0, (), (0.0, away, gpus * away * each))
+    posted = _row(0.0, (), (0.0, away * pieces))
+    return Stages(serial, (inside, peers_first, posted))
 
 
 def _send_recv(size: int, kind: NodeType, system: NcclSystem, held: Constants) -> Stages:

@@ -221,7 +221,7 @@ class FabricCosts:
         if moves * len(programs) > MOST_TOGETHER:
             runs = [simulate(program, machine) for program in programs]
             run = simulate(own, _shared([each.busy_ps for each in runs], machine))
-            return self._timed(np.sum([each.busy_ps for each in runs], axis=0), run.time_s)
+            return self._timed(np.sum([self._of_links(each.busy_ps) for each in runs], axis=0), run.time_s)
         beside = simulate_together(programs, machine)
         seconds = float(beside.ends_ps.max() if alike else beside.ends_ps[-1]) / PS
         return self._timed(beside.busy_ps, seconds)
@@ -281,10 +281,14 @@ class FabricCosts:
         return lru_cache(MOST_USED)(self._used)
 
     def _used(self, op: str, group: TimedRanks) -> np.ndarray:
-        """Return which resources an operation of some size uses. bool of shape (resources,)."""
+        """Return which links and shared capacities an operation of some size uses. bool of shape (links + capacities,)."""
         machine = self._machine(group)
-        used: np.ndarray = simulate(self.program(op, PROBE, group), machine).busy_ps > 0
+        used: np.ndarray = self._of_links(simulate(self.program(op, PROBE, group), machine).busy_ps) > 0
         return used
+
+    def _of_links(self, busy_ps: np.ndarray) -> np.ndarray:
+        """Return the part that is of links and what they share: behind it programs have resources of their own."""
+        return busy_ps[: self.topology.n_links + len(self.topology.groups)]
 
     def _siblings(self, ranks: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the groups that lie as this one does along its own axes and may share links with it: they do the same.
@@ -316,8 +320,7 @@ class FabricCosts:
         return bool((at_rank == 1).all())
 
     def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
-        resources = self.topology.n_links + len(self.topology.groups)
-        share = np.minimum(busy_ps[:resources] / (seconds * PS), 1.0) if seconds else np.zeros(0)
+        share = np.minimum(self._of_links(busy_ps) / (seconds * PS), 1.0) if seconds else np.zeros(0)
         links = np.flatnonzero(share > LEAST_SHARE)
         return Timed(seconds, links, share[links])
 

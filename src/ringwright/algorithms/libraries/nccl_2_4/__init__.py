@@ -107,13 +107,13 @@ def nccl_2_4(
 
 def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
     """Return an operation without a model as one group of messages."""
-    made = dataclasses.replace(
-        grouped(collective, parts(collective) if collective.op == "all-to-all" else 1), name="nccl-2-4"
-    )
+    cut = parts(collective) if collective.op == "all-to-all" else 1
+    made = dataclasses.replace(grouped(collective, cut), name="nccl-2-4")
     if not tuning:
         return made
     nics = nics_per_node(topology, by_domain(collective, topology))
-    return dataclasses.replace(made, software=of_groups(system_of(collective, topology), release, nics))
+    system = system_of(collective, topology)
+    return dataclasses.replace(made, software=of_groups(collective.op, system, release, nics, cut))
 
 
 def decide(collective: Collective, system: NcclSystem, release: str) -> NcclChoice:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT
 from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, nvls_copy_byte_s, senders
+from ringwright.costs.nccl.transports import message_s
 from ringwright.program import Software
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 WIRE_FACTOR = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
 INSIDE = ("nvlink", "xgmi", "pcie", "link")
 OUTSIDE = ("nic", "spine", "network", "rail")
+EXCHANGES = ("all-to-all", "send-recv")  # in which a GPU receives as often as it sends
 
 
 def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -> Program:
@@ -58,11 +60,23 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
     return dataclasses.replace(program, software=used)
 
 
-def of_groups(system: NcclSystem, release: str, nics: int) -> Software:
-    """Return the software of grouped sends and receives: one start, messages in pieces, Simple."""
+def of_groups(op: str, system: NcclSystem, release: str, nics: int, parts: int = 1) -> Software:
+    """Return the software of grouped sends and receives: one start, messages in pieces, Simple.
+
+    Between nodes the proxies of both GPUs post each message, one after the other. In an exchange each GPU posts a receive for
+    each send: both are counted with the send. ``parts``: messages of the program to one of NCCL's.
+    """
     held = constants(release)
     hardware = "net" if system.nodes > 1 else "nvlink"
     base_s = (held.base_us("ring", "simple") + held.beyond_us(hardware, "ring", "simple")) * 1e-6
-    # Every GPU has a proxy of its own; where GPUs share a NIC, theirs work side by side.
+    # Every GPU has a proxy of its own; where GPUs share a NIC, theirs work side by side: what was measured there is shared.
     sharing = min(1.0, nics * system.nodes / system.ranks)
-    return Software(base_s, piece_bytes=P2P_PIECE_BYTES, sharing=sharing)
+    both_s, exchanges = message_s(system) / sharing, op in EXCHANGES
+    posted = dict.fromkeys(OUTSIDE, both_s if exchanges else both_s / 2) if both_s else {}
+    return Software(
+        base_s,
+        sharing=sharing / parts,
+        piece_bytes=P2P_PIECE_BYTES / parts,  # a part takes its share of a message's time
+        post_s=posted,
+        receive_s={} if exchanges else posted,
+    )
