@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import ringwright
 from ringwright.cli import main
 from ringwright.collective import Collective
 from ringwright.costs.calibration import load, save
+from ringwright.costs.learnt import expected, shipped
+from ringwright.costs.learnt.trusted import MeasuredCall, chance, joint
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.studies.answers import AskedFabric, lasting, without_rates
+from ringwright.studies.judged_choices import choices
 from ringwright.studies.library_calls import library_call, measured_calls, usual_algorithm
 from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
@@ -200,3 +204,58 @@ def test_a_transport_is_kept_by_our_file_and_refused_where_unknown(tmp_path: Pat
     file.write_text(file.read_text().replace('"efa"', '"token-ring"'))
     with pytest.raises(InputError, match="no transport"):
         read_topology(file)
+
+
+def test_the_fastest_is_told_with_its_chance(capsys: pytest.CaptureFixture[str]) -> None:
+    """What two calls of the library err by in common cancels: half the intervals overlap, and yet the order is sure."""
+    asked = ["simulate", "all-reduce", "--fabric", "dgx-h100:2", "-b", "1K", "-e", "1G", "-f", "1048576"]
+    assert main([*asked, "--algorithm", "nccl-2-4@2.27,nccl-2-4@2.27:algorithm=ring:protocol=simple", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    small, large = found["fastest"]
+    assert (small["algorithm"], small["next"]) == ("nccl-2-4@2.27", "nccl-2-4@2.27:algorithm=ring:protocol=simple")
+    by_name = {row["algorithm"]: row for row in found["rows"] if row["size_bytes"] == 1024}
+    assert by_name[small["next"]]["time_us_p05"] < by_name[small["algorithm"]]["time_us_p95"]
+    assert small["chance"] > 0.9
+    assert 0.5 <= large["chance"] <= 1
+    assert main([*asked, "--algorithm", "nccl-2-4@2.27,nccl-2-4@2.28", "--json"]) == 0
+    alike = json.loads(capsys.readouterr().out)["fastest"][1]
+    assert alike["chance"] < 0.75  # NCCL chooses the same in both: nobody can tell
+    assert main([*asked, "--algorithm", "nccl-2-4@2.27,nccl-2-4@2.28"]) == 0
+    assert "?" in capsys.readouterr().out
+    assert main([*asked, "--algorithm", "nccl-2-4,ring", "--engine", "events", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fastest"] == []
+
+
+def test_chances_of_calls_together() -> None:
+    """Two calls alike differ by their scatter alone; with tables of one, it moves and narrows."""
+    box = fabric("dgx-h100:2")
+    collective = Collective("all-reduce", range(16), BYTES)
+    call = library_call(collective, box, {"release": "2.20"}, [1 << 20, BYTES])
+    assert call is not None
+    both = joint([call, call])
+    above, sigma = both.apart(np.array([1, 3]))
+    assert above[0, 1] == pytest.approx(0, abs=1e-9)
+    assert sigma[0, 1] == pytest.approx(math.sqrt(2 * both.scatter[1]), rel=0.05)
+    assert sigma[0, 1] < math.sqrt(2 * both.covariance[1, 1])
+    assert chance(0.0, 1.0) == pytest.approx(0.5)
+    assert chance(1.6449, 1.0) == pytest.approx(0.95, abs=1e-4)
+
+
+def test_judged_choices_are_counted_by_how_far_apart_they_are() -> None:
+    """Tables that are what the model says, of one and two nodes: all pairs far apart are decided, and right."""
+    boxes = [fabric(f"dgx-h100:{nodes}") for nodes in (1, 2, 8)]
+    calls = []
+    for box in boxes:
+        sizes = [1 << 20, 1 << 24, 1 << 28]
+        call = library_call(Collective("all-reduce", range(box.n_ranks), 1 << 20), box, {"release": "2.20"}, sizes)
+        assert call is not None
+        calls.append(dataclasses.replace(call, owner="here", table=box.name))
+    times = [tuple(each.p50_s for each in row) for row in expected(calls)]
+    truth = [MeasuredCall(call, time_s) for call, time_s in zip(calls, times, strict=True)]
+    wide, far = choices(truth, {}, shipped())
+    assert wide["pairs"] >= far["pairs"] > 0
+    assert wide["right"] == far["right"] == 1
+    backwards = [
+        MeasuredCall(call, tuple(1 / time_s for time_s in row)) for call, row in zip(calls, times, strict=True)
+    ]
+    assert choices(backwards, {}, shipped())[0]["right"] == 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+NINETY = 1.6449  # standard deviations within which 90 % of a normal distribution lie
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Probable:
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)
     model: str = ""
+
+    @property
+    def sigma(self) -> float | None:
+        """Standard deviation of the time's logarithm, as its upper end has it; None without an interval."""
+        return None if self.p95_us is None or not self.p50_us else math.log(self.p95_us / self.p50_us) / NINETY
 
     def at_least(self, bound_us: float) -> Probable:
         """Return it with nothing below a bound."""

@@ -48,6 +48,14 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
             f"what ships was learnt from tables of {names} too: these errors are of a fit, not of a prediction",
             style="dim",
         )
+    for each in result["choices"]:
+        if each["pairs"]:
+            right = "none right" if each["right"] is None else f"of these {each['right']:.0%} right"
+            layout.line(
+                out,
+                f"which of two is faster, measured {each['apart']:g} times apart: {each['pairs']:,} pairs,"
+                f" {each['decided']:.0%} decided, {right}",
+            )
     _worst(out, result["rows"])
     for reason in dict.fromkeys(each["reason"] for each in result["left_out"]):
         left = [each["case"] for each in result["left_out"] if each["reason"] == reason]

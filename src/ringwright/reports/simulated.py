@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SLACK = 1.005  # times this close are called equal
+SURE = 0.75  # chance from which on one is called faster
 WIDE = 10  # columns of a time
 
 
@@ -35,7 +36,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
         _alone(out, rows)
     else:
-        _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])))
+        _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])), result["fastest"])
     _bounds(out, result)
     _declines(out, result)
     probable.write(out, result, rows)
@@ -63,10 +64,14 @@ def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
 
 
-def _side_by_side(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
+def _side_by_side(
+    out: Console, rows: list[dict[str, Any]], names: list[str], fastest: Sequence[Mapping[str, Any]]
+) -> None:
     letters = _letters(out, names)
-    layout.heading(out, "Time in us", "the fastest of each size is starred")
-    _grid(out, rows, letters, "time_us", bound=True)
+    sure = {each["size_bytes"]: each["chance"] for each in fastest if each["chance"] is not None}
+    told = f"; sure: chance that it beats the next; below {SURE:.0%} nobody can tell" if sure else ""
+    layout.heading(out, "Time in us", f"the fastest of each size is starred{told}")
+    _grid(out, rows, letters, "time_us", bound=True, sure=sure)
     if has_interval(rows):
         layout.heading(out, "90 % interval in us")
         _grid(out, rows, letters, "time_us", bound=False, said=interval)
@@ -97,6 +102,7 @@ def _grid(
     *,
     bound: bool,
     said: Callable[[Mapping[str, Any]], str] | None = None,
+    sure: Mapping[int, float] | None = None,
 ) -> None:
     table = []
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
@@ -104,9 +110,15 @@ def _grid(
         winner = min(by_algorithm.values(), key=lambda row: float(row[field]))
         cells = [_cell(by_algorithm.get(name), field, winner, said) for name in letters]
         line = [format_size(size), *cells]
+        line += [_sure(sure.get(size))] if sure else []
         table.append([*line, time(winner["lowest_bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
-    columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
+    columns = ["size", *letters.values(), *(["sure"] if sure else []), *(["bound", "busbw GB/s*"] if bound else [])]
     layout.table(out, columns, table)
+
+
+def _sure(chance: float | None) -> str:
+    """Return the chance that the fastest beats the next, marked where that tells nothing."""
+    return "none" if chance is None else f"{chance:.0%}" if chance >= SURE else f"{chance:.0%}?"
 
 
 def _cell(

@@ -19,6 +19,8 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
     """Return the page of a ``ringwright.simulate/1`` object; ``details`` are the runs at the largest size."""
     rows = answered(result)
     fastest = min((row for row in rows if row["size_bytes"] == rows[-1]["size_bytes"]), key=lambda row: row["time_us"])
+    last = rows[-1]["size_bytes"]
+    sure = next((each["chance"] for each in result["fastest"] if each["size_bytes"] == last), None)
     return html.render(
         "simulated.html.j2",
         title=f"{result['collective']} on {result['fabric']}",
@@ -29,6 +31,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
             ("Largest size", format_size(rows[-1]["size_bytes"])),
             ("Fastest there", fastest["algorithm"]),
             ("Its time", f"{time(fastest['time_us'])} us"),
+            *((("Sure", f"{sure:.0%}"),) if sure is not None else ()),
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],
         curves=pictures.curves(rows),

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type
 from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated
 from ringwright.costs.learnt import Expected, expected, rising
 from ringwright.costs.learnt.call import usual
 from ringwright.costs.learnt.engines import factors
-from ringwright.costs.learnt.trusted import NINETY
-from ringwright.costs.probable import Probable
+from ringwright.costs.learnt.trusted import chance, joint
+from ringwright.costs.probable import NINETY, Probable
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.studies.library_calls import LIBRARY, USUAL_TRANSPORT, is_of, library_call, measured_calls
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.collective import Collective
+    from ringwright.costs.learnt import LibraryCall
+    from ringwright.costs.learnt.trusted import MeasuredCall
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.studies.simulation_spec import SimulationSpec
@@ -38,6 +42,7 @@ ENDLESS = 1e18  # bytes/s
 PRIOR, XGMI = "prior", "xgmi"
 LEARNT, CORRECTED, CLOSED = "library", "corrected", "closed-form"
 FAR_APART = 2.0  # between two models, from which on it is said
+LEAST_SIGMA = 1e-3  # of two answers: what differs by less is told apart by nobody
 MILD = {"rate_factor": max, "compute_factor": max, "latency_s": min, "loss": min}
 
 
@@ -145,6 +150,14 @@ def answers_to(question: SimulationSpec, sizes_bytes: Sequence[int]) -> Answers:
     return Answers(machine, sizes_bytes, run)
 
 
+@dataclass(frozen=True)
+class Answered:
+    """An answer with the knobs of the system that was asked about."""
+
+    knobs: Mapping[str, Any]
+    said: Probable
+
+
 class Answers:
     """The most probable times of one question, algorithm by algorithm."""
 
@@ -190,16 +203,36 @@ class Answers:
             self._learnt[key] = {each.size_bytes: each for each in self._of_call(knobs, collective, sizes)}
         return self._learnt[key].get(collective.size_bytes)
 
-    def _of_call(self, knobs: Mapping[str, Any], collective: Collective, sizes: Sequence[int]) -> Sequence[Expected]:
+    def _calls(
+        self, collective: Collective, sizes: Sequence[int], all_knobs: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[LibraryCall], Sequence[MeasuredCall]]:
+        """Return the calls of NCCL with some knobs each, and what was measured on the machine."""
         trusted = self._trusted(collective)
-        call = library_call(collective, self.machine.standard, knobs, sizes, trusted)
-        if call is None:
-            return ()
+        calls = [library_call(collective, self.machine.standard, knobs, sizes, trusted) for knobs in all_knobs]
         measured = () if trusted is None else measured_calls(trusted, self.machine.standard.transport)
+        return [call for call in calls if call is not None], measured
+
+    def _of_call(self, knobs: Mapping[str, Any], collective: Collective, sizes: Sequence[int]) -> Sequence[Expected]:
+        calls, measured = self._calls(collective, sizes, [knobs])
         try:
-            return rising(expected([call], measured)[0])
+            return rising(expected(calls, measured)[0]) if calls else ()
         except UsageError:  # of what the closed form has no stages, such as CollNet
             return ()
+
+    def faster(self, collective: Collective, one: Answered, other: Answered) -> float | None:
+        """Return the chance that the first of two answers to a collective is the shorter; None where one has no interval.
+
+        Two calls of the library err by much in common, which cancels; of other programs nothing is known to.
+        """
+        above = math.log(other.said.p50_us / one.said.p50_us) if one.said.p50_us else 0.0
+        sigmas = [each.said.sigma for each in (one, other)]
+        if sigmas[0] is None or sigmas[1] is None:
+            return None
+        sigma = math.hypot(sigmas[0], sigmas[1])
+        if one.said.model == other.said.model == LEARNT:
+            calls, measured = self._calls(collective, [collective.size_bytes], [one.knobs, other.knobs])
+            sigma = float(joint(calls, measured).apart(np.arange(2))[1][0, 1])
+        return float(chance(above, max(sigma, LEAST_SIGMA)))
 
     def _trusted(self, collective: Collective) -> Calibration | None:
         """Return the calibration where it was measured on GPUs like these."""

@@ -13,7 +13,9 @@ import numpy as np
 
 from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
-from ringwright.costs.learnt.trusted import HALF, NINETY, MeasuredCall
+from ringwright.costs.learnt.trusted import HALF, MeasuredCall
+from ringwright.costs.probable import NINETY
+from ringwright.studies.judged_choices import choices
 from ringwright.studies.judged_engines import EVENTS, PROGRAM, engine_times_s
 from ringwright.studies.measured_calls import MeasuredFolder, measured_folder
 
@@ -74,6 +76,7 @@ def study(
         "rows": [asdict(row) for row in rows],
         "summary": summary(rows),
         "left_out": [{"case": case, "reason": reason} for case, reason in (*asked.left_out, *given.left_out, *without)],
+        "choices": choices(asked.calls, _by_owner(given.calls), prior) if engine == ENGINE else [],
         "learnt_from": sorted({each.call.owner for each in asked.calls} & set(prior.systems)),
     }
 
@@ -90,9 +93,7 @@ def judged(
 
     ``without`` takes in (table, reason) of what an engine does not answer.
     """
-    own: dict[str, list[MeasuredCall]] = defaultdict(list)
-    for each in given:
-        own[each.call.owner].append(each)
+    own = _by_owner(given)
     rows: list[JudgedRow] = []
     for owner in dict.fromkeys(each.call.owner for each in asked):
         mine = [each for each in asked if each.call.owner == owner]
@@ -124,6 +125,13 @@ def judged(
                     )
                 )
     return rows
+
+
+def _by_owner(calls: Sequence[MeasuredCall]) -> Mapping[str, list[MeasuredCall]]:
+    own: dict[str, list[MeasuredCall]] = defaultdict(list)
+    for each in calls:
+        own[each.call.owner].append(each)
+    return own
 
 
 def summary(rows: Iterable[JudgedRow]) -> list[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.registry import algorithm
-from ringwright.studies.answers import FAR_APART, LEARNT, Ran, answers_to
+from ringwright.studies.answers import FAR_APART, LEARNT, Answered, Answers, Ran, answers_to
 from ringwright.studies.floors import Floors
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.units import format_size
@@ -96,6 +96,7 @@ def sweep(
     rows: list[dict[str, Any]] = []
     software: dict[str, bool] = {}
     floors, answers = Floors(question), answers_to(question, wanted)
+    by_size: dict[int, list[tuple[str, Answered]]] = {}
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
@@ -106,7 +107,9 @@ def sweep(
             program = make(collective, question.topology, **knobs)
             machine = question.topology if question.asks_engine else answers.machine_of(program)
             row, omitted, run = _measured(question, program, spelling, floors, machine)
-            row = _answered(row, answers.of(slug, knobs, make, program, Ran.of(run)), question, run)
+            said = answers.of(slug, knobs, make, program, Ran.of(run)).at_least(row.bound_us)
+            row = _answered(row, said, question)
+            by_size.setdefault(size, []).append((spelling, Answered(knobs, said)))
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
@@ -131,6 +134,7 @@ def sweep(
         "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
         "notes": _unlike(software, question.topology),
+        "fastest": [] if question.asks_engine else _fastest(question, answers, by_size),
         "disagreements": [] if question.asks_engine else _disagreements(rows),
         "left_out": list(left_out),
     }
@@ -224,9 +228,8 @@ def _rates(collective: Collective, time_us: float) -> tuple[float, float]:
     return algbw, algbw * collective.bus_factor
 
 
-def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec, run: Run) -> SimulatedRow:
+def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> SimulatedRow:
     """Return an engine's row with the most probable time beside it, or instead where no engine was asked for."""
-    said = said.at_least(row.bound_us)
     row = replace(
         row,
         time_us_p05=said.p05_us,
@@ -249,6 +252,20 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec, run: 
         worst_us=None if row.worst_us is None else row.worst_us + more_us,
         after_last_us=None if row.after_last_us is None else row.after_last_us + more_us,
     )
+
+
+def _fastest(
+    question: SimulationSpec, answers: Answers, by_size: Mapping[int, Sequence[tuple[str, Answered]]]
+) -> list[Mapping[str, Any]]:
+    """Return for each size which algorithm is the fastest, which the next, and the chance that they come in this order."""
+    told: list[Mapping[str, Any]] = []
+    for size, given in by_size.items():
+        if len(given) < 2:
+            continue
+        (name, best), (following, second) = sorted(given, key=lambda each: each[1].said.p50_us)[:2]
+        sure = answers.faster(question.collective(size), best, second)
+        told.append({"size_bytes": size, "algorithm": name, "next": following, "chance": sure})
+    return told
 
 
 def _apart(times_us: Collection[float]) -> float:

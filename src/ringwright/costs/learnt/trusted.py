@@ -12,8 +12,9 @@ from ringwright.costs.learnt.call import LibraryCall, of_calls
 from ringwright.costs.learnt.parts import scattered
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, shipped
 from ringwright.costs.nccl.constants import release_numbers
+from ringwright.costs.probable import NINETY
 
-HALF, NINETY = 0.6745, 1.6449  # standard deviations within which 50 and 90 % of a normal distribution lie
+HALF = 0.6745  # standard deviations within which 50 % of a normal distribution lie
 MOST_POINTS = 2_000  # of one's own tables that are taken in: 32 MB of covariances
 
 
@@ -61,32 +62,78 @@ def expected(
     UsageError for an operation that has no closed form.
     """
     prior = prior or shipped()
-    points = of_calls([*(each.call for each in measured), *calls])
-    known = sum(len(each.times_s) for each in measured)
-    logs = np.log(np.array([time for each in measured for time in each.times_s]))
-    mean, covariance = prior.shared(points)
-    covariance += prior.own(points, points)
-    asked = slice(known, None)
-    variance = np.diag(covariance)[asked].copy()
-    said = mean[asked] + np.log(points.base_s[asked])
-    if known:
-        rows = thinned(known)
-        own = covariance[np.ix_(rows, rows)]
-        own[np.diag_indices(len(rows))] += scattered(prior.variances, points.at(rows)) + JITTER
-        towards = covariance[rows, known:]
-        solved = np.linalg.solve(own, np.column_stack([logs[rows] - np.log(points.base_s[rows]) - mean[rows], towards]))
-        said = said + towards.T @ solved[:, 0]
-        variance -= (towards * solved[:, 1:]).sum(axis=0)
-    sigma = np.sqrt(np.maximum(variance, 0.0) + scattered(prior.variances, points.at(asked)))
+    said = joint(calls, measured, prior)
     answers, at = [], 0
     for call in calls:
         row = []
         for size in call.sizes_bytes:
             away = outside(call, size, prior, measured)
-            row.append(Expected(size, math.exp(said[at]), float(sigma[at]), float(points.base_s[known + at]), away))
+            sigma = math.sqrt(said.covariance[at, at] + said.scatter[at])
+            row.append(Expected(size, math.exp(said.logs[at]), sigma, float(said.base_s[at]), away))
             at += 1
         answers.append(row)
     return answers
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several points together, call by call and size by size: what they err by in common cancels between them.
+
+    float64: ``logs``, ln of the most probable seconds, ``base_s``, the closed form, and ``scatter``, the variance that each
+    measurement has to itself, of shape (points,); ``covariance`` of ``logs`` of shape (points, points).
+    """
+
+    logs: np.ndarray
+    covariance: np.ndarray
+    scatter: np.ndarray
+    base_s: np.ndarray
+
+    def apart(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return by how much the logarithm of each of some points is above each other's, and its standard deviation.
+
+        float64 of shape (rows, rows) both; ``rows`` is int64 of shape (rows,).
+        """
+        logs = self.logs[rows]
+        held = self.covariance[np.ix_(rows, rows)]
+        own = np.diag(held) + self.scatter[rows]
+        return logs[:, None] - logs[None, :], np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * held, JITTER))
+
+
+def joint(calls: Sequence[LibraryCall], measured: Sequence[MeasuredCall] = (), prior: Prior | None = None) -> Joint:
+    """Return the sizes of all calls together; ``measured`` tables of the same ``owner`` move them towards its machine.
+
+    UsageError for an operation that has no closed form.
+    """
+    prior = prior or shipped()
+    points = of_calls([*(each.call for each in measured), *calls])
+    known = sum(len(each.times_s) for each in measured)
+    measured_logs = np.log(np.array([time for each in measured for time in each.times_s]))
+    mean, covariance = prior.shared(points)
+    covariance += prior.own(points, points)
+    asked = slice(known, None)
+    held = covariance[asked, asked]
+    logs = mean[asked] + np.log(points.base_s[asked])
+    if known:
+        rows = thinned(known)
+        own = covariance[np.ix_(rows, rows)]
+        own[np.diag_indices(len(rows))] += scattered(prior.variances, points.at(rows)) + JITTER
+        towards = covariance[rows, known:]
+        off = measured_logs[rows] - np.log(points.base_s[rows]) - mean[rows]
+        solved = np.linalg.solve(own, np.column_stack([off, towards]))
+        logs = logs + towards.T @ solved[:, 0]
+        held = held - towards.T @ solved[:, 1:]
+        held[np.diag_indices(len(held))] = np.maximum(np.diag(held), 0.0)
+    return Joint(logs, held, scattered(prior.variances, points.at(asked)), points.base_s[asked])
+
+
+def chance(above: float | np.ndarray, sigma: float | np.ndarray) -> np.ndarray:
+    """Return how probable it is that a time is above another one.
+
+    ``above``: the difference of their logarithms, ``sigma``: its standard deviation; float64 of their shape.
+    """
+    ratio = np.asarray(above, float) / sigma / math.sqrt(2.0)
+    chances: np.ndarray = 0.5 * (1.0 + np.vectorize(math.erf, otypes=[float])(ratio))
+    return chances
 
 
 def rising(row: Sequence[Expected]) -> list[Expected]:
