@@ -10,7 +10,7 @@ steps that wrote what it reads, or read or wrote what it writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
@@ -264,6 +264,13 @@ class Cost:
         return sum(term.size_bytes for term in self.terms)
 
 
+class LibraryTime(Protocol):
+    """What a call of a library takes by sums and maxima of link numbers."""
+
+    def time_s(self, size_bytes: int, machine: Sequence[float]) -> float:
+        """Return seconds for a size: ``machine`` holds seconds of a hop and of a message, and s/byte, inside and outside."""
+
+
 @dataclass(frozen=True, slots=True)
 class Software:
     """What a library adds to a collective beside the wire; maps are by link class, the dearest class of a route counts.
@@ -275,7 +282,7 @@ class Software:
 
     ``post_s`` and ``receive_s`` are work and no delay: seconds that a message takes of its sender's processor, and of its
     receiver's, which work on one after the other. On classes where messages were measured to occupy their sender, they take
-    that time of either instead.
+    that time of either instead. ``closed_form`` is the library's own: what engines that follow no message answer with.
     """
 
     base_s: float = 0.0  # once, before the first message
@@ -288,6 +295,7 @@ class Software:
     most_rate: Mapping[str, float] = field(default_factory=dict)
     post_s: Mapping[str, float] = field(default_factory=dict)
     receive_s: Mapping[str, float] = field(default_factory=dict)
+    closed_form: LibraryTime | None = None
 
 
 NO_SOFTWARE = Software()

@@ -21,6 +21,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply
 from ringwright.program import Cost, Op, Program, Software, Step, cut, explicit
 from ringwright.studies.accuracy_engines import laid_out
 from ringwright.topology import NIC, Topology
@@ -232,3 +233,37 @@ def test_a_ring_inside_one_host_is_one_pattern(op: str) -> None:
     assert folded.folded
     assert not whole.folded
     assert folded.time_ps == whole.time_ps
+
+
+@pytest.mark.parametrize("name", ["dgx-a100:2", "dgx-h100:4", "dgx-h100:1", "polaris:4", "p4d:2"])
+@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "all-to-all", "send-recv"])
+def test_the_engine_of_closed_forms_says_what_the_calibration_does(name: str, op: str) -> None:
+    """On a calibrated fabric the numbers that are read from its links are those that were put into it."""
+    kind, _ = placed(name)
+    calibration = Calibration(
+        "x",
+        name,
+        "2.21",
+        LinkClassCosts(3e-6, 1e-7, 0.8 * kind.gpu_gbs * 1e9),
+        LinkClassCosts(8e-6, 3e-6, 0.8 * kind.nics * kind.nic_gbs * 1e9),
+        "made up",
+        "",
+    )
+    top = calibrated(fabric(name), calibration)
+    sizes = tuple(1 << power for power in range(12, 31, 3))
+    have = [
+        simulate(nccl_2_4(Collective(op, range(top.n_ranks), size), top, release="2.21"), top, "closed-form").time_s
+        for size in sizes
+    ]
+    want = times_s(calibration, MeasuredTimes(op, name, "2.21", sizes, (1.0,) * len(sizes)))
+    assert have == pytest.approx(want, rel=1e-6)
+
+
+def test_a_slower_link_is_a_slower_closed_form() -> None:
+    top = fabric("dgx-h100:2")
+    program = nccl_2_4(Collective("all-reduce", range(16), 1 << 28), top)
+    healthy = simulate(program, top, "closed-form").time_s
+    assert simulate(program, apply(top, ["link node1/nic3 rate 25%"]), "closed-form").time_s > 1.5 * healthy
+    assert simulate(program, apply(top, ["link * latency +20us"]), "closed-form").time_s > healthy + 20e-6
+    assert program.software.closed_form is not None
+    assert nccl_2_4(program.collective, top, tuning=False).software.closed_form is None

@@ -5,6 +5,9 @@ latency and the rate of the route between neighbours on that level: ranks next t
 names (``level1``, or the axis's own name), routes whose slowest link is of the class that it names, and for a level without
 a name the worst route between neighbours in rank order. Additions on the path cost bytes / adding rate.
 
+A library's program has a closed form of its own (``Software.closed_form``), which takes its place: the declared path of a
+program with segments, channels and shares says too little of it. It asks for the numbers of links inside and outside a node.
+
 It assumes that messages of the path follow each other without waiting, that every route carries one message at a time, that
 faults are those present at the start, and that chunks are cut evenly.
 """
@@ -15,12 +18,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.costs.calibration import link_numbers
 from ringwright.engines.flat import delays, routes
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
     from ringwright.engines.machine import Machine
@@ -63,6 +69,10 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
 
     sizes = np.asarray(sizes_bytes, float)
     whole = program.collective.size_bytes
+    if program.software.closed_form is not None and whole:
+        numbers = _of_library(topology.at(0.0), program.software.post_s)
+        library = program.software.closed_form
+        return np.array([library.time_s(int(size), numbers) for size in sizes.ravel()]).reshape(sizes.shape)
     if whole == 0 and (sizes > 0).any():
         raise UsageError("a program of 0 B says nothing of other sizes", remedy="make the program at a size above 0")
     scale = sizes / whole if whole else np.zeros_like(sizes)
@@ -77,6 +87,24 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
     if math.isfinite(topology.reduce_rate):
         total += cost.reduced_bytes * scale * made.software.wire_factor / topology.reduce_rate
     return total + program.software.base_s if cost.terms else total
+
+
+def _of_library(topology: Topology, post_s: Mapping[str, float]) -> list[float]:
+    """Return the numbers of a machine that a library's own closed form asks for; DeclinedError where a class of links is dead.
+
+    What was measured of a message comes before what the library's post takes.
+    """
+    numbers: list[float] = []
+    for link, posted_s in zip(link_numbers(topology), (0.0, max(post_s.values(), default=0.0)), strict=True):
+        if link is not None and link.rate_bytes_per_s <= 0:
+            raise DeclinedError(
+                "a link is dead: the closed form of a library takes each class of links as its slowest one"
+            )
+        if link is None:
+            numbers += [0.0, 0.0, 0.0]
+        else:
+            numbers += [link.latency_s, link.message_s or posted_s, 1 / link.rate_bytes_per_s]
+    return numbers
 
 
 def price(program: Program, made: Machine, level: str) -> Level:

@@ -51,6 +51,35 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
     )
 
 
+def link_numbers(topology: Topology) -> tuple[LinkClassCosts | None, LinkClassCosts | None]:
+    """Return what a calibration of this fabric would hold, inside and outside a node: the inverse of :func:`calibrated`.
+
+    A class of links is as slow as its slowest link; None for a class without a route, as in a fabric of one node.
+    """
+    near, far = _neighbours(topology)
+    inside: set[int] = set()
+    numbers: list[LinkClassCosts | None] = [None, None]
+    for at, (rank, share) in enumerate(((near, 1), (far, topology.nics_per_domain))):
+        if rank is None:
+            continue
+        route = _route(topology, rank)
+        classes = set(topology.link_class[route].tolist())
+        if at == 0:
+            inside = classes
+        numbers[at] = _numbers(topology, route, (classes - inside if at else classes) or classes, share)
+    return numbers[0], numbers[1]
+
+
+def _numbers(topology: Topology, route: np.ndarray, classes: set[int], share: int) -> LinkClassCosts:
+    """Return the numbers of a route: its latency, each link as long as the longest of its class, and the rate of some classes."""
+    import numpy as np
+
+    latency_s = sum(float(topology.latency_s[topology.link_class == each].max()) for each in topology.link_class[route])
+    rate = float(topology.rate[np.isin(topology.link_class, sorted(classes))].min())
+    message_s = max((topology.message_s.get(topology.classes[each], 0.0) for each in classes), default=0.0)
+    return LinkClassCosts(latency_s, message_s, rate * share)
+
+
 @dataclass
 class _Changed:
     """The arrays of a topology while they are scaled."""

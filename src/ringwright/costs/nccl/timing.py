@@ -28,6 +28,7 @@ Left out: congestion in the fabric, stragglers, rendezvous thresholds of a trans
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("constant", "inside_hop", "inside_message", "inside_byte", "outside_hop", "outside_message", "outside_byte")
 WIRE_BYTES = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
+TIMED_ALGORITHMS = ("ring", "tree", "nvls", "nvls_tree")
+TIMED_GROUPED = ("all-to-all", "send-recv")
 SLICE_LEAST_BYTES = 32 << 10
 P2P_PIECE_BYTES = 128 << 10
 NVLS_EFFICIENCY = 0.85
@@ -78,6 +81,25 @@ class Stages:
         import numpy as np
 
         return float(np.dot(self.serial, machine) + max(np.dot(row, machine) for row in self.parallel))
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedForm:
+    """The closed form of an operation on a system, at any size."""
+
+    op: str
+    kind: NodeType
+    system: NcclSystem
+    release: str
+    forced: NcclOverride | None = None
+
+    def time_s(self, size_bytes: int, machine: Sequence[float]) -> float:
+        """Return seconds for the six numbers of a machine; UsageError for what has no closed form."""
+        import numpy as np
+
+        return stages(self.op, size_bytes, self.kind, self.system, self.release, self.forced).time_s(
+            np.array([1.0, *machine])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +196,7 @@ def stages(
             channels_used=forced.channels or choice.channels_used,
         )
     call = _Call(op, size, kind, system, constants(release), choice, cut(choice, system))
-    formulas = {"ring": _ring, "tree": _tree, "nvls": _nvls, "nvls_tree": _nvls}
+    formulas = dict(zip(TIMED_ALGORITHMS, (_ring, _tree, _nvls, _nvls), strict=True))
     if choice.algorithm not in formulas or op in ("broadcast", "reduce"):
         raise UsageError(
             f"there is no timing for {choice.algorithm} {op}",

@@ -29,7 +29,7 @@ from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
 from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, Orders, rank_orders
 from ringwright.algorithms.libraries.nccl_2_4.rings import chains, rings
-from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, system_of
+from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, node_type, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.placement import by_domain, is_regular
@@ -46,6 +46,7 @@ from ringwright.costs.nccl import (
     tree_threshold_bytes,
 )
 from ringwright.costs.nccl import OPS as MODELLED
+from ringwright.costs.nccl.timing import TIMED_ALGORITHMS, TIMED_GROUPED, ClosedForm, NcclOverride
 from ringwright.errors import UsageError
 from ringwright.knobs import Channels, Choices, Pattern
 from ringwright.program import Program, nothing
@@ -102,7 +103,11 @@ def nccl_2_4(
         "release": str(release),
     }
     named = dataclasses.replace(made, name="nccl-2-4", protocol=chosen.protocol, knobs=knobs)
-    return tuned(named, chosen, system, nics_per_node(topology, nodes)) if tuning else named
+    if not tuning:
+        return named
+    told = NcclOverride(algorithm, protocol, channels) if algorithm or protocol or channels else None
+    made = tuned(named, chosen, system, nics_per_node(topology, nodes))
+    return _timed(made, topology, system, str(release), told) if _has_form(collective.op, chosen) else made
 
 
 def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
@@ -113,7 +118,23 @@ def _grouped(collective: Collective, topology: Topology | None, release: str, *,
         return made
     nics = nics_per_node(topology, by_domain(collective, topology))
     system = system_of(collective, topology)
-    return dataclasses.replace(made, software=of_groups(collective.op, system, release, nics, cut))
+    made = dataclasses.replace(made, software=of_groups(collective.op, system, release, nics, cut))
+    return _timed(made, topology, system, release, None) if collective.op in TIMED_GROUPED else made
+
+
+def _timed(
+    program: Program, topology: Topology | None, system: NcclSystem, release: str, told: NcclOverride | None
+) -> Program:
+    """Return a program with NCCL's own closed form; without where nothing says what its node is."""
+    kind = node_type(program.collective, topology)
+    if kind is None or is_2_4(release):
+        return program
+    form = ClosedForm(program.collective.op, kind, system, release, told)
+    return dataclasses.replace(program, software=dataclasses.replace(program.software, closed_form=form))
+
+
+def _has_form(op: str, chosen: NcclChoice) -> bool:
+    return chosen.algorithm in TIMED_ALGORITHMS and op not in ("broadcast", "reduce")
 
 
 def decide(collective: Collective, system: NcclSystem, release: str) -> NcclChoice:
