@@ -14,7 +14,7 @@ import pytest
 
 import ringwright
 from ringwright.cli import main
-from ringwright.collective import Collective
+from ringwright.collective import OPS, Collective
 from ringwright.costs.calibration import load, save
 from ringwright.costs.learnt import expected, shipped
 from ringwright.costs.learnt.trusted import MeasuredCall, chance, joint
@@ -57,6 +57,17 @@ def test_without_an_algorithm_the_library_of_the_gpus_answers(capsys: pytest.Cap
     assert row["time_us"] < 6_000  # a plain ring takes seven times as long
     switch = rows(capsys, "all-reduce", "--fabric", "switch:8", "-b", "1M")[0]
     assert (switch["algorithm"], switch["time_us_p05"], switch["outside"]) == ("ring", None, ["fabric"])
+
+
+@pytest.mark.parametrize("spec", ["switch:8", "dgx-h100:1"])
+@pytest.mark.parametrize("op", OPS)
+def test_every_operation_has_an_answer_without_an_algorithm(spec: str, op: str) -> None:
+    box = fabric(spec)
+    question = SimulationSpec(op, box)
+    usual = usual_algorithm(question.collective(1 << 20), box)
+    assert sweep(question, [usual], [1 << 20])["rows"][0]["time_us"] > 0
+    by_nccl = spec.startswith("dgx") and op not in ("barrier", "scan", "exscan")
+    assert (usual == "nccl-2-4") == (by_nccl or op == "send-recv")
 
 
 def test_an_engine_that_is_named_gives_its_own_time(capsys: pytest.CaptureFixture[str]) -> None:

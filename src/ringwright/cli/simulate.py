@@ -44,7 +44,7 @@ def simulate(
         exscan; or a recording (capture, trace, log), whose step is replayed by each --policy.
     algorithm
         Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: nccl-2-4 where ranks are GPUs and of a
-        job, else ring).
+        job, else ring, or open-mpi for what no ring does).
         What there is: list algorithms; their knobs: systems SLUG.
     engine
         auto, closed-form, recurrence, events or flows: its own time instead of the most probable one.

@@ -6,9 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ringwright.algorithms.blocks.ring import OPS as RING_OPS
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.algorithms.libraries.nccl_2_4 import OPS as LIBRARY_OPS
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type, system_of
+from ringwright.algorithms.libraries.open_mpi import OPS as MPI_OPS
 from ringwright.costs.calibration.record import MeasuredTimes
 from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
 from ringwright.costs.learnt.described import carrier, modelled
@@ -28,12 +30,13 @@ OWN = "this machine"  # the owner of what is asked and of what was measured ther
 
 
 def usual_algorithm(collective: Collective, topology: Topology, calibration: Calibration | None = None) -> str:
-    """Return the spelling of what does a collective where nothing is said: the library of the fabric's GPUs, or a ring.
+    """Return the spelling of what does a collective where nothing is said: the library of the fabric's GPUs, else a ring.
 
-    A calibration is of a release: the answer is for that one.
+    What no ring does is done as Open MPI does it. A calibration is of a release: the answer is for that one.
     """
     if collective.op not in LIBRARY_OPS or node_type(collective, topology) is None:
-        return "ring"
+        known = (("ring", RING_OPS), ("open-mpi", MPI_OPS))
+        return next((name for name, ops in known if collective.op in ops), LIBRARY)
     return LIBRARY if calibration is None else f"{LIBRARY}@{modelled(calibration.release)}"
 
 

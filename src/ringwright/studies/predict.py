@@ -106,7 +106,7 @@ def simulate(
     algorithm
         Which algorithm does the collectives (not of a Program, which is one): a spelling such as
         ``blueconnect:factors=8x2``, or, of one collective, a callable. Usual: NCCL's own choices in a job and where ranks
-        are GPUs, elsewhere ``ring``.
+        are GPUs, elsewhere ``ring``, or ``open-mpi`` for what no ring does.
     policy
         Of a job, the order of its communication: ``p3``, ``outer+inner``, a callable ``(workload, costs) -> workload``, or
         ``none``, its own (``pytorch-ddp`` of a model, as on the command line).
