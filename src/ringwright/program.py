@@ -297,6 +297,11 @@ class Software:
     receive_s: Mapping[str, float] = field(default_factory=dict)
     closed_form: LibraryTime | None = None
 
+    @property
+    def is_library(self) -> bool:
+        """Whether it prices a whole call, its start too: the usual cost of a message must not come on top."""
+        return self.base_s > 0
+
 
 NO_SOFTWARE = Software()
 

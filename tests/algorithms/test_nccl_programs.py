@@ -152,29 +152,30 @@ def test_large_sizes_are_right_in_loops_and_slices(name: str, op: str) -> None:
     assert program.n_steps == sum(1 for _ in program.steps())
 
 
+def _calibrated_s(name: str, op: str, engine: str, powers: range, hop_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return an engine's seconds at powers of two on one made-up calibration, and what the calibration says itself."""
+    kind, _ = placed(name)
+    inside, outside = (
+        LinkClassCosts(hop, message, 0.8 * gbs * 1e9)
+        for hop, message, gbs in ((hop_s, 1e-7, kind.gpu_gbs), (8e-6, 3e-6, kind.nics * kind.nic_gbs))
+    )
+    calibration = Calibration("x", name, "2.21", inside, outside, "made up", "")
+    top = calibrated(fabric(name), calibration)
+    sizes = tuple(1 << power for power in powers)
+    have = [
+        simulate(nccl_2_4(Collective(op, range(top.n_ranks), size), top, release="2.21"), top, engine).time_s
+        for size in sizes
+    ]
+    want = times_s(calibration, MeasuredTimes(op, name, "2.21", sizes, (1.0,) * len(sizes)))
+    return np.array(have), np.array(want)
+
+
 @pytest.mark.parametrize("name", ["polaris:2", "dgx-a100:2", "p4d:2", "dgx-h100:1"])
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "all-to-all"])
 def test_the_event_engine_is_near_the_closed_form(name: str, op: str) -> None:
     """On one calibration both must answer alike; what remains is that lines of LL are not passed on within a chunk."""
-    kind, _ = placed(name)
-    nics = kind.nics * kind.nic_gbs * 1e9
-    calibration = Calibration(
-        "x",
-        name,
-        "2.21",
-        LinkClassCosts(1e-6, 1e-7, 0.8 * kind.gpu_gbs * 1e9),
-        LinkClassCosts(8e-6, 3e-6, 0.8 * nics),
-        "made up",
-        "",
-    )
-    top = calibrated(fabric(name), calibration)
-    sizes = tuple(1 << power for power in range(20, 31, 2))
-    have = [
-        simulate(nccl_2_4(Collective(op, range(top.n_ranks), size), top, release="2.21"), top, "events").time_s
-        for size in sizes
-    ]
-    want = times_s(calibration, MeasuredTimes(op, name, "2.21", sizes, (1.0,) * len(sizes)))
-    ratios = np.array(have) / want
+    have, want = _calibrated_s(name, op, "events", range(20, 31, 2), 1e-6)
+    ratios = have / want
     assert np.exp(np.abs(np.log(ratios)).mean()) < 1.25
     assert 0.9 < ratios[-1] < 1.15  # at 1 GiB bandwidth decides
 
@@ -239,23 +240,7 @@ def test_a_ring_inside_one_host_is_one_pattern(op: str) -> None:
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "all-to-all", "send-recv"])
 def test_the_engine_of_closed_forms_says_what_the_calibration_does(name: str, op: str) -> None:
     """On a calibrated fabric the numbers that are read from its links are those that were put into it."""
-    kind, _ = placed(name)
-    calibration = Calibration(
-        "x",
-        name,
-        "2.21",
-        LinkClassCosts(3e-6, 1e-7, 0.8 * kind.gpu_gbs * 1e9),
-        LinkClassCosts(8e-6, 3e-6, 0.8 * kind.nics * kind.nic_gbs * 1e9),
-        "made up",
-        "",
-    )
-    top = calibrated(fabric(name), calibration)
-    sizes = tuple(1 << power for power in range(12, 31, 3))
-    have = [
-        simulate(nccl_2_4(Collective(op, range(top.n_ranks), size), top, release="2.21"), top, "closed-form").time_s
-        for size in sizes
-    ]
-    want = times_s(calibration, MeasuredTimes(op, name, "2.21", sizes, (1.0,) * len(sizes)))
+    have, want = _calibrated_s(name, op, "closed-form", range(12, 31, 3), 3e-6)
     assert have == pytest.approx(want, rel=1e-6)
 
 

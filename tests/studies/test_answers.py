@@ -20,7 +20,7 @@ from ringwright.costs.learnt import expected, shipped
 from ringwright.costs.learnt.trusted import MeasuredCall, chance, joint
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.studies.answers import AskedFabric, lasting, without_rates
+from ringwright.studies.asked_fabric import AskedFabric, lasting, without_rates
 from ringwright.studies.judged_choices import choices
 from ringwright.studies.library_calls import library_call, measured_calls, usual_algorithm
 from ringwright.studies.simulate import sweep
@@ -189,6 +189,27 @@ def test_a_program_that_no_library_has_runs_on_the_usual_costs() -> None:
     assert said.p95_us is not None
     assert math.isclose(said.p95_us / said.p50_us, said.p50_us / said.p05_us, rel_tol=1e-9)
     assert run.time_s * 1e6 < said.witnesses["events"] < said.p95_us
+    named = ringwright.simulate("all-reduce", box, algorithm="ring", size=BYTES, engine="events").probable
+    assert named == said  # an engine's own time asked for beside it changes nothing
+    staged = ringwright.algorithm("mvapich:buffers=gpu")(collective, box)
+    plain, priced = (ringwright.simulate(staged, on) for on in (box, usual))
+    assert plain.probable is not None
+    assert plain.probable.witnesses["events"] == priced.time_s * 1e6 > plain.time_s * 1e6
+
+
+def test_what_the_library_has_no_table_of_runs_with_its_own_software(capsys: pytest.CaptureFixture[str]) -> None:
+    """A broadcast of NCCL: its costs are in the program, and the usual ones do not come on top."""
+    row = rows(capsys, "broadcast", "--fabric", "dgx-h100:2", "-b", "1M")[0]
+    assert (row["algorithm"], row["engine"], row["own_software"]) == ("nccl-2-4", "corrected", True)
+    own = ringwright.simulate("broadcast", "dgx-h100:2", size=1 << 20)
+    assert row["witnesses"]["events"] == own.time_s * 1e6
+    assert row["time_us_p05"] < own.time_s * 1e6 < row["time_us_p95"]
+    assert main(["simulate", "broadcast", "--fabric", "dgx-h100:2", "-b", "1M", "--algorithm", "nccl-2-4,mpich2"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "the library's own costs of messages" in told
+    assert "the usual costs of infiniband between nodes (8 us a hop, 2 us a message, 85% of the NICs' rate)" in told
+    assert main(["simulate", "all-reduce", "--fabric", "dgx-h100:2", "--ranks", "1", "-b", "1M"]) == 0
+    assert "one rank alone has nobody to send to" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_nothing_was_learnt_of_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+PRIOR = "prior"  # whose tables moved a time where none of the machine are given
 NINETY = 1.6449  # standard deviations within which 90 % of a normal distribution lie
 
 
@@ -23,12 +24,14 @@ class Probable:
         Whose tables moved it: the name of a calibration, or ``prior``.
     outside
         What nothing was learnt of: ``nodes``, ``size``, ``release``, ``gpu``, ``operation``, ``transport``, ``calibration``
-        (measured on other GPUs), ``program`` (no table has it), ``fabric`` (its ranks are no GPUs).
+        (measured on other GPUs), ``program`` (no table has it), ``fabric`` (its ranks are no GPUs), ``ranks`` (one alone).
     witnesses
         What each model says, in us.
     model
         Which of the witnesses it is: ``library`` (learnt from tables of NCCL), ``corrected`` (an engine's time, by what engines
         were off by on GPUs), or empty: an engine's own time.
+    own_software
+        Whether the corrected engine ran it with its library's software, else on links with usual or calibrated costs.
     """
 
     p05_us: float | None
@@ -38,6 +41,7 @@ class Probable:
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)
     model: str = ""
+    own_software: bool = False
 
     @property
     def sigma(self) -> float | None:

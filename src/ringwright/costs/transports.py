@@ -55,3 +55,4 @@ TRANSPORTS = {
     )
 }
 NETWORKS = tuple(name for name, each in TRANSPORTS.items() if each.medium != NVLINK)  # that join nodes
+USUAL_TRANSPORT = "infiniband"  # where a fabric does not say its own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringwright.costs.probable import PRIOR
 from ringwright.reports import layout
 from ringwright.units import format_size
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-PRIOR = "prior"
 ASKED = "times of the engine that was asked for; intervals of the most probable time, "
 OUTSIDE = {
     "transport": "the transport",
@@ -33,21 +33,22 @@ def models(rows: Sequence[Mapping[str, Any]]) -> str:
     return " and ".join(dict.fromkeys(MODELS.get(row["engine"], f"engine {row['engine']}") for row in rows))
 
 
-def ground(rows: Sequence[Mapping[str, Any]], engine: str = "library") -> list[tuple[str, str]]:
+def ground(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return for each algorithm where its times come from, and what of the question nothing was learnt of."""
     lines = []
+    rows = [row for row in result["rows"] if not row["declined"]]
     for name in dict.fromkeys(row["algorithm"] for row in rows):
         mine = [row for row in rows if row["algorithm"] == name]
         asked = ASKED if mine[0]["time_us"] != mine[0]["time_us_p50"] else ""
-        if mine[0]["time_us_p05"] is None:
+        if "ranks" in mine[0]["outside"]:
+            lines.append((name, "one rank alone has nobody to send to"))
+        elif mine[0]["time_us_p05"] is None:
             lines.append((name, "an engine's time, without interval: nothing was measured on such fabrics"))
-        elif mine[0]["witnesses"].keys() & {engine}:
+        elif "library" in mine[0]["witnesses"]:
             lines.append((name, f"{asked}learnt from {_tables(mine[0]['calibration'])}{_beyond(mine)}"))
         else:
-            costs = _costs(mine[0]["calibration"])
-            told = (
-                f"{asked}an engine's time on links with {costs}, corrected by what engines were off by on measured GPUs"
-            )
+            costs = _costs(mine[0], result["transport"])
+            told = f"{asked}an engine's time with {costs}, corrected by what engines were off by on measured GPUs"
             lines.append((name, f"{told}; no table has this program"))
     return lines
 
@@ -56,8 +57,14 @@ def _tables(calibration: str) -> str:
     return "open tables of NCCL" if calibration == PRIOR else f"calibration {calibration} and open tables of NCCL"
 
 
-def _costs(calibration: str) -> str:
-    return "the transport's usual costs" if calibration == PRIOR else f"the costs of calibration {calibration}"
+def _costs(row: Mapping[str, Any], transport: Mapping[str, Any]) -> str:
+    """Return whose costs of messages an engine counted."""
+    given = "" if row["calibration"] == PRIOR else f"the costs of calibration {row['calibration']}"
+    if row["own_software"]:
+        return "the library's own costs of messages" + (f" and {given}" if given else "")
+    times = f"{transport['hop_us']:g} us a hop, {transport['message_us']:g} us a message"
+    numbers = f"{times}, {transport['share']:.0%} of the NICs' rate"
+    return given or f"the usual costs of {transport['name']} between nodes ({numbers})"
 
 
 def _beyond(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -73,7 +80,7 @@ def _beyond(rows: Sequence[Mapping[str, Any]]) -> str:
 def write(out: Console, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
     """Write where times come from, and the models that disagree."""
     layout.heading(out, "Ground")
-    for name, line in ground(rows):
+    for name, line in ground(result):
         layout.line(out, f"{name}:")
         layout.line(out, line, indent=4)
     if result["disagreements"]:

@@ -48,7 +48,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],
         pictures=[_picture(detail) for detail in details],
-        grounds=[f"{name}: {line}" for name, line in probable.ground(rows)],
+        grounds=[f"{name}: {line}" for name, line in probable.ground(result)],
         provenance=result["provenance"] or "Rates and latencies are those of the file.",
         left_out=result["left_out"],
         command=command,

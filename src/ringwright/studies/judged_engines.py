@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.collective import Collective
+from ringwright.costs.learnt.described import MESH_GPUS
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.studies.answers import AskedFabric
+from ringwright.studies.asked_fabric import AskedFabric
 from ringwright.studies.simulation_spec import SimulationSpec
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 EVENTS, PROGRAM = "events", "program"
 MOST_RANKS = 128
-MESH, MESH_GPUS = "polaris", 4
+MESH = "polaris"
 NVLINK_SHEET_GBS = 25.0  # of a link, each way, from NVLink 2 on
 FAMILIES = {"dgx1": "dgx-1", "dgx2": "dgx-2", "gb200": "gb200-nvl72"}  # of node types with another name
 
 
-def laid_out(call: LibraryCall) -> tuple[Topology, list[int]]:
+def fabric_of(call: LibraryCall) -> tuple[Topology, list[int]]:
     """Return the fabric that a measured call ran on, by the nearest product there is, and the ranks of the call."""
     nodes, kind = call.system.nodes, call.kind
     plain = fabric(f"{_family(kind)}:{nodes}")
@@ -58,7 +59,7 @@ def engine_times_s(call: LibraryCall, engine: str) -> list[float] | str:
         return f"{call.system.ranks} ranks; engines are judged up to {MOST_RANKS}"
     forced = call.forced or NcclOverride()
     try:
-        top, group = laid_out(call)
+        top, group = fabric_of(call)
         times = []
         for size in call.sizes_bytes:
             collective = Collective(call.op, group, size)

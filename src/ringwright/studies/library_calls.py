@@ -17,15 +17,16 @@ from ringwright.costs.learnt.described import carrier, modelled
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.costs.nccl.node_types import placed
 from ringwright.costs.nccl.timing import NcclOverride
+from ringwright.costs.transports import USUAL_TRANSPORT
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.nccl.graphs import NcclSystem
+    from ringwright.costs.nccl.node_types import NodeType
     from ringwright.topology import Topology
 
 LIBRARY = "nccl-2-4"  # of GPUs; RCCL is made from it
-USUAL_TRANSPORT = "infiniband"
 OWN = "this machine"  # the owner of what is asked and of what was measured there
 
 
@@ -54,22 +55,11 @@ def library_call(
     kind = node_type(collective, topology)
     if kind is None or collective.op not in LEARNT_OPS or collective.p < 2:
         return None
-    system = system_of(collective, topology)
-    said = calibration.transport if calibration is not None else ""
-    release = str(knobs.get("release", NEWEST))
+    said = "" if calibration is None else calibration.transport
     forced = NcclOverride(*(knobs.get(name) for name in ("algorithm", "protocol", "channels")))
-    return LibraryCall(
-        collective.op,
-        tuple(sizes_bytes),
-        kind,
-        system,
-        modelled(release),
-        carrier(said, topology.transport or USUAL_TRANSPORT),
-        forced if forced != NcclOverride() else None,
-        OWN,
-        f"{forced}",
-        _table(collective.op, system, modelled(release)),
-    )
+    asked = kind, system_of(collective, topology)
+    over = carrier(said, topology.transport or USUAL_TRANSPORT)
+    return _call(collective.op, sizes_bytes, *asked, str(knobs.get("release", NEWEST)), over, forced)
 
 
 def measured_calls(calibration: Calibration, transport: str) -> list[MeasuredCall]:
@@ -81,26 +71,30 @@ def measured_calls(calibration: Calibration, transport: str) -> list[MeasuredCal
     for table in calibration.tables or _of_the_fit(calibration):
         if table.op not in LEARNT_OPS:
             continue
-        kind, system = placed(table.fabric)
-        call = LibraryCall(
-            table.op,
-            table.sizes_bytes,
-            kind,
-            system,
-            modelled(table.release),
-            carrier(calibration.transport, transport or USUAL_TRANSPORT),
-            table.forced,
-            OWN,
-            f"{table.forced or NcclOverride()}",
-            _table(table.op, system, modelled(table.release)),
-        )
+        over = carrier(calibration.transport, transport or USUAL_TRANSPORT)
+        forced = table.forced or NcclOverride()
+        call = _call(table.op, table.sizes_bytes, *placed(table.fabric), table.release, over, forced)
         calls.append(MeasuredCall(call, table.times_s))
     return calls
 
 
-def _table(op: str, system: NcclSystem, release: str) -> str:
-    """Return what names a table: who asks for what was measured, the same operation on as many ranks, has its own times."""
-    return f"{op} {system.nodes} {system.ranks} {release}"
+def _call(
+    op: str,
+    sizes_bytes: Sequence[int],
+    kind: NodeType,
+    system: NcclSystem,
+    release: str,
+    transport: str,
+    forced: NcclOverride,
+) -> LibraryCall:
+    """Return a call on the machine that is asked about.
+
+    Its table is named so that who asks for what was measured, the same operation on as many ranks, has its own times.
+    """
+    chosen = modelled(release)
+    given, table = forced if forced != NcclOverride() else None, f"{op} {system.nodes} {system.ranks} {chosen}"
+    sizes = tuple(sizes_bytes)
+    return LibraryCall(op, sizes, kind, system, chosen, transport, given, OWN, f"{forced}", table)
 
 
 def _of_the_fit(calibration: Calibration) -> Iterator[MeasuredTimes]:

@@ -231,13 +231,10 @@ def _program(
 
 def _probable(question: SimulationSpec, made: spelled.Algorithm, program: Program, run: Run) -> Probable:
     """Return the most probable time of a program that an engine ran, not below its bound."""
-    from ringwright.studies.answers import Ran, answers_to
+    from ringwright.studies.answers import Answers
     from ringwright.studies.floors import Floors
 
-    answers = answers_to(question, [program.collective.size_bytes])
-    machine = question.topology if question.asks_engine else answers.machine_of(program)
-    ran = Ran.of(run if machine is question.topology else question.run(program, machine))
-    said = answers.of(made.slug, made.knobs, made.make, program, ran)
+    said = Answers(question, [program.collective.size_bytes]).of(made, program, run, question.topology)
     return said.at_least(Floors(question).under(program)[0] * 1e6)
 
 

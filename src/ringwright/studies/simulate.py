@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
+from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
-from ringwright.registry import algorithm
-from ringwright.studies.answers import FAR_APART, LEARNT, Answered, Answers, Ran, answers_to
+from ringwright.studies import spelled
+from ringwright.studies.answers import FAR_APART, LEARNT, Answered, Answers
 from ringwright.studies.floors import Floors
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.units import format_size
@@ -61,6 +62,7 @@ class SimulatedRow:
     time_us_p50: float | None = None
     time_us_p95: float | None = None
     calibration: str = ""  # its name, or prior
+    own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
     declined: str | None = None  # in a row without times: why this algorithm has none here
@@ -95,21 +97,22 @@ def sweep(
     left_out: dict[str, None] = {}
     rows: list[dict[str, Any]] = []
     software: dict[str, bool] = {}
-    floors, answers = Floors(question), answers_to(question, wanted)
+    floors, answers = Floors(question), Answers(question, wanted)
     by_size: dict[int, list[tuple[str, Answered]]] = {}
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    asked = [(spelling, *algorithm(spelling), size) for spelling in spellings for size in wanted]
-    for spelling, slug, make, knobs, size in steps.told(asked, progress, _named):
+    asked = [(algorithm, size) for algorithm in map(spelled.algorithm, spellings) for size in wanted]
+    for algorithm, size in steps.told(asked, progress, _named):
+        spelling = algorithm.spelling
         collective = question.collective(size)
         try:
-            program = make(collective, question.topology, **knobs)
-            machine = question.topology if question.asks_engine else answers.machine_of(program)
+            program = algorithm(collective, question.topology)
+            machine = answers.shown_on(program)
             row, omitted, run = _measured(question, program, spelling, floors, machine)
-            said = answers.of(slug, knobs, make, program, Ran.of(run)).at_least(row.bound_us)
+            said = answers.of(algorithm, program, run, machine).at_least(row.bound_us)
             row = _answered(row, said, question)
-            by_size.setdefault(size, []).append((spelling, Answered(knobs, said)))
+            by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, said)))
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
@@ -129,6 +132,7 @@ def sweep(
         "latency_model": question.alpha,
         "faults": len(top.faults),
         "provenance": top.provenance,
+        "transport": _transport(top),
         "bound_ground": _ground(top),
         "arrivals": None if come is None else come.said,
         "last_arrival_us": None if come is None else come.last_s * 1e6,
@@ -140,8 +144,8 @@ def sweep(
     }
 
 
-def _named(asked: tuple[Any, ...]) -> str:
-    return f"{asked[0]}, {format_size(asked[-1])}"
+def _named(asked: tuple[spelled.Algorithm, int]) -> str:
+    return f"{asked[0].spelling}, {format_size(asked[1])}"
 
 
 def _ground(topology: Topology) -> str:
@@ -149,6 +153,18 @@ def _ground(topology: Topology) -> str:
     if not topology.aggregators:
         return ""
     return "switches may add and copy here; what adds at the ranks alone cannot go below the bound at the ranks"
+
+
+def _transport(topology: Topology) -> dict[str, Any]:
+    """Return what carries messages between nodes and the numbers that it usually has, with their source."""
+    held = TRANSPORTS[topology.transport or USUAL_TRANSPORT]
+    return {
+        "name": held.name,
+        "hop_us": held.hop_s * 1e6,
+        "message_us": held.message_s * 1e6,
+        "share": held.efficiency,
+        "source": held.source,
+    }
 
 
 def _declined(name: str, collective: Collective, error: RingwrightError) -> dict[str, Any]:
@@ -236,6 +252,7 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
         time_us_p50=said.p50_us,
         time_us_p95=said.p95_us,
         calibration=said.calibration,
+        own_software=said.own_software,
         outside=said.outside,
         witnesses=said.witnesses,
     )
@@ -306,10 +323,8 @@ class Detail:
 
 def detail(question: SimulationSpec, spelling: str, size_bytes: int) -> Detail:
     """Return the engine's run of one algorithm at one size, on the machine that its row was run on."""
-    _, make, knobs = algorithm(spelling)
-    program = make(question.collective(size_bytes), question.topology, **knobs)
-    machine = question.topology if question.asks_engine else answers_to(question, [size_bytes]).machine_of(program)
-    run = question.run(program, machine)
+    program = spelled.algorithm(spelling)(question.collective(size_bytes), question.topology)
+    run = question.run(program, Answers(question, [size_bytes]).shown_on(program))
     return Detail(spelling, program, run.load(), run.path(), run)
 
 

@@ -1,9 +1,12 @@
-"""How far an engine's time of a program without NCCL's software is from measured ones on GPUs: a factor and its spread.
+"""How far an engine's time of a program that no table has is from measured ones on GPUs: a factor and its spread.
 
-Both follow how many times longer a program takes than its latencies alone, so that programs bound by latency and by rates have
-each their own. ``engines.json`` is made by ``scripts/learn-engines`` from open tables: at each knot the mean and the standard
-deviation, over systems, of ln(measured / simulated). Between knots both are interpolated in the logarithm. The mean falls by
-less than the time rises (``STEEPEST``), so that no more bytes take less time.
+There are four kinds: programs without a library's software on a transport's usual costs, or on a calibration's; and NCCL's, with
+its own software, on a fabric as it comes, or on a calibrated one. Both numbers follow how many times longer a program takes
+than its latencies alone, so that programs bound by latency and by rates have each their own.
+
+``engines.json`` is made by ``scripts/learn-engines`` from open tables: at each knot the mean and the standard deviation, over
+systems, of ln(measured / simulated). Between knots both are interpolated in the logarithm. The mean falls by less than the time
+rises (``STEEPEST``), so that no more bytes take less time.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import msgspec
 from ringwright.errors import UsageError
 
 SCHEMA = "ringwright.engine-factors/1"
+USUAL, CALIBRATED, OF_LIBRARY, CALIBRATED_LIBRARY = KINDS = ("usual", "calibrated", "library", "calibrated-library")
 STEEPEST = 0.9
 
 
@@ -44,9 +48,9 @@ class EngineFactors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def factors(*, calibrated: bool) -> EngineFactors:
-    """Return the factors of a fabric with a transport's usual costs, or of one that was calibrated."""
+def factors(of: str) -> EngineFactors:
+    """Return the factors of programs of one kind: ``usual``, ``calibrated``, ``library`` or ``calibrated-library``."""
     document = msgspec.json.decode(resources.files("ringwright.costs.learnt").joinpath("engines.json").read_bytes())
     if document["schema"] != SCHEMA:
         raise UsageError(f"the factors have schema {document['schema']}, not {SCHEMA}", remedy="reinstall ringwright")
-    return msgspec.convert(document["calibrated" if calibrated else "usual"], EngineFactors)
+    return msgspec.convert(document[of], EngineFactors)

@@ -108,9 +108,8 @@ def prior_of(measured: Sequence[MeasuredCall], variances: dict[str, float]) -> P
     towards = linalg.solve_triangular(lower, to_anchors(variances, held, tables.points).T, lower=True).T
     mean = towards @ linalg.solve_triangular(lower, tables.logs, lower=True)
     left, sizes, _ = np.linalg.svd(towards, full_matrices=False)
-    forgotten = np.cumsum((left * sizes)[:, ::-1] ** 2, axis=1)[:, ::-1].max(
-        axis=0
-    )  # if all from this direction on are
+    # What is forgotten if all directions from this one on are.
+    forgotten = np.cumsum((left * sizes)[:, ::-1] ** 2, axis=1)[:, ::-1].max(axis=0)
     kept = int((forgotten > DROPPED).sum())
     calls = [each.call for each in measured]
     return Prior(

@@ -23,7 +23,7 @@ from math import gcd
 from ringwright.costs.nccl.node_types import SEARCH_CHANNELS_MAX
 
 Widths = tuple[tuple[int, ...], ...]  # units of the links from each GPU to each GPU of a host
-Orders = tuple[tuple[int, ...], ...]  # per ring, the GPUs of a host in its order
+Rings = tuple[tuple[int, ...], ...]  # per ring, the GPUs of a host in its order
 
 MOST_GPUS = 16  # of a host that is searched
 STEPS = 1 << 12
@@ -31,7 +31,7 @@ SPLITS = (1, 2, 4)  # channels that share a unit
 
 
 @lru_cache(maxsize=256)
-def closed_rings(widths: Widths) -> Orders:
+def closed_rings(widths: Widths) -> Rings:
     """Return the rings of a host on its own, each from GPU 0 on; none where no ring passes all GPUs.
 
     ``widths[i][j]`` is the number of links from GPU i to GPU j.
@@ -39,7 +39,7 @@ def closed_rings(widths: Widths) -> Orders:
     n, reduced = len(widths), _reduced(widths)
     if not 2 <= n <= MOST_GPUS:
         return ()
-    best: Orders = ()
+    best: Rings = ()
     kept = 1
     for split, spread, first in _attempts(n):
         wanted = min(smallest_cut(reduced) * split, 2 * SEARCH_CHANNELS_MAX)
@@ -52,7 +52,7 @@ def closed_rings(widths: Widths) -> Orders:
 
 
 @lru_cache(maxsize=256)
-def open_rings(widths: Widths, nics: tuple[int | None, ...], channels: int) -> tuple[Orders, bool]:
+def open_rings(widths: Widths, nics: tuple[int | None, ...], channels: int) -> tuple[Rings, bool]:
     """Return the way of each channel through a host, from the GPU where it enters to that where it leaves.
 
     ``nics[i]`` is the NIC that GPU i stands next to, None for one that is further from its NIC than others are. Channels
@@ -78,7 +78,7 @@ def open_rings(widths: Widths, nics: tuple[int | None, ...], channels: int) -> t
             return nics[last] == nics[entry]
         return nics[last] is not None and sum(ring[-1] == last for ring in rings) < turns
 
-    best: Orders = ()
+    best: Rings = ()
     for split, spread in product(SPLITS, (False, True)):
         rings = _Search(_scaled(widths, split), channels, spread).rings(entries, leaves)
         best = max(best, rings, key=len)
@@ -107,7 +107,7 @@ def smallest_cut(widths: Widths) -> int:
     return smallest
 
 
-def _opened(rings: Orders, doors: Sequence[tuple[int, ...]], channels: int) -> Orders:
+def _opened(rings: Rings, doors: Sequence[tuple[int, ...]], channels: int) -> Rings:
     """Return closed rings opened between two GPUs of a channel's NIC, each ring as often as the others where it can be."""
     opened: list[tuple[int, ...]] = []
     uses = [0] * len(rings)
@@ -150,14 +150,14 @@ class _Search:
             for i in range(n)
         ]
         self.done: list[tuple[int, ...]] = []
-        self.best: Orders = ()
+        self.best: Rings = ()
 
     def rings(
         self,
         entries: Callable[[int], tuple[int, ...]],
         leaves: Callable[[Sequence[Sequence[int]], int, int], bool] | None,
-    ) -> Orders:
-        """Return the most rings rings: ``entries`` says where one begins, ``leaves`` where it may end; None: where it began."""
+    ) -> Rings:
+        """Return the most rings: ``entries`` says where one begins, ``leaves`` where it may end; None: where it began."""
         self.entries, self.leaves = entries, leaves
         self._begin()
         return self.best
