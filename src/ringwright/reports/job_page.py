@@ -45,10 +45,19 @@ def page(result: dict[str, Any], command: str) -> str:
     )
 
 
+def _likely(row: dict[str, Any]) -> str:
+    """Return the most probable step and its interval; empty where no such steps were measured."""
+    if row.get("step_us_p50") is None:
+        return ""
+    middle, low, high = (_ms(row[f"step_us_{name}"] / 1e3) for name in ("p50", "p05", "p95"))
+    return f"{middle} ({low} to {high})"
+
+
 def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = [
         "Policy",
         "Step ms",
+        "Most probable ms (90 % within)",
         "Against first",
         "Compute ms",
         "Update ms",
@@ -61,6 +70,7 @@ def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
         [
             tables.text(row["policy"]),
             tables.number(row["step_us"] / 1e3, _ms),
+            tables.text(_likely(row)),
             tables.number(rows[0]["step_us"] / row["step_us"], _ratio),
             *(
                 tables.number(row[name] / 1e3, _ms)

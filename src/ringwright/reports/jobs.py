@@ -38,6 +38,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     layout.table(out, head, [_cells(row, best) for row in rows], left=("policy",))
     for name, why in declined(result):
         layout.line(out, f"{name} declined: {why}", style="yellow")
+    _likely(out, rows)
     if roles:
         layout.heading(out, "Exposed communication in ms", "on the wire while its rank computed nothing; by role")
         table = [
@@ -102,6 +103,21 @@ def _cells(row: dict[str, Any], best: float) -> list[str]:
     star = "*" if row["step_us"] <= best * (1 + 1e-9) else ""
     times = [milliseconds(row[name]) for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")]
     return [row["policy"], f"{milliseconds(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
+
+
+OUTSIDE = {"gpu": "the GPU", "nodes": "the number of GPUs"}
+
+
+def _likely(out: Any, rows: list[dict[str, Any]]) -> None:
+    """Say how long such steps took on GPUs, where some were measured."""
+    told = [row for row in rows if row.get("step_us_p50") is not None]
+    if not told:
+        return
+    away = ", ".join(OUTSIDE.get(word, word) for word in told[0]["outside"])
+    beyond = f"; extrapolated beyond them in {away}" if away else ""
+    layout.heading(out, "Most probable step in ms", f"from measured steps of such models on GPUs{beyond}")
+    table = [[row["policy"], *(milliseconds(row[f"step_us_{name}"]) for name in ("p50", "p05", "p95"))] for row in told]
+    layout.table(out, ["policy", "most probable", "5 % below", "95 % below"], table, left=("policy",))
 
 
 def _rewritten(out: Any, row: Mapping[str, Any]) -> None:

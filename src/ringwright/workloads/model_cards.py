@@ -45,6 +45,11 @@ class ModelCard:
         """Whether it takes images, not tokens."""
         return "image" in self.dims
 
+    @property
+    def is_mixture(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return "experts" in self.dims
+
     def _module(self) -> Any:
         return found_family(self.family)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ringwright.costs.fits import load
 from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
+from ringwright.costs.learnt.steps import named, probable
+from ringwright.costs.probable import Probable
 from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.engines.slots import not_mended
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, stages_of
+from ringwright.studies.jobs.measured import SYSTEMS
 from ringwright.studies.jobs.study import Job
 from ringwright.studies.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
 from ringwright.topology import Topology
@@ -51,7 +55,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
     device, more = _device(question, topology)
     fitted = load(question.fit) if question.fit else None
     figures = {**(fitted.figures if fitted else {}), **question.compute}
-    more += [fitted.provenance] if fitted else []
+    more += [fitted.provenance] if fitted else _without_fit(card, device)
     roofline = Roofline(gpu(device, **figures), dtype, max(step.width_bytes, WIDTHS[dtype]))
     generated = job(card, step, roofline, schedule=question.schedule)
     if question.step_ms is not None:
@@ -73,7 +77,22 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         fabric=topology.name,
         left_out=(*LEFT_OUT, *not_mended(topology)),
         remarks=costs.told,
+        likely=_likely(question, card, device, step.parallel.world),
     )
+
+
+def _without_fit(card: ModelCard, device: str) -> list[str]:
+    """Say which fit there is for the device, where the model is one that fits are made of."""
+    name = SYSTEMS[device][2] if device in SYSTEMS and not card.is_image else ""
+    return [f"figures of the data sheet; --fit {name} takes those of measured steps"] if name else []
+
+
+def _likely(question: GeneratedJobSpec, card: ModelCard, device: str, ranks: int) -> Callable[[float], Probable] | None:
+    """Return what tells how long such steps took on GPUs; None for what no table has: images, inference, times that are given."""
+    if card.is_image or question.card.mode != "training" or question.step_ms is not None:
+        return None
+    kind = named(experts=card.is_mixture, fitted=bool(question.fit))
+    return partial(probable, kind=kind, fit=question.fit or "", device=device, gpus=ranks)
 
 
 def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:

@@ -26,6 +26,8 @@ from ringwright.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ringwright.costs.probable import Probable
+
 SCHEMA = "ringwright.simulate-job/1"
 NONE = "none"
 STEPS, MORE_STEPS = 3, 7
@@ -47,6 +49,7 @@ class Job:
     left_out: tuple[str, ...] = ()
     remarks: Callable[[], list[str]] = list  # what turned out while costs were asked for
     late: Mapping[int, float] = field(default_factory=dict)  # rank -> seconds by which it begins each step later
+    likely: Callable[[float], Probable] | None = None  # us of a simulated step -> what such steps took on GPUs
     layouts: Layouts = field(init=False, default_factory=Layouts, repr=False, compare=False)  # of the policies so far
 
 
@@ -63,6 +66,9 @@ class PolicyResult:
     steady: bool
     decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
     fabric: str = ""
+    probable: Probable | None = (
+        None  # the step's most probable time and its interval; None where no such steps were measured
+    )
 
     def __repr__(self) -> str:
         spent, on = self.account, f" on {self.fabric}" if self.fabric else ""
@@ -101,7 +107,7 @@ def arriving_late(job: Job, asked: Asked | None) -> Job:
     come = arriving(asked, job.workload.mesh.size)
     late = {rank: seconds for rank, seconds in enumerate(come.seconds.tolist()) if seconds}
     said = f"arrivals: {come.said}; in each step, the last rank {format_us(come.last_s)} later than it could"
-    return replace(job, late=late, assumptions=(*job.assumptions, said))
+    return replace(job, late=late, likely=None, assumptions=(*job.assumptions, said))
 
 
 def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
@@ -114,8 +120,10 @@ def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
         run = _run(job, scheduled, MORE_STEPS)
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
+    spent = account(run)
+    probable = None if job.likely is None else job.likely(spent.step_s * 1e6)
     return PolicyResult(
-        label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided, job.fabric
+        label, scheduled, job.costs, run, spent, time.perf_counter() - began, run.steady, decided, job.fabric, probable
     )
 
 
@@ -191,11 +199,15 @@ def document(
 
 def row(result: PolicyResult) -> dict[str, Any]:
     """Return one row of the document."""
-    spent, rank_classes = result.account, result.run.laid.rank_classes
+    spent, rank_classes, likely = result.account, result.run.laid.rank_classes, result.probable
     return {
         "policy": result.policy,
         "declined": None,
         "step_us": spent.step_s * 1e6,
+        "step_us_p05": None if likely is None else likely.p05_us,
+        "step_us_p50": None if likely is None else likely.p50_us,
+        "step_us_p95": None if likely is None else likely.p95_us,
+        "outside": ["job"] if likely is None else list(likely.outside),
         "compute_us": spent.compute_s * 1e6,
         "update_us": spent.update_s * 1e6,
         "exposed_comm_us": spent.exposed_s * 1e6,
