@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from ringwright.reports import step_accuracy
-from ringwright.reports.accuracy import write, write_engines, write_mpi
+from ringwright.reports import layout, mpi_ranks, step_accuracy
+from ringwright.reports.accuracy import write, write_engines
 from ringwright.studies import accuracy, accuracy_engines, mpi_accuracy
 from ringwright.studies.jobs import measured
 from ringwright.studies.jobs.accuracy import document, judge
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     write_engines("(a)", accuracy_engines.by_sizes(known), accuracy.TARGET_SIZES, sys.stdout)
     write_engines("(b)", accuracy_engines.by_nodes(known), accuracy.TARGET_NODES, sys.stdout)
     for each in ranked:
-        write_mpi(each, sys.stdout)
+        mpi_ranks.write(layout.console(sys.stdout), each)
     step_accuracy.write(steps, sys.stdout)
     return 0
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from tests.shared_data import needs_shared_data, real
 
+from ringwright.cli import main
 from ringwright.costs.learnt import expected, learning, shipped
 from ringwright.costs.learnt.trusted import NINETY
 from ringwright.errors import InputError
-from ringwright.studies import judged
+from ringwright.studies import judged, mpi_accuracy
 from ringwright.studies.measured_calls import measured_folder
 
 CASES = (
@@ -133,3 +134,42 @@ def test_every_table_of_the_open_data_is_placed_or_says_why() -> None:
         named = {row["case"] for stream in (one, more) for row in csv.DictReader(stream)}
     assert placed | set(reasons) >= named
     assert all("MI355X" in reasons[case] or "law" in reasons[case] for case in named - placed)
+
+
+MPI_HEAD = "system,nodes,collective,algorithm,bytes,median_us\n"
+
+
+def mpi_table(folder: Path, rows: list[str]) -> Path:
+    path = folder / "mpi_times.csv"
+    path.write_text(MPI_HEAD + "".join(f"{row}\n" for row in rows))
+    return path
+
+
+def test_tables_of_mpi_algorithms_are_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times that are three prices times what each program declares: all in order. Two names of one program tie: a miss."""
+    names = {"ring": "ring", "recursive_doubling": "recursive_doubling", "rabenseifner": "rabenseifner"}
+    rows = []
+    for size in (1 << power for power in range(10, 26, 2)):
+        for name, block in names.items():
+            cost = mpi_accuracy.program(block, "all-reduce", 16, size).cost
+            time_us = 2.0 * cost.messages + 1e-4 * cost.path_bytes + 1e-5 * cost.reduced_bytes
+            rows.append(f"here,16,allreduce,{name},{size},{time_us}")
+    path = mpi_table(tmp_path, rows)
+    found = judged.study([tmp_path])
+    line = found["mpi"][0]["ranked"][0]
+    assert (found["rows"], line["tau"], line["first_two"]) == ([], pytest.approx(1.0), 1.0)
+    assert main(["accuracy", str(path)]) == 0
+    assert "mean tau 1.00; fastest predicted among the first two: 100%" in " ".join(capsys.readouterr().out.split())
+    twins = [row.replace(",ring,", ",default-ring,") for row in rows if ",ring," in row]
+    third = [row.replace(",ring,", ",RING-B_CONT,") for row in rows if ",ring," in row]
+    mpi_table(tmp_path, [row for row in rows if ",ring," in row] + twins + third)
+    assert judged.study([tmp_path])["mpi"][0]["ranked"][0]["first_two"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "row", ["here,16,allreduce,ring,x,5", "here,0x3,allreduce,ring,64,5", "here,16,allreduce,ring,64,0"]
+)
+def test_a_row_of_mpi_that_is_none_is_named(tmp_path: Path, row: str) -> None:
+    path = mpi_table(tmp_path, ["here,16,allreduce,ring,1024,5", row])
+    with pytest.raises(InputError, match="line 3"):
+        judged.study([path])

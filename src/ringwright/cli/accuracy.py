@@ -15,13 +15,14 @@ def accuracy(
     engine: Literal["library", "closed-form", "events", "program"] = "library",
     json: options.Json = False,
 ) -> int:
-    """Judge the times that are simulated for calls of NCCL on measured tables: error, and what the intervals cover.
+    """Judge simulated times on measured tables: error and what intervals cover for calls of NCCL, the order of MPI's algorithms.
 
     Parameters
     ----------
     folders
         Folders with pairs *_cases.csv and *_times.csv, or single *_times.csv: case, bytes and time_us in the latter;
         case, system, gpu, nodes, gpus_per_node, collective, intra_node, inter_node, software and settings in the former.
+        Tables of MPI algorithms have system, nodes, collective, algorithm, bytes and median_us.
     calibrate
         Folders with tables to learn from: those of a system that is judged move its answers. Repeat it for several.
     engine

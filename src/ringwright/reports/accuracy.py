@@ -68,29 +68,3 @@ def write_engines(question: str, lines: Sequence[Against], target: float, out: T
             file=out,
         )
     _summary(summary(lines, target), target, out)
-
-
-def write_mpi(document: dict[str, Any], out: TextIO) -> None:
-    """Write the ranking of MPI algorithms."""
-    print(f"\nMPI algorithms; engine: {document['engine']}; sizes that were not fitted", file=out)
-    prices = (
-        f"{row['system']}/{row['transport']} {row['message_us']:.2f} us a message, {row['gbs']:.1f} GB/s"
-        for row in document["prices"]
-    )
-    print("; ".join(prices), file=out)
-    columns = f"{'algorithms':>10} {'sizes':>5} {'tau':>6} {'error':>6} {'large':>6} {'best':>5} {'lost':>6}"
-    print(f"{'system':<13} {'nodes':<6} {'collective':<15} {columns}", file=out)
-    for line in document["ranked"]:
-        tau = f"{'-':>6}" if line["tau"] is None else f"{line['tau']:6.2f}"
-        print(
-            f"{line['system']:<13} {line['nodes']:<6} {line['collective']:<15} {line['algorithms']:>10} "
-            f"{line['sizes']:>5} {tau} {_percent(line['error'])} {_percent(line['error_large'])} "
-            f"{line['best_right']:5.0%} {_percent(line['best_loss'])}",
-            file=out,
-        )
-    taus = [line["tau"] for line in document["ranked"] if line["tau"] is not None]
-    if taus:
-        print(f"mean tau {sum(taus) / len(taus):.2f}; best: how often the predicted algorithm is within 5 %", file=out)
-    print("lost: how much slower the predicted algorithm was than the best, mean", file=out)
-    if document["without_program"]:
-        print(f"no program for: {', '.join(sorted(document['without_program']))}", file=out)

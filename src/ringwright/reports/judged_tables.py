@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from ringwright.reports import layout
+from ringwright.reports import layout, mpi_ranks
 from ringwright.units import format_size
 
 WORST = 10  # tables that are named
@@ -14,6 +14,17 @@ WORST = 10  # tables that are named
 def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.accuracy/2``: a line by class and region, the worst tables, what was left out."""
     out = layout.console(file, width=width)
+    if result["rows"]:
+        _nccl(out, result)
+    for each in result["mpi"]:
+        mpi_ranks.write(out, each)
+    for reason in dict.fromkeys(each["reason"] for each in result["left_out"]):
+        left = [each["case"] for each in result["left_out"] if each["reason"] == reason]
+        layout.line(out, f"left out: {', '.join(left)}: {reason}", style="dim")
+
+
+def _nccl(out: Any, result: Mapping[str, Any]) -> None:
+    """Write a line by class and region, how many choices are right, and the worst tables."""
     cases = {row["case"] for row in result["rows"]}
     layout.line(
         out,
@@ -57,9 +68,6 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
                 f" {each['decided']:.0%} decided, {right}",
             )
     _worst(out, result["rows"])
-    for reason in dict.fromkeys(each["reason"] for each in result["left_out"]):
-        left = [each["case"] for each in result["left_out"] if each["reason"] == reason]
-        layout.line(out, f"left out: {', '.join(left)}: {reason}", style="dim")
 
 
 def _worst(out: Any, rows: list[Mapping[str, Any]]) -> None:

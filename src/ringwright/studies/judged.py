@@ -15,9 +15,10 @@ from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, MeasuredCall
 from ringwright.costs.probable import NINETY
+from ringwright.studies import mpi_accuracy
 from ringwright.studies.judged_choices import choices
 from ringwright.studies.judged_engines import EVENTS, PROGRAM, engine_times_s
-from ringwright.studies.measured_calls import MeasuredFolder, measured_folder
+from ringwright.studies.measured_calls import MeasuredFolder, measured_folder, mpi_tables
 
 SCHEMA = "ringwright.accuracy/2"
 ENGINE, CLOSED = "library", "closed-form"
@@ -65,7 +66,8 @@ def study(
 
     InputError for a folder without tables.
     """
-    asked = measured_folder(paths)
+    mpi = mpi_tables(paths)
+    asked = measured_folder(paths, mpi)
     given = measured_folder(calibrate) if calibrate else MeasuredFolder((), ())
     prior = shipped()
     without: list[tuple[str, str]] = []
@@ -77,6 +79,7 @@ def study(
         "summary": summary(rows),
         "left_out": [{"case": case, "reason": reason} for case, reason in (*asked.left_out, *given.left_out, *without)],
         "choices": choices(asked.calls, _by_owner(given.calls), prior) if engine == ENGINE else [],
+        "mpi": [mpi_accuracy.study(path, engine) for path in mpi],
         "learnt_from": sorted({each.call.owner for each in asked.calls} & set(prior.systems)),
     }
 

@@ -11,6 +11,7 @@ from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.errors import InputError
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable
+from ringwright.studies.mpi_accuracy import is_table
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,18 @@ class MeasuredFolder:
     left_out: tuple[tuple[str, str], ...]
 
 
-def measured_folder(paths: Sequence[str | Path]) -> MeasuredFolder:
-    """Return the calls of folders or of single ``*_times.csv``; InputError where there is no table of either kind."""
+def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> MeasuredFolder:
+    """Return the calls of folders or of single ``*_times.csv``; InputError where there is none, nor one of ``mpi`` beside."""
     calls: list[MeasuredCall] = []
     left: list[tuple[str, str]] = []
-    for path in files(paths):
+    found = [path for path in files(paths) if path not in mpi]
+    if not found and not mpi:
+        raise InputError(
+            "no pair of *_cases.csv and *_times.csv is here",
+            where=", ".join(map(str, paths)),
+            remedy="ringwright accuracy --help names their columns",
+        )
+    for path in found:
         for table in read_tables(str(path)):
             made = measured_call(table)
             if isinstance(made, str):
@@ -49,14 +57,14 @@ def files(paths: Sequence[str | Path]) -> list[Path]:
             held.append(path)
         else:
             raise InputError("there is no such file or folder", where=str(path))
-    if not held:
-        where = ", ".join(map(str, paths))
-        raise InputError(
-            "no pair of *_cases.csv and *_times.csv is here",
-            where=where,
-            remedy="ringwright accuracy --help names their columns",
-        )
     return held
+
+
+def mpi_tables(paths: Sequence[str | Path]) -> list[Path]:
+    """Return the tables of MPI algorithms among some folders and files, known by their columns."""
+    named = [path for path in map(Path, paths) if path.is_file()]
+    beside = [each for path in map(Path, paths) if path.is_dir() for each in sorted(path.glob("*_times.csv"))]
+    return [path for path in (*named, *beside) if is_table(path)]
 
 
 def measured_call(table: NcclTestsTable) -> MeasuredCall | str:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "ringwright.mpi-accuracy/1"
 LARGE_BYTES = 64 << 10
+COLUMNS = {"system", "nodes", "collective", "algorithm", "bytes", "median_us"}
 
 # Their spelling without library and interface -> (block, why not exactly). Variants that only rearrange buffers share one.
 BLOCKS = {
@@ -94,16 +95,25 @@ class Point:
         return self.system, self.nodes, self.op, self.size_bytes
 
 
+def is_table(path: str | Path) -> bool:
+    """Return whether a file has the columns of such a table."""
+    with Path(path).open(newline="", encoding="utf-8", errors="replace") as stream:
+        return set(next(csv.reader(stream), [])) >= COLUMNS
+
+
 def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
     """Return the points of ``mpi_collectives_times.csv``, and rows per algorithm for which there is no program."""
     with Path(path).open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
-    if not rows or not {"system", "nodes", "collective", "algorithm", "bytes", "median_us"} <= set(rows[0]):
-        raise InputError("no columns system, nodes, collective, algorithm, bytes, median_us", where=str(path))
+    if not rows or not set(rows[0]) >= COLUMNS:
+        raise InputError(f"no columns {', '.join(sorted(COLUMNS))}", where=str(path))
     kept: list[Point] = []
     without: dict[str, int] = {}
-    for row in rows:
-        point = _point(row)
+    for line, row in enumerate(rows, 2):
+        try:
+            point = _point(row)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"the row cannot be read: {error}", where=f"{path}, line {line}") from error
         if point is None:
             name = f"{row['collective']} {row['algorithm']}"
             without[name] = without.get(name, 0) + 1
@@ -121,7 +131,9 @@ def _point(row: dict[str, str]) -> Point | None:
     if block is None:
         return None
     nics = int(match["nics"] or 1)
-    size, p = int(row["bytes"]), ranks(row["nodes"])
+    size, p, time_s = int(row["bytes"]), ranks(row["nodes"]), float(row["median_us"]) * 1e-6
+    if not (time_s > 0 and size > 0 and p > 1):
+        raise ValueError(f"{size} B over {p} ranks in {row['median_us']} us")
     try:
         cost = program(block, OUR_NAMES[row["collective"]], p, size).cost
     except RingwrightError:
@@ -134,7 +146,7 @@ def _point(row: dict[str, str]) -> Point | None:
         row["algorithm"],
         transport,
         size,
-        float(row["median_us"]) * 1e-6,
+        time_s,
         block,
         cost.messages,
         cost.path_bytes / nics,
@@ -188,7 +200,11 @@ def kendall(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One system, node count and operation: tau over its judged sizes, error of the times, is the fastest right?"""
+    """One system, node count and operation: tau over its judged sizes, error of the times, is the fastest right?
+
+    ``first_two``: share of sizes with three algorithms or more whose fastest is predicted among the first two; what is predicted
+    as fast as it counts as before it.
+    """
 
     system: str
     nodes: str
@@ -200,6 +216,7 @@ class Ranked:
     error_large: float | None
     best_right: float
     best_loss: float
+    first_two: float | None
 
 
 def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
@@ -290,6 +307,7 @@ def _ranked(key: tuple[str, str, str], sizes: dict[int, list[tuple[Point, float]
 
     taus, right, lost, logs = [], [], [], []
     large: list[float] = []
+    ahead: list[bool] = []
     for size, pairs in sizes.items():
         measured = [point.time_s for point, _ in pairs]
         simulated = [time_s for _, time_s in pairs]
@@ -299,6 +317,9 @@ def _ranked(key: tuple[str, str, str], sizes: dict[int, list[tuple[Point, float]
         tau = kendall(measured, simulated) if len(pairs) > 1 else None
         if tau is not None:
             taus.append(tau)
+        if len(pairs) > 2:
+            fastest = simulated[measured.index(min(measured))]
+            ahead.append(sum(made <= fastest * (1 + 1e-9) for made in simulated) <= 2)
         least = min(simulated)
         chosen = min(time for time, made in zip(measured, simulated, strict=True) if made <= least * (1 + 1e-9))
         right.append(chosen <= min(measured) * 1.05)
@@ -313,4 +334,5 @@ def _ranked(key: tuple[str, str, str], sizes: dict[int, list[tuple[Point, float]
         float(np.exp(np.mean(large)) - 1) if large else None,
         float(np.mean(right)),
         float(np.mean(lost)) - 1,
+        float(np.mean(ahead)) if ahead else None,
     )
