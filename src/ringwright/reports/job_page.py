@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ringwright.reports import html, tables
@@ -45,7 +46,7 @@ def page(result: dict[str, Any], command: str) -> str:
     )
 
 
-def _likely(row: dict[str, Any]) -> str:
+def _likely(row: Mapping[str, Any]) -> str:
     """Return the most probable step and its interval; empty where no such steps were measured."""
     if row.get("step_us_p50") is None:
         return ""

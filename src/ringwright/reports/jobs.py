@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from ringwright.reports import layout, memory
@@ -108,7 +108,7 @@ def _cells(row: dict[str, Any], best: float) -> list[str]:
 OUTSIDE = {"gpu": "the GPU", "nodes": "the number of GPUs"}
 
 
-def _likely(out: Any, rows: list[dict[str, Any]]) -> None:
+def _likely(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Say how long such steps took on GPUs, where some were measured."""
     told = [row for row in rows if row.get("step_us_p50") is not None]
     if not told:

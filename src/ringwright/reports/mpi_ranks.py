@@ -20,7 +20,7 @@ def write(out: Console, result: Mapping[str, Any]) -> None:
             out, f"{row['system']}, {row['transport']}: {row['message_us']:.2f} us a message, {row['gbs']:.1f} GB/s"
         )
     heads = ["system", "nodes", "collective", "algorithms", "sizes", "tau", "first two", "error", "error, large"]
-    cells = [
+    written = [
         [
             line["system"],
             line["nodes"],
@@ -34,7 +34,7 @@ def write(out: Console, result: Mapping[str, Any]) -> None:
         ]
         for line in result["ranked"]
     ]
-    layout.table(out, heads, cells, left=("system", "nodes", "collective"))
+    layout.table(out, heads, written, left=("system", "nodes", "collective"))
     taus = [line["tau"] for line in result["ranked"] if line["tau"] is not None]
     ahead = [(line["first_two"], line["sizes"]) for line in result["ranked"] if line["first_two"] is not None]
     if taus and ahead:

@@ -192,8 +192,8 @@ class Answers:
         mean, sigma = factors(learnt).at(longer_s, latency_s)
         times = (beside_s + longer_s * math.exp(mean + each * NINETY * sigma) for each in (-1, 0, 1))
         low, middle, high = (time_s * 1e6 for time_s in times)
-        held = {CORRECTED: middle, **witnesses}
-        return Probable(low, middle, high, _name(given), ("program",), held, model=CORRECTED, own_software=own)
+        witnesses = {CORRECTED: middle, **witnesses}
+        return Probable(low, middle, high, _name(given), ("program",), witnesses, model=CORRECTED, own_software=own)
 
 
 def _name(calibration: Calibration | None) -> str:

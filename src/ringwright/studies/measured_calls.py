@@ -26,14 +26,14 @@ def measured_folder(paths: Sequence[str | Path], mpi: Sequence[Path] = ()) -> Me
     """Return the calls of folders or of single ``*_times.csv``; InputError where there is none, nor one of ``mpi`` beside."""
     calls: list[MeasuredCall] = []
     left: list[tuple[str, str]] = []
-    found = [path for path in files(paths) if path not in mpi]
-    if not found and not mpi:
+    tables = [path for path in files(paths) if path not in mpi]
+    if not tables and not mpi:
         raise InputError(
             "no pair of *_cases.csv and *_times.csv is here",
             where=", ".join(map(str, paths)),
             remedy="ringwright accuracy --help names their columns",
         )
-    for path in found:
+    for path in tables:
         for table in read_tables(str(path)):
             made = measured_call(table)
             if isinstance(made, str):

@@ -155,15 +155,15 @@ def _ground(topology: Topology) -> str:
     return "switches may add and copy here; what adds at the ranks alone cannot go below the bound at the ranks"
 
 
-def _transport(topology: Topology) -> dict[str, Any]:
+def _transport(topology: Topology) -> Mapping[str, Any]:
     """Return what carries messages between nodes and the numbers that it usually has, with their source."""
-    held = TRANSPORTS[topology.transport or USUAL_TRANSPORT]
+    carrier = TRANSPORTS[topology.transport or USUAL_TRANSPORT]
     return {
-        "name": held.name,
-        "hop_us": held.hop_s * 1e6,
-        "message_us": held.message_s * 1e6,
-        "share": held.efficiency,
-        "source": held.source,
+        "name": carrier.name,
+        "hop_us": carrier.hop_s * 1e6,
+        "message_us": carrier.message_s * 1e6,
+        "share": carrier.efficiency,
+        "source": carrier.source,
     }
 
 

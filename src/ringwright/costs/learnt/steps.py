@@ -49,10 +49,10 @@ def probable(step_us: float, kind: str, fit: str, device: str, gpus: int) -> Pro
 
     ``fit`` names the fit it was simulated with, empty without one; ``device`` and ``gpus`` say what is extrapolated.
     """
-    held = factors(kind)
-    least, most = held.gpus
-    away = {"gpu": device not in held.devices, "nodes": not least <= gpus <= most}
-    low, middle, high = (step_us * factor for factor in (held.low, held.middle, held.high))
+    learnt = factors(kind)
+    least, most = learnt.gpus
+    away = {"gpu": device not in learnt.devices, "nodes": not least <= gpus <= most}
+    low, middle, high = (step_us * factor for factor in (learnt.low, learnt.middle, learnt.high))
     outside = tuple(name for name, is_away in away.items() if is_away)
     witnesses = {"corrected": middle, "simulated": step_us}
     return Probable(low, middle, high, fit or "prior", outside, witnesses, model="corrected")
