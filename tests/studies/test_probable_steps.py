@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +70,13 @@ def test_python_has_it_too() -> None:
     assert named_model.probable.p50_us != pytest.approx(named_model.step_s * 1e6)
     late: Asked = "late:3=2ms"
     assert ringwright.simulate("llama3-8b", "dgx-h100:1", policy="none", arrivals=late).probable is None
+
+
+def test_the_page_has_a_table_of_them(tmp_path: Path) -> None:
+    page = tmp_path / "job.html"
+    for words, has_some in (
+        (ASKED, True),
+        (("simulate", "--model", "vgg16", "--gpus", "8", "--fabric", "dgx-h100:1"), False),
+    ):
+        assert main([*words, "--policy", "none", "-o", str(page), "--force"]) == 0
+        assert ("Most probable step, from measured steps" in page.read_text()) == has_some

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.costs.transports import NETWORKS
 from ringwright.errors import UsageError
-from ringwright.knobs import Choices, Ports, Ratio, Seconds, Seed
+from ringwright.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
 from ringwright.mixing import STEP, mixed
 from ringwright.topology import UNREACHED
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from ringwright.wiring import Wires
 
+PacketBytes = Annotated[int, Range(64, 1 << 20, "B")]  # data in a packet: the MTU less its headers
+HeaderBytes = Annotated[int, Range(0, 4096, "B")]
 LAYOUTS = ("rails", "leaf-spine", "switch")
 ROUTINGS = ("d-mod-k", "ecmp")
 LEAF_PORTS = 32  # towards the ranks: half of a switch with 64 ports (Quantum-2, Tomahawk 4 and 5)
@@ -32,7 +34,8 @@ class Network:
 
     ``oversubscription`` divides the sum of a leaf's uplinks; ``pxn``: a message changes the rail inside its box (over
     NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast.
-    ``transport`` None: what the product comes with.
+    ``transport`` None: what the product comes with. Each packet has ``packet_bytes`` of data and ``header_bytes`` beside;
+    ``store_and_forward``: a switch takes a packet in whole before it passes it on (a message shorter than one counts as one).
     """
 
     layout: Annotated[str, Choices(LAYOUTS)] | None = None
@@ -45,6 +48,18 @@ class Network:
     pxn: bool = True
     sharp: bool = False
     transport: Annotated[str, Choices(NETWORKS)] | None = None
+    packet_bytes: PacketBytes = 4096
+    header_bytes: HeaderBytes = 0
+    store_and_forward: bool = False
+
+    @property
+    def goodput(self) -> float:
+        """Share of a link's bytes that are data: the rest are headers."""
+        return self.packet_bytes / (self.packet_bytes + self.header_bytes)
+
+    def taken_in_s(self, rate: float) -> float:
+        """Return the seconds that a switch takes a packet in before it goes on, over a link of ``rate`` (bytes/s)."""
+        return (self.packet_bytes + self.header_bytes) / rate if self.store_and_forward else 0.0
 
 
 def network(**given: Any) -> Network:
@@ -129,12 +144,15 @@ class Clos:
         """Join the endpoints' nodes to leaves (class ``nic``) and leaves to spines (class ``spine``)."""
         import numpy as np
 
-        wires.both_ways(nodes, self.leaf(np.arange(self.endpoints)), rate, latency_s, "nic")
+        leaves = self.leaf(np.arange(self.endpoints))
+        wires.one_way(nodes, leaves, rate * options.goodput, latency_s, "nic")
+        wires.one_way(leaves, nodes, rate * options.goodput, latency_s + options.taken_in_s(rate), "nic")
         if self.spines:
             leaf, spine = np.divmod(np.arange(self.leaves * self.spines), self.spines)
             up_rate = self.per_leaf * rate / (options.oversubscription * self.spines)
             ends = (self.first + leaf, self.first + self.leaves + spine)
-            wires.both_ways(*ends, up_rate, options.spine_latency_s, "spine")
+            latency_s = options.spine_latency_s + options.taken_in_s(up_rate)
+            wires.both_ways(*ends, up_rate * options.goodput, latency_s, "spine")
 
 
 def clos(endpoints: int, rails: int, layout: str, options: Network, first: int, per_box: int = 1) -> Clos:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from ringwright.errors import UsageError
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
-from ringwright.fabrics._network import HOP_S, ROUTINGS, clos, network
+from ringwright.fabrics._network import HOP_S, ROUTINGS, HeaderBytes, PacketBytes, clos, network
 from ringwright.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.topology import Topology
 from ringwright.wiring import MOST_NODES, Wires
@@ -27,14 +27,17 @@ def leaf_spine(
     seed: Seed = 0,
     spine_latency_s: Seconds = HOP_S,
     sharp: bool = False,
+    packet_bytes: PacketBytes = 4096,
+    header_bytes: HeaderBytes = 0,
+    store_and_forward: bool = False,
 ) -> Topology:
     """Return n ranks below leaves; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 
     ``per_leaf``: 32, fewer for small n. ``spines`` (one uplink each): per_leaf / oversubscription. ``routing``: d-mod-k (the
     target's place below its leaf chooses the spine) or ecmp (seeded hash of source and target). ``layout`` switch: one
     switch instead. The rate of an uplink is per_leaf * rate / (oversubscription * spines). Defaults: 400 Gb/s ports
-    (ConnectX-7), 0.5 us for NIC, cable and switch, 32 ports down (half of Quantum-2's 64). Raises UsageError for sizes
-    below 1.
+    (ConnectX-7), 0.5 us for NIC, cable and switch, 32 ports down (half of Quantum-2's 64); no headers, cut-through. Raises
+    UsageError for sizes below 1.
     """
     import numpy as np
 
@@ -49,6 +52,9 @@ def leaf_spine(
         seed=seed,
         spine_latency_s=spine_latency_s,
         sharp=sharp,
+        packet_bytes=packet_bytes,
+        header_bytes=header_bytes,
+        store_and_forward=store_and_forward,
     )
     below = clos(n, 1, layout, chosen, n)
     wires = Wires()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ringwright.reports import html, tables
-from ringwright.reports.jobs import answered, declined
+from ringwright.reports.jobs import answered, declined, likely
 from ringwright.units import format_count
 
 WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
@@ -34,6 +34,7 @@ def page(result: dict[str, Any], command: str) -> str:
         ],
         shares=_shares(rows),
         times=_times(rows),
+        likely=_likely(rows),
         roles=_roles(rows),
         timelines=[_timeline(row, longest) for row in rows],
         legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
@@ -46,19 +47,26 @@ def page(result: dict[str, Any], command: str) -> str:
     )
 
 
-def _likely(row: Mapping[str, Any]) -> str:
-    """Return the most probable step and its interval; empty where no such steps were measured."""
-    if row.get("step_us_p50") is None:
-        return ""
-    middle, low, high = (_ms(row[f"step_us_{name}"] / 1e3) for name in ("p50", "p05", "p95"))
-    return f"{middle} ({low} to {high})"
+def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:
+    """Return how long such steps took on GPUs, policy by policy; None where none were measured."""
+    told = likely(rows)
+    if told is None:
+        return None
+    columns = ["Policy", "Most probable ms", "5 % below", "95 % below"]
+    lines = [
+        [
+            tables.text(row["policy"]),
+            *(tables.number(row[f"step_us_{name}"] / 1e3, _ms) for name in ("p50", "p05", "p95")),
+        ]
+        for row in told.rows
+    ]
+    return tables.table("likely", f"Most probable step, {told.ground}", columns, lines)
 
 
 def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = [
         "Policy",
         "Step ms",
-        "Most probable ms (90 % within)",
         "Against first",
         "Compute ms",
         "Update ms",
@@ -71,7 +79,6 @@ def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
         [
             tables.text(row["policy"]),
             tables.number(row["step_us"] / 1e3, _ms),
-            tables.text(_likely(row)),
             tables.number(rows[0]["step_us"] / row["step_us"], _ratio),
             *(
                 tables.number(row[name] / 1e3, _ms)

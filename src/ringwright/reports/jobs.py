@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from ringwright.reports import layout, memory
@@ -108,15 +109,33 @@ def _cells(row: dict[str, Any], best: float) -> list[str]:
 OUTSIDE = {"gpu": "the GPU", "nodes": "the number of GPUs"}
 
 
-def _likely(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Say how long such steps took on GPUs, where some were measured."""
+@dataclass(frozen=True)
+class LikelySteps:
+    """The rows of policies that have a most probable step, and what it rests on."""
+
+    rows: Sequence[Mapping[str, Any]]
+    ground: str
+
+
+def likely(rows: Sequence[Mapping[str, Any]]) -> LikelySteps | None:
+    """Return the rows with a most probable step and its ground; None where no such steps were measured."""
     told = [row for row in rows if row.get("step_us_p50") is not None]
     if not told:
-        return
+        return None
     away = ", ".join(OUTSIDE.get(word, word) for word in told[0]["outside"])
     beyond = f"; extrapolated beyond them in {away}" if away else ""
-    layout.heading(out, "Most probable step in ms", f"from measured steps of such models on GPUs{beyond}")
-    table = [[row["policy"], *(milliseconds(row[f"step_us_{name}"]) for name in ("p50", "p05", "p95"))] for row in told]
+    return LikelySteps(told, f"from measured steps of such models on GPUs{beyond}")
+
+
+def _likely(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Say how long such steps took on GPUs, where some were measured."""
+    told = likely(rows)
+    if told is None:
+        return
+    layout.heading(out, "Most probable step in ms", told.ground)
+    table = [
+        [row["policy"], *(milliseconds(row[f"step_us_{name}"]) for name in ("p50", "p05", "p95"))] for row in told.rows
+    ]
     layout.table(out, ["policy", "most probable", "5 % below", "95 % below"], table, left=("policy",))
 
 

@@ -76,6 +76,21 @@ _SERVED = (
 )
 _VGG = ("simulate", "--model", "vgg16", "--gpus", "8", "--fabric", "switch:8,rate=10Gb/s", "--policy")
 _FAULTY = _collective("all-reduce", "16M", "--fault", "nic node1/nic0 rate 20%", fabric="dgx-h100:2")
+# Whose packets take headers: a packet's size alone changes nothing.
+_PACKETS = (
+    "dgx-1",
+    "dgx-2",
+    "dgx-a100",
+    "dgx-b200",
+    "dgx-h100",
+    "gb200-nvl72",
+    "leaf-spine",
+    "mi250",
+    "mi300",
+    "p4d",
+    "polaris",
+    "rail-optimised",
+)
 _RAILS = "rail-optimised:4,pxn=false"  # messages change the rail in the spines
 
 WITNESSES = (
@@ -152,6 +167,10 @@ WITNESSES = (
         _on("all-to-all", "4M", "pairwise"),
         f"{_RAILS},routing=ecmp",
         f"{_RAILS},routing=ecmp,seed=4",
+    ),
+    *(
+        Witness(f"{name},packet_bytes", _on("all-reduce", "1M", "ring"), plain, f"{plain},packet_bytes=256")
+        for name, plain in ((name, f"{name}:2,header_bytes=64") for name in _PACKETS)
     ),
     Witness("switch,sharp", _on("all-reduce", "1M", "ring,collnet-chain"), "switch:16", "switch:16,sharp=true"),
 )
