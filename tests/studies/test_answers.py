@@ -15,9 +15,12 @@ import pytest
 import ringwright
 from ringwright.cli import main
 from ringwright.collective import OPS, Collective
-from ringwright.costs.calibration import load, save
+from ringwright.costs.calibration import calibrated, load, save
 from ringwright.costs.learnt import expected, shipped
+from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import MeasuredCall, chance, joint
+from ringwright.costs.probable import NINETY
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.studies.asked_fabric import AskedFabric, lasting, without_rates
@@ -147,6 +150,18 @@ def test_the_tables_of_a_calibration_are_what_it_says(tmp_path: Path) -> None:
     assert 1.7 < two.p50_us / one.p50_us < 2.2
 
 
+def test_on_a_calibrated_fabric_the_librarys_programs_have_factors_of_it() -> None:
+    held = load("p5")
+    box = calibrated(fabric("dgx-h100:2"), held)
+    run = ringwright.simulate("broadcast", "dgx-h100:2", size=1 << 20, calibration=held)
+    program = ringwright.algorithm(usual_algorithm(Collective("broadcast", range(16), 1 << 20), box, held))
+    made = program(Collective("broadcast", range(16), 1 << 20), box)
+    mean, _ = factors(CALIBRATED_LIBRARY).at(run.time_s, simulate(made, without_rates(box)).time_s)
+    assert run.probable is not None
+    assert (run.probable.calibration, run.probable.own_software) == ("p5", True)
+    assert run.probable.p50_us == pytest.approx(run.time_s * 1e6 * math.exp(mean))
+
+
 def test_a_calibration_without_tables_says_the_times_of_its_fit() -> None:
     held = load("p5")
     measured = measured_calls(held, "efa")
@@ -203,7 +218,13 @@ def test_what_the_library_has_no_table_of_runs_with_its_own_software(capsys: pyt
     assert (row["algorithm"], row["engine"], row["own_software"]) == ("nccl-2-4", "corrected", True)
     own = ringwright.simulate("broadcast", "dgx-h100:2", size=1 << 20)
     assert row["witnesses"]["events"] == own.time_s * 1e6
-    assert row["time_us_p05"] < own.time_s * 1e6 < row["time_us_p95"]
+    box = fabric("dgx-h100:2")
+    program = ringwright.algorithm("nccl-2-4")(Collective("broadcast", range(16), 1 << 20), box)
+    quiet = simulate(program, without_rates(box))
+    mean, sigma = factors(OF_LIBRARY).at(own.time_s, quiet.time_s)
+    assert row["time_us_p50"] == pytest.approx(own.time_s * 1e6 * math.exp(mean))
+    assert row["time_us_p95"] == pytest.approx(row["time_us_p50"] * math.exp(NINETY * sigma))
+    assert factors(OF_LIBRARY) != factors(CALIBRATED_LIBRARY) != factors(USUAL) != factors(CALIBRATED)
     assert main(["simulate", "broadcast", "--fabric", "dgx-h100:2", "-b", "1M", "--algorithm", "nccl-2-4,mpich2"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "the library's own costs of messages" in told
