@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import ringwright
@@ -39,6 +40,8 @@ def test_links_inside_a_box_carry_none(name: str) -> None:
     slower = {plain.classes[number] for number in plain.link_class[packed.rate < plain.rate].tolist()}
     assert slower <= {"nic", "spine"}
     assert "nic" in slower
+    network = [number for number, each in enumerate(plain.classes) if each in ("nic", "spine")]
+    assert packed.rate == pytest.approx(plain.rate * np.where(np.isin(plain.link_class, network), 4096 / 4178, 1.0))
     later = packed.latency_s > plain.latency_s
     assert {*plain.kinds[plain.src[later]].tolist()} == {2}  # switches alone take packets in
     assert (packed.latency_s >= plain.latency_s).all()

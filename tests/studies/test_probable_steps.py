@@ -54,6 +54,10 @@ def test_where_no_such_steps_were_measured_there_is_none(capsys: pytest.CaptureF
 def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     old = row(capsys, "simulate", "--model", "llama3-8b", "--gpus", "16", "--fabric", "dgx-h100:2", "--gpu", "v100")
     assert old["outside"] == ["gpu"]
+    many = row(
+        capsys, "simulate", "--model", "llama3-8b", "--gpus", "2048", "--parallel", "tp8", "--fabric", "dgx-h100:256"
+    )
+    assert many["outside"] == ["nodes"]
     assert main([*ASKED, "--policy", "none,p3"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Most probable step in ms from measured steps of such models on GPUs" in told
