@@ -173,3 +173,27 @@ def test_a_row_of_mpi_that_is_none_is_named(tmp_path: Path, row: str) -> None:
     path = mpi_table(tmp_path, ["here,16,allreduce,ring,1024,5", row])
     with pytest.raises(InputError, match="line 3"):
         judged.study([path])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xfe\x00binary",
+        b"",
+        b"case,bytes,time_us\nx,99999999999999999999999,5\n",
+        b"case,bytes,time_us\nx,1024,inf\n",
+        b"case,bytes,time_us\nx\n",
+        b"case,bytes,time_us\n" + b"x" * 200_000 + b",1024,5\n",
+        MPI_HEAD.encode() + b"here,16\n",
+        MPI_HEAD.encode() + b"here,16,allreduce,ring,99999999999999999999999,5\n",
+        MPI_HEAD.encode() + b"here,99999999999,allreduce,ring,64,5\n",
+        MPI_HEAD.encode() + b"x" * 200_000 + b",16,allreduce,ring,64,5\n",
+        MPI_HEAD.encode() + b"here,16,allreduce,ring-UTOFU-0-0,64,inf\n",
+    ],
+)
+def test_a_table_that_is_none_is_an_error_that_names_it(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "odd_times.csv"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        judged.study([path])
+    assert "odd_times.csv" in f"{caught.value.where}"

@@ -6,13 +6,13 @@ JSON lines: mscclpp's baselines (``name``, ``ranks``, ``size`` in bytes, ``time`
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ringwright.errors import InputError
 from ringwright.laws.tables import Side
+from ringwright.sources.csv_rows import csv_rows, finite, whole
 from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, lawful, op_in
 
 
@@ -41,14 +41,8 @@ def json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
 
 def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
     """Yield a table per case of ``*_times.csv``; what the case is stands in ``*_cases.csv`` beside it."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    if not rows or not {"case", "bytes", "time_us"} <= set(rows[0]):
-        raise InputError(
-            f"{path.name} has no columns case, bytes, time_us",
-            where=str(path),
-            remedy="give nccl-tests output, or a file like nccl_times.csv with its nccl_cases.csv",
-        )
+    remedy = "give nccl-tests output, or a file like nccl_times.csv with its nccl_cases.csv"
+    rows = csv_rows(path, ("case", "bytes", "time_us"), remedy=remedy)
     cases = _cases(path.with_name(path.name.replace("times", "cases")))
     tables: dict[str, list[SizeRow]] = {}
     for number, row in enumerate(rows, 2):
@@ -56,9 +50,9 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
             inplace = row.get("time_inplace_us")
             side = Side(row["time_us"], row.get("algbw_gbps") or "", row.get("busbw_gbps") or "")
             value = SizeRow(
-                int(row["bytes"]),
-                float(row["time_us"]) * 1e-6,
-                float(inplace) * 1e-6 if inplace else None,
+                whole(row["bytes"]),
+                finite(row["time_us"]) * 1e-6,
+                finite(inplace) * 1e-6 if inplace else None,
                 line=number,
                 sides=(side,),
             )
@@ -68,12 +62,14 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
     for case, measured in tables.items():
         facts = cases.get(case, {})
         op = OPS.get(facts.get("collective", ""), "") or op_in(case)
-        ranks, nodes = (int(facts.get(key) or 0) for key in ("ranks", "nodes"))
+        try:
+            ranks, nodes = (whole(facts.get(key) or "0") for key in ("ranks", "nodes"))
+        except ValueError as error:
+            raise InputError(f"case {case}: {error}", where=str(path), remedy="ranks and nodes are numbers") from error
         yield lawful(NcclTestsTable(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts))
 
 
 def _cases(path: Path) -> dict[str, dict[str, str]]:
     if not path.is_file():
         return {}
-    with path.open(newline="", encoding="utf-8") as stream:
-        return {row["case"]: row for row in csv.DictReader(stream)}
+    return {row["case"]: row for row in csv_rows(path, ("case",))}

@@ -8,7 +8,6 @@ algorithms of one system, node count, operation and size, on the sizes that were
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from ringwright.collective import Collective
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.mpi_names import OUR_NAMES
 from ringwright.errors import InputError, RingwrightError
+from ringwright.sources.csv_rows import csv_rows, finite, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "ringwright.mpi-accuracy/1"
 LARGE_BYTES = 64 << 10
-COLUMNS = {"system", "nodes", "collective", "algorithm", "bytes", "median_us"}
+COLUMNS = ("system", "nodes", "collective", "algorithm", "bytes", "median_us")
+MOST_NODES = 1 << 20
+_LONGEST_HEAD = 1 << 12
 
 # Their spelling without library and interface -> (block, why not exactly). Variants that only rearrange buffers share one.
 BLOCKS = {
@@ -98,21 +100,18 @@ class Point:
 def is_table(path: str | Path) -> bool:
     """Return whether a file has the columns of such a table."""
     with Path(path).open(newline="", encoding="utf-8", errors="replace") as stream:
-        return set(next(csv.reader(stream), [])) >= COLUMNS
+        return set(stream.readline(_LONGEST_HEAD).rstrip().split(",")) >= set(COLUMNS)
 
 
 def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
     """Return the points of ``mpi_collectives_times.csv``, and rows per algorithm for which there is no program."""
-    with Path(path).open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    if not rows or not set(rows[0]) >= COLUMNS:
-        raise InputError(f"no columns {', '.join(sorted(COLUMNS))}", where=str(path))
+    rows = csv_rows(path, COLUMNS)
     kept: list[Point] = []
     without: dict[str, int] = {}
     for line, row in enumerate(rows, 2):
         try:
             point = _point(row)
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise InputError(f"the row cannot be read: {error}", where=f"{path}, line {line}") from error
         if point is None:
             name = f"{row['collective']} {row['algorithm']}"
@@ -123,6 +122,9 @@ def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
 
 
 def _point(row: dict[str, str]) -> Point | None:
+    size, p, time_s = whole(row["bytes"]), ranks(row["nodes"]), finite(row["median_us"]) * 1e-6
+    if not (time_s > 0 and size > 0 and 1 < p <= MOST_NODES):
+        raise ValueError(f"{size} B over {p} ranks in {row['median_us']} us")
     match = _INTERFACE.match(row["algorithm"])
     if match is None:
         return None
@@ -130,10 +132,7 @@ def _point(row: dict[str, str]) -> Point | None:
     block = next((made for pattern, (made, _) in table.items() if re.fullmatch(pattern, match["name"])), None)
     if block is None:
         return None
-    nics = int(match["nics"] or 1)
-    size, p, time_s = int(row["bytes"]), ranks(row["nodes"]), float(row["median_us"]) * 1e-6
-    if not (time_s > 0 and size > 0 and p > 1):
-        raise ValueError(f"{size} B over {p} ranks in {row['median_us']} us")
+    nics = max(1, int(match["nics"] or 1))
     try:
         cost = program(block, OUR_NAMES[row["collective"]], p, size).cost
     except RingwrightError:

@@ -6,13 +6,13 @@ Two kinds of table are read: columns of this project's own names (``COLUMNS``), 
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringwright.errors import InputError
+from ringwright.sources.csv_rows import csv_rows
 
 TIMES = {"iteration_ms": 1e-3, "iteration_s": 1.0, "Tokens / sec / GPU": 0.0}
 COLUMNS = (
@@ -90,13 +90,8 @@ class MeasuredStep:
 
 def read(path: str | Path) -> list[MeasuredStep]:
     """Return the rows whose model is known here; InputError, naming the line, for a malformed row."""
-    try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"the table cannot be read: {error}", where=str(path), remedy="a CSV file") from error
     steps = []
-    for line, row in enumerate(rows, 2):
+    for line, row in enumerate(csv_rows(path), 2):
         try:
             asked = _bridge(row) if "System" in row else dict(row)
             steps += [_row(asked, half(row))] if asked else []
