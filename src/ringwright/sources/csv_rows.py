@@ -29,7 +29,7 @@ def csv_rows(path: str | Path, columns: Collection[str] = (), *, remedy: str = "
     return rows
 
 
-def whole(text: str) -> int:
+def whole_number(text: str) -> int:
     """Return a number of bytes or ranks; ValueError for what is none, or more than any message has."""
     value = int(text)
     if not 0 <= value <= MOST_BYTES:

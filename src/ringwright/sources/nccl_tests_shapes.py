@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ringwright.errors import InputError
 from ringwright.laws.tables import Side
-from ringwright.sources.csv_rows import csv_rows, finite, whole
+from ringwright.sources.csv_rows import csv_rows, finite, whole_number
 from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, lawful, op_in
 
 
@@ -50,7 +50,7 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
             inplace = row.get("time_inplace_us")
             side = Side(row["time_us"], row.get("algbw_gbps") or "", row.get("busbw_gbps") or "")
             value = SizeRow(
-                whole(row["bytes"]),
+                whole_number(row["bytes"]),
                 finite(row["time_us"]) * 1e-6,
                 finite(inplace) * 1e-6 if inplace else None,
                 line=number,
@@ -63,7 +63,7 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
         facts = cases.get(case, {})
         op = OPS.get(facts.get("collective", ""), "") or op_in(case)
         try:
-            ranks, nodes = (whole(facts.get(key) or "0") for key in ("ranks", "nodes"))
+            ranks, nodes = (whole_number(facts.get(key) or "0") for key in ("ranks", "nodes"))
         except ValueError as error:
             raise InputError(f"case {case}: {error}", where=str(path), remedy="ranks and nodes are numbers") from error
         yield lawful(NcclTestsTable(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts))

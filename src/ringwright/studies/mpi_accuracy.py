@@ -20,7 +20,7 @@ from ringwright.collective import Collective
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.mpi_names import OUR_NAMES
 from ringwright.errors import InputError, RingwrightError
-from ringwright.sources.csv_rows import csv_rows, finite, whole
+from ringwright.sources.csv_rows import csv_rows, finite, whole_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +122,7 @@ def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
 
 
 def _point(row: dict[str, str]) -> Point | None:
-    size, p, time_s = whole(row["bytes"]), ranks(row["nodes"]), finite(row["median_us"]) * 1e-6
+    size, p, time_s = whole_number(row["bytes"]), ranks(row["nodes"]), finite(row["median_us"]) * 1e-6
     if not (time_s > 0 and size > 0 and 1 < p <= MOST_NODES):
         raise ValueError(f"{size} B over {p} ranks in {row['median_us']} us")
     match = _INTERFACE.match(row["algorithm"])
