@@ -7,6 +7,7 @@ of the GROUP. GB/s = 10^9. In a job the transfer is the shortest duration among 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.noise import spread
@@ -53,7 +54,7 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
     joined = frame.group_by(keys, maintain_order=True).agg(
         pl.col("duration_s").median(),
         pl.col("duration_s").alias("lasted"),
-        pl.col("wait_s").mean(),
+        pl.col("wait_s").drop_nulls().alias("waits"),
         pl.col("printed").median(),
         pl.col("multiplicity").sum().alias("samples"),
         pl.col("ranks_seen").min(),
@@ -117,12 +118,15 @@ def _timed(trace: Trace) -> pl.DataFrame:
         .group_by("table", "communicator", "sequence", "alone", "op", "nranks")
         .agg(
             pl.col("duration_s").min(),
-            pl.when(pl.len() > 1).then(pl.col("duration_s").mean() - pl.col("duration_s").min()).alias("wait_s"),
+            pl.when(pl.len() > 1).then(_mean("duration_s") - pl.col("duration_s").min()).alias("wait_s"),
             pl.col("size_bytes").median().round().cast(pl.Int64),
             pl.col("rank").n_unique().alias("ranks_seen"),
             pl.col("multiplicity").max().fill_null(1),
             pl.col("first").min(),
-            *(pl.col(name).drop_nulls().first() for name in ("algorithm", "protocol", "datatype", "nnodes")),
+            *(
+                pl.col(name).sort_by("first").drop_nulls().first()
+                for name in ("algorithm", "protocol", "datatype", "nnodes")
+            ),
         )
     )
     rows = once.select(
@@ -146,12 +150,20 @@ def _timed(trace: Trace) -> pl.DataFrame:
     return rows.collect().sort("first")  # in one order each time: so are sums of floats, to the last digit
 
 
+def _mean(name: str) -> pl.Expr:
+    """Return the mean of seconds, summed in whole picoseconds: a sum of floats depends on the order that threads choose."""
+    import polars as pl
+
+    picoseconds = (pl.col(name) * 1e12).round().cast(pl.Int128, strict=False)
+    return picoseconds.sum().cast(pl.Float64) / pl.len() / 1e12
+
+
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
     time_s, size, p = row["duration_s"], row["size_bytes"], row["nranks"]
     algorithm_gbs = size / time_s / 1e9
     factor = bus_factor(row["op"] or "", p)
     bus = algorithm_gbs * factor if factor is not None else row["printed"]
-    varies, wait_s = spread(row["lasted"]), row["wait_s"]
+    varies, waits = spread(row["lasted"]), row["waits"]
     return {
         "op": row["op"],
         "size_bytes": size,
@@ -169,7 +181,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
         "samples": int(row["samples"]),
         "ranks_seen": row["ranks_seen"],
         "spread": None if varies is None else round(varies, 5),
-        "wait_us": None if wait_s is None else round(wait_s * 1e6, 3),
+        "wait_us": round(math.fsum(waits) / len(waits) * 1e6, 3) if waits else None,
     }
 
 
