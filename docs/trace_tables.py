@@ -1,4 +1,4 @@
-"""Writes the reference of the Trace tables from ``ringwright.trace``: columns and types from the data, notes from the
+"""Writes the reference of the Trace tables from ``ringwright.trace_tables``: columns and types from the data, notes from the
 comments beside them, so that the page cannot fall behind the code."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
-from ringwright import trace
+from ringwright import trace_tables
 
 UNITS = {"bytes": "B", "s": "s"}
 TYPES = {
@@ -34,11 +34,11 @@ def notes() -> dict[str, dict[str, str]]:
     """Return ``table -> column -> comment`` from the source of the schema."""
     found: dict[str, dict[str, str]] = {}
     table = ""
-    for line in inspect.getsource(trace).splitlines():
+    for line in inspect.getsource(trace_tables).splitlines():
         opened = re.match(r"([A-Z]+) = \{", line)
         table = opened[1].lower() if opened else table
         column = COLUMN.match(line.strip())
-        if column and table in trace.TABLES:
+        if column and table in trace_tables.TABLES:
             found.setdefault(table, {})[column[1]] = column[2] or ""
     return found
 
@@ -51,7 +51,7 @@ def page() -> str:
     """Return the reference as Markdown."""
     comments = notes()
     parts = []
-    for table, columns in trace.TABLES.items():
+    for table, columns in trace_tables.TABLES.items():
         rows = [
             f"| `{name}` | {TYPES[kind]} | {unit(name)} | {comments.get(table, {}).get(name, '')} |"
             for name, kind in columns.items()

@@ -15,7 +15,8 @@ from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
 from ringwright.sources import read
-from ringwright.trace import TABLES, Trace
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES
 
 pytestmark = pytest.mark.once
 

@@ -17,7 +17,8 @@ from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.errors import EXIT_GOOD, EXIT_INPUT, InputError, RingwrightError
 from ringwright.sources import read
-from ringwright.trace import TABLES, Trace
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 

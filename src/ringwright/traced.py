@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.trace import Trace, conform
+from ringwright.trace import Trace
+from ringwright.trace_tables import conform
 
 if TYPE_CHECKING:
     import polars as pl

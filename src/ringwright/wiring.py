@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from ringwright.errors import UsageError
-from ringwright.topology import RANK, SWITCH, UNREACHED, Capability, SharedCapacity, Topology
+from ringwright.shortest_paths import UNREACHED
+from ringwright.topology import RANK, SWITCH, Capability, SharedCapacity, Topology
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,8 @@ from ringwright.costs.nccl.transports import message_s
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
-from ringwright.program import Cost, Op, Program, Software, Step, cut, explicit
+from ringwright.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.software import Software
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.studies.accuracy_cases import known
 from ringwright.studies.accuracy_engines import laid_out

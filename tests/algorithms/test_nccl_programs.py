@@ -22,7 +22,8 @@ from ringwright.engines.machine import machine
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.program import Cost, Op, Program, Software, Step, cut, explicit
+from ringwright.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.software import Software
 from ringwright.studies.accuracy_engines import laid_out
 from ringwright.topology import NIC, Topology
 from small_fabrics import wrong

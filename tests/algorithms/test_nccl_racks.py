@@ -19,7 +19,8 @@ from ringwright.costs.lower_bounds import bounds
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.program import Op, Program, Software
+from ringwright.program import Op, Program
+from ringwright.software import Software
 from ringwright.topology import NIC, Topology
 from small_fabrics import wrong
 

@@ -9,7 +9,8 @@ import pytest
 
 from ringwright.analysis.arrivals import arrivals
 from ringwright.testing import noise, slow_ranks
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 
 def job(

@@ -10,7 +10,8 @@ import pytest
 from ringwright.analysis.summary import summarise
 from ringwright.analysis.traffic_over_time import timeline
 from ringwright.reports import terminal
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 CALL_BYTES = 8_323_072  # 7.94 MiB
 

@@ -20,7 +20,8 @@ from ringwright.analysis.overlap import overlap
 from ringwright.analysis.slow_cells import Slow, explained
 from ringwright.analysis.topology import CommunicatorWiring, topology
 from ringwright.errors import UsageError
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 Row = dict[str, Any]
 

@@ -12,7 +12,8 @@ from ringwright.costs import nccl
 from ringwright.sources.bench import read_bench
 from ringwright.sources.inputs import find
 from ringwright.sources.perf_table import read_perf_table
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from shared_data import needs_shared_data, real
 
 MIB = 1 << 20

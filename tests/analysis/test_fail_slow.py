@@ -12,7 +12,8 @@ from ringwright import extras
 from ringwright.analysis.fail_slow import change_points, fail_slow, pair_slowdown
 from ringwright.analysis.slow_cells import explained
 from ringwright.errors import MissingExtraError
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from shared_data import needs_shared_data, real
 
 RANKS = 32

@@ -18,7 +18,8 @@ from ringwright.sources.inputs import find
 from ringwright.sources.prometheus import read_prometheus
 from ringwright.sources.source import Source
 from ringwright.testing.flight_recorder import FAULTS, HEALTHY, FlightJob
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from shared_data import needs_shared_data, real
 
 KINDS = {

@@ -13,7 +13,8 @@ from ringwright.analysis.intervals import covered, length, union
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.overlap import overlap
 from ringwright.analysis.steps import steps_us
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 NONE = float("nan")
 

@@ -20,7 +20,7 @@ from ringwright.fabrics import fabric
 from ringwright.laws.tables import factor_of
 from ringwright.native import engine
 from ringwright.sources import read
-from ringwright.trace import rows
+from ringwright.trace_tables import rows
 
 pytestmark = pytest.mark.once
 

@@ -18,7 +18,8 @@ from ringwright.execute.job import AskedCollective
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.threadblocks import scheduled
 from ringwright.fabrics import fabric
-from ringwright.program import Cost, Op, Program, Software, Step, Term, cut, explicit
+from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.software import Software
 from ringwright.streams import Stream
 from ringwright.topology import Capability, Topology
 

@@ -28,7 +28,8 @@ from ringwright.sources.sample import sample
 from ringwright.studies.one_clock import one_clock
 from ringwright.studies.recordings import about
 from ringwright.studies.sweep import measure
-from ringwright.trace import TABLES, Trace, rows, schema
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES, rows, schema
 from ringwright.workloads.replay import replay
 
 pytestmark = pytest.mark.once

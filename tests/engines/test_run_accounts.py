@@ -16,7 +16,8 @@ from ringwright.engines.result import Run
 from ringwright.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.program import Cost, Op, Program, Software, Step, cut, explicit
+from ringwright.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.software import Software
 from ringwright.topology import Topology
 
 SIZE = 1_000_000  # 1 ms on the wire

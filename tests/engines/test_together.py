@@ -9,8 +9,9 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
-from ringwright.program import Program, Software
+from ringwright.program import Program
 from ringwright.registry import algorithm
+from ringwright.software import Software
 from ringwright.topology import Topology
 from small_fabrics import build
 

@@ -17,7 +17,8 @@ from ringwright.exports.jsonl import jsonl
 from ringwright.exports.log import log
 from ringwright.exports.parquet import parquet
 from ringwright.exports.redact import Redactor, redact
-from ringwright.trace import TABLES, Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES, rows
 from shared_data import real
 
 HOME = "/" + "home"

@@ -17,7 +17,8 @@ from ringwright.exports.perfetto import perfetto
 from ringwright.exports.prometheus import bucket, lines, prometheus
 from ringwright.reports import html, terminal
 from ringwright.testing import blind, faulty_fabric
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 
 def job(steps: bool = True) -> Trace:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright import errors, trace
+from ringwright import errors, trace_tables
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -20,7 +20,7 @@ def test_documentation_builds_without_warnings(tmp_path: Path) -> None:
     built = subprocess.run([*command, str(DOCS), str(tmp_path / "html")], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     page = (tmp_path / "html" / "trace.html").read_text()
-    assert all(column in page for columns in trace.TABLES.values() for column in columns)
+    assert all(column in page for columns in trace_tables.TABLES.values() for column in columns)
 
 
 def test_every_error_has_its_place_on_the_page() -> None:

@@ -21,7 +21,7 @@ import pytest
 import ringwright
 from ringwright import testing
 from ringwright.notebook import MOST_ROWS, card, table
-from ringwright.trace import rows
+from ringwright.trace_tables import rows
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = [name for name in ringwright.__all__ if name != "__version__"]

@@ -22,7 +22,8 @@ from ringwright.laws import reason
 from ringwright.laws.ceilings import above, ceiling
 from ringwright.laws.ranks import census
 from ringwright.sources import read
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from shared_data import needs_shared_data, real
 
 GIB = 1 << 30

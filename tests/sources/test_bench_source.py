@@ -14,7 +14,8 @@ from ringwright.errors import InputError
 from ringwright.sources.bench import read_bench
 from ringwright.sources.detect import kind_of
 from ringwright.sources.inputs import find
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from shared_data import needs_shared_data, real
 from sources.test_nccl_tests_source import NEW
 from written import sources

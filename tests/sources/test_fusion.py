@@ -19,7 +19,8 @@ from ringwright.sources.detect import kind_of
 from ringwright.sources.fusion import fuse
 from ringwright.sources.fusion.operations import best_shift
 from ringwright.sources.inputs import find
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 Row = dict[str, Any]
 CALLS = [

@@ -22,7 +22,8 @@ from ringwright.errors import InputError, RingwrightError, SchemaError, UsageErr
 from ringwright.sources import read
 from ringwright.testing import GeneratedLog, NcclJob, make_job, training_job, write_log
 from ringwright.testing.nccl_job import everywhere
-from ringwright.trace import META_FILE, TABLES, Trace
+from ringwright.trace import META_FILE, Trace
+from ringwright.trace_tables import TABLES
 
 LOG = write_log(small_job(), "2.27")
 TRUE = operations(LOG.truth)

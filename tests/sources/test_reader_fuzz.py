@@ -22,7 +22,8 @@ from ringwright.sources.nsys import read_nsys
 from ringwright.sources.param_comms import read_param_comms
 from ringwright.sources.perf_table import read_perf_table
 from ringwright.sources.pytorch_et import read_pytorch_et
-from ringwright.trace import TABLES, Trace
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES
 from sources.test_chakra_et import coll
 from sources.test_nccl_tests_source import NEW
 from sources.test_param_comms import BASIC

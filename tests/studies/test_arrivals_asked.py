@@ -16,7 +16,8 @@ from ringwright.studies.arrivals import arriving, of_recording
 from ringwright.studies.bounds import bounds
 from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 SWITCH = "switch:4,rate=50GB/s"
 

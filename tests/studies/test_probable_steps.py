@@ -57,7 +57,7 @@ def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     many = row(
         capsys, "simulate", "--model", "llama3-8b", "--gpus", "2048", "--parallel", "tp8", "--fabric", "dgx-h100:256"
     )
-    assert many["outside"] == ["nodes"]
+    assert many["outside"] == ["gpus"]
     assert main([*ASKED, "--policy", "none,p3"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Most probable step in ms from measured steps of such models on GPUs" in told

@@ -14,7 +14,8 @@ from ringwright.engines.job.run import simulate
 from ringwright.errors import InputError, UsageError, WorkloadError
 from ringwright.schedulers.order import by_layer
 from ringwright.sources import read
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from ringwright.validity.workloads import check
 from ringwright.workload import Queue, Workload
 from ringwright.workloads.recorded.period import period

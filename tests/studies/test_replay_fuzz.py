@@ -10,7 +10,8 @@ import pytest
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.errors import RingwrightError
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 from ringwright.workloads.replay import Replay, replayed
 
 OPS = {

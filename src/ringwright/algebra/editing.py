@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ringwright.values import LOCAL, PARTIAL, RELAY, SLICED, Placement, Value, Work
+from ringwright.values import LOCAL, RELAY, Placement, Value, Work
 from ringwright.workload import Edge, Payload, Policy, Task, Workload
 
 Node = Task | Payload
@@ -314,44 +314,6 @@ def placed(layout: Iterable[Placement], axes: Iterable[str], *how: Placement) ->
     """Return a layout without its placements along ``axes``, and with ``how`` behind it."""
     gone = set(axes)
     return (*(each for each in layout if each.axis not in gone), *how)
-
-
-_FROM = {"all-reduce": PARTIAL, "reduce-scatter": PARTIAL, "all-gather": SLICED}
-
-
-def valued(workload: Workload) -> Workload:
-    """Return the Workload with a source and a result for each sum and gather that has none, of one dimension of elements."""
-    graph = StepGraph(workload)
-    for payload in list(graph.payloads.values()):
-        if payload.source or payload.result or payload.op not in _FROM or payload.joint:
-            continue
-        ranks = graph.extent(payload.axes)
-        count = max(1, payload.elements or payload.size_bytes // 4)
-        count += -count % ranks
-        dims, cuts = (("elements", count),), tuple(Placement(axis, SLICED, "elements") for axis in payload.axes)
-        partial = tuple(Placement(axis, PARTIAL) for axis in payload.axes)
-        before, after = {"all-reduce": (partial, ()), "reduce-scatter": (partial, cuts), "all-gather": (cuts, ())}[
-            payload.op
-        ]
-        size = payload.size_bytes
-        kind = "gradient" if payload.role in ("dp", "edp") else "activation"
-        source = Value(f"{payload.name}.in", payload.of, size, dims, before, kind, payload.per, payload.dtype)
-        result = Value(f"{payload.name}.out", payload.of, size, dims, after, kind, payload.per, payload.dtype)
-        graph.values |= {source.name: source, result.name: result}
-        graph.change(payload, source=source.name, result=result.name)
-        _read(graph, payload, source, result)
-    return graph.done()
-
-
-def _read(graph: StepGraph, payload: Payload, source: Value, result: Value) -> None:
-    """Let the tasks at both ends write and read the new values; of several producers, none alone writes the value."""
-    if len(payload.producers) == 1:
-        task = graph.tasks[payload.producers[0]]
-        graph.change(task, writes=(*task.writes, source.name))
-    for name, distance in payload.consumers:
-        task = graph.tasks[name]
-        if task.of == result.of:
-            graph.change(task, reads=(*task.reads, (result.name, distance)))
 
 
 def dims_of(value: Value) -> dict[str, int]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ringwright.algebra.editing import StepGraph, valued
+from ringwright.algebra.editing import StepGraph
+from ringwright.algebra.valued import valued
 from ringwright.errors import UsageError
 from ringwright.validity.workloads import check
 from ringwright.values import Applied, Change

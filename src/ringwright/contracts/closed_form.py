@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.contracts.outcome import DECLINED
-from ringwright.program import NO_SOFTWARE, Step
+from ringwright.program import Step
+from ringwright.software import NO_SOFTWARE
 
 if TYPE_CHECKING:
     from ringwright.program import Program

@@ -240,7 +240,7 @@ def _says_nothing(trace: Trace) -> Answer:
 
 
 def _differs(one: Trace, two: Trace) -> Answer:
-    from ringwright.trace import TABLES
+    from ringwright.trace_tables import TABLES
 
     for name in TABLES:
         if not one.table(name).equals(two.table(name)):

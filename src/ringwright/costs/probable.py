@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PRIOR = "prior"  # whose tables moved a time where none of the machine are given
+LEARNT, CORRECTED, CLOSED = "library", "corrected", "closed-form"  # models besides engines
 NINETY = 1.6449  # standard deviations within which 90 % of a normal distribution lie
 
 

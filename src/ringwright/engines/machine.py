@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
-from ringwright.program import NO_SOFTWARE, Software
+from ringwright.software import NO_SOFTWARE, Software
 from ringwright.topology import NIC
 
 if TYPE_CHECKING:

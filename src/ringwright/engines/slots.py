@@ -25,7 +25,8 @@ from ringwright.engines.flat import places
 from ringwright.engines.machine import PS, Machine, Pacers, machine
 from ringwright.engines.round_trips import RoundTrips, StreamMoves
 from ringwright.errors import InfeasibleError
-from ringwright.program import NO_SOFTWARE, Op
+from ringwright.program import Op
+from ringwright.software import NO_SOFTWARE
 from ringwright.streams import LOSS_RULES
 from ringwright.validity.stream_rules import require_streams
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.drafts import draft_folder
 from ringwright.errors import UsageError
-from ringwright.trace import TABLES, claim_folder, write_meta
+from ringwright.trace import claim_folder, write_meta
+from ringwright.trace_tables import TABLES
 
 if TYPE_CHECKING:
     import polars as pl

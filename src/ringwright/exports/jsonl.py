@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.drafts import draft
 from ringwright.exports.placement import claim_file
-from ringwright.trace import SCHEMA_VERSION, TABLES
+from ringwright.trace import SCHEMA_VERSION
+from ringwright.trace_tables import TABLES
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace

@@ -16,7 +16,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ringwright.scrub import scrub
-from ringwright.trace import TABLES, Trace
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ringwright.errors import UsageError
 from ringwright.fabrics._endpoints import aggregating, axes_of
 from ringwright.fabrics._network import Clos, clos, network
-from ringwright.topology import NIC, RANK, SWITCH, Capability, ShortestPaths, Topology
+from ringwright.shortest_paths import ShortestPaths
+from ringwright.topology import NIC, RANK, SWITCH, Capability, Topology
 from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ def _paths(
 
     single = Wires()
     _wire_boxes(single, chassis, 1, np.arange(len(base)), stride)
-    search = ShortestPaths(single.topology("box", chassis.gpus, np.zeros(len(base), np.uint8)))
+    inside = single.topology("box", chassis.gpus, np.zeros(len(base), np.uint8))
+    search = ShortestPaths(inside.n_nodes, inside.src, inside.dst, inside.rate)
     gpus, nics = np.arange(chassis.gpus), chassis.gpus + np.arange(chassis.nics)
     nearest = np.array(chassis.nic_of)
     return ChassisPaths(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.fabrics._capabilities import SHARP
-from ringwright.topology import RANK, SWITCH, UNREACHED, Capability
+from ringwright.shortest_paths import UNREACHED
+from ringwright.topology import RANK, SWITCH, Capability
 from ringwright.wiring import Names, packed
 
 if TYPE_CHECKING:

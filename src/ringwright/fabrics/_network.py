@@ -13,7 +13,7 @@ from ringwright.costs.transports import NETWORKS
 from ringwright.errors import UsageError
 from ringwright.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
 from ringwright.mixing import STEP, mixed
-from ringwright.topology import UNREACHED
+from ringwright.shortest_paths import UNREACHED
 
 if TYPE_CHECKING:
     import numpy as np

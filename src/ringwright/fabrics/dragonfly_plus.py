@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ringwright.errors import UsageError
 from ringwright.fabrics._network import HOP_S
 from ringwright.knobs import Ports, Rate, Seconds
-from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
+from ringwright.shortest_paths import UNREACHED
+from ringwright.topology import RANK, SWITCH, Topology
 from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:

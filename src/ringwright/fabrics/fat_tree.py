@@ -9,7 +9,8 @@ from ringwright.errors import UsageError
 from ringwright.fabrics._capabilities import SHARP
 from ringwright.fabrics._network import HOP_S, ROUTINGS, spread
 from ringwright.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
-from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
+from ringwright.shortest_paths import UNREACHED
+from ringwright.topology import RANK, SWITCH, Topology
 from ringwright.wiring import MOST_NODES, Names, Wires, packed
 
 if TYPE_CHECKING:

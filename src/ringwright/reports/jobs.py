@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from ringwright.reports import layout, memory
+from ringwright.reports.probable import OUTSIDE
 
 MOST_CAUSES = 3
 
@@ -106,9 +107,6 @@ def _cells(row: dict[str, Any], best: float) -> list[str]:
     return [row["policy"], f"{milliseconds(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
 
 
-OUTSIDE = {"gpu": "the GPU", "nodes": "the number of GPUs"}
-
-
 @dataclass(frozen=True)
 class LikelySteps:
     """The rows of policies that have a most probable step, and what it rests on."""
@@ -122,7 +120,7 @@ def likely(rows: Sequence[Mapping[str, Any]]) -> LikelySteps | None:
     told = [row for row in rows if row.get("step_us_p50") is not None]
     if not told:
         return None
-    away = ", ".join(OUTSIDE.get(word, word) for word in told[0]["outside"])
+    away = ", ".join(OUTSIDE[word] for word in told[0]["outside"])
     beyond = f"; extrapolated beyond them in {away}" if away else ""
     return LikelySteps(told, f"from measured steps of such models on GPUs{beyond}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.costs.probable import PRIOR
+from ringwright.costs.probable import CORRECTED, LEARNT, PRIOR
 from ringwright.reports import layout
 from ringwright.units import format_size
 
@@ -18,6 +18,7 @@ OUTSIDE = {
     "transport": "the transport",
     "operation": "the operation on this transport",
     "nodes": "the number of nodes",
+    "gpus": "the number of GPUs",
     "size": "the size",
     "release": "the NCCL release",
     "gpu": "the GPU",
@@ -25,7 +26,7 @@ OUTSIDE = {
 }
 
 
-MODELS = {"library": "what is learnt of NCCL", "corrected": "a corrected engine"}
+MODELS = {LEARNT: "what is learnt of NCCL", CORRECTED: "a corrected engine"}
 
 
 def models(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -44,7 +45,7 @@ def ground(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             lines.append((name, "one rank alone has nobody to send to"))
         elif mine[0]["time_us_p05"] is None:
             lines.append((name, "an engine's time, without interval: nothing was measured on such fabrics"))
-        elif "library" in mine[0]["witnesses"]:
+        elif LEARNT in mine[0]["witnesses"]:
             lines.append((name, f"{asked}learnt from {_tables(mine[0]['calibration'])}{_beyond(mine)}"))
         else:
             costs = _costs(mine[0], result["transport"])

@@ -11,7 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import UsageError
-from ringwright.trace import TABLES, Row, Trace, fitted, schema
+from ringwright.trace import Trace
+from ringwright.trace_tables import TABLES, Row, fitted, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,7 +65,7 @@ class TableBuilder:
         near = alike or difflib.get_close_matches(name, self.types, 3, 0.5) or list(self.types)[:8]
         return UsageError(
             f"{self.table} has no column '{name}'",
-            remedy=f"perhaps {', '.join(near[:3])}; all: ringwright.trace.TABLES['{self.table}']",
+            remedy=f"perhaps {', '.join(near[:3])}; all: ringwright.trace_tables.TABLES['{self.table}']",
         )
 
     def _filled(self, frame: pl.DataFrame) -> pl.DataFrame:

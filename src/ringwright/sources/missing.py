@@ -11,7 +11,7 @@ from ringwright.laws.records import Gap, gap
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Row
+    from ringwright.trace_tables import Row
 
 
 def entry(file: str, what: str, gap: Gap) -> Row:

@@ -16,7 +16,8 @@ from ringwright.sources.nccl_functions import OPS
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 SOURCE = "prometheus"
 MOST_SAMPLES = 2_000_000
@@ -39,7 +40,8 @@ Sample = tuple[str, dict[str, str], float, str, int]  # name, labels, value, fil
 
 def read_prometheus(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of the metrics of one job; raise InputError when no sample could be read."""
-    from ringwright.trace import Trace, rows
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import rows
 
     samples: list[Sample] = []
     ledger: list[Row] = []

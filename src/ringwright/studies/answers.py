@@ -21,7 +21,7 @@ from ringwright.algorithms.libraries.nccl_2_4.system import node_type
 from ringwright.costs.learnt import Expected, expected, rising
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import chance, joint
-from ringwright.costs.probable import NINETY, PRIOR, Probable
+from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PRIOR, Probable
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.studies.asked_fabric import AskedFabric, lasting, without_rates
 from ringwright.studies.library_calls import LIBRARY, is_of, library_call, measured_calls
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 XGMI = "xgmi"
-LEARNT, CORRECTED, CLOSED = "library", "corrected", "closed-form"
 FAR_APART = 2.0  # between two models, from which on it is said
 LEAST_SIGMA = 1e-3  # of two answers: what differs by less is told apart by nobody
 

@@ -8,6 +8,7 @@ algorithms of one system, node count, operation and size, on the sizes that were
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -100,7 +101,8 @@ class Point:
 def is_table(path: str | Path) -> bool:
     """Return whether a file has the columns of such a table."""
     with Path(path).open(newline="", encoding="utf-8", errors="replace") as stream:
-        return set(stream.readline(_LONGEST_HEAD).rstrip().split(",")) >= set(COLUMNS)
+        head = next(csv.reader([stream.readline(_LONGEST_HEAD)]), [])
+    return set(head) >= set(COLUMNS)
 
 
 def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:

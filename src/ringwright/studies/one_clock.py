@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis.clocks import align
 from ringwright.errors import InfeasibleError
-from ringwright.trace import rows
+from ringwright.trace_tables import rows
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
+from ringwright.costs.probable import LEARNT
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.studies import spelled
-from ringwright.studies.answers import FAR_APART, LEARNT, Answered, Answers
+from ringwright.studies.answers import FAR_APART, Answered, Answers
 from ringwright.studies.floors import Floors
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.units import format_size

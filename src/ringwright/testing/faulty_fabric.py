@@ -19,7 +19,8 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.topology import NIC, Topology
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 FABRICS = ("dgx-a100:4,layout=switch", "dgx-h100:4,layout=switch", "p4d:4", "polaris:8")
 LINK_FAULTS = {

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ringwright.testing.noise import HealthyNoise
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl

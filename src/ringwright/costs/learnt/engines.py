@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from importlib import resources
 
 import msgspec
 
-from ringwright.errors import UsageError
+from ringwright.costs.learnt.packaged import learnt_file
 
 SCHEMA = "ringwright.engine-factors/1"
 USUAL, CALIBRATED, OF_LIBRARY, CALIBRATED_LIBRARY = KINDS = ("usual", "calibrated", "library", "calibrated-library")
@@ -50,7 +49,4 @@ class EngineFactors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def factors(of: str) -> EngineFactors:
     """Return the factors of programs of one kind: ``usual``, ``calibrated``, ``library`` or ``calibrated-library``."""
-    document = msgspec.json.decode(resources.files("ringwright.costs.learnt").joinpath("engines.json").read_bytes())
-    if document["schema"] != SCHEMA:
-        raise UsageError(f"the factors have schema {document['schema']}, not {SCHEMA}", remedy="reinstall ringwright")
-    return msgspec.convert(document[of], EngineFactors)
+    return msgspec.convert(learnt_file("engines.json", SCHEMA)[of], EngineFactors)

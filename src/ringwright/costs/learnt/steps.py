@@ -8,12 +8,11 @@ with the figures of data sheets alone. Devices of one kind weigh the same.
 from __future__ import annotations
 
 from functools import cache
-from importlib import resources
 
 import msgspec
 
-from ringwright.costs.probable import Probable
-from ringwright.errors import UsageError
+from ringwright.costs.learnt.packaged import learnt_file
+from ringwright.costs.probable import CORRECTED, PRIOR, Probable
 
 SCHEMA = "ringwright.step-factors/1"
 DENSE, EXPERTS = "dense", "experts"
@@ -38,10 +37,7 @@ def named(*, experts: bool, fitted: bool) -> str:
 @cache
 def factors(kind: str) -> StepFactors:
     """Return the factors of one kind (see ``named``)."""
-    document = msgspec.json.decode(resources.files("ringwright.costs.learnt").joinpath("steps.json").read_bytes())
-    if document["schema"] != SCHEMA:
-        raise UsageError(f"the factors have schema {document['schema']}, not {SCHEMA}", remedy="reinstall ringwright")
-    return msgspec.convert(document["kinds"][kind], StepFactors)
+    return msgspec.convert(learnt_file("steps.json", SCHEMA)["kinds"][kind], StepFactors)
 
 
 def probable(step_us: float, kind: str, fit: str, device: str, gpus: int) -> Probable:
@@ -51,8 +47,8 @@ def probable(step_us: float, kind: str, fit: str, device: str, gpus: int) -> Pro
     """
     learnt = factors(kind)
     least, most = learnt.gpus
-    away = {"gpu": device not in learnt.devices, "nodes": not least <= gpus <= most}
+    away = {"gpu": device not in learnt.devices, "gpus": not least <= gpus <= most}
     low, middle, high = (step_us * factor for factor in (learnt.low, learnt.middle, learnt.high))
     outside = tuple(name for name, is_away in away.items() if is_away)
-    witnesses = {"corrected": middle, "simulated": step_us}
-    return Probable(low, middle, high, fit or "prior", outside, witnesses, model="corrected")
+    witnesses = {CORRECTED: middle, "simulated": step_us}
+    return Probable(low, middle, high, fit or PRIOR, outside, witnesses, model=CORRECTED)

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("constant", "inside_hop", "inside_message", "inside_byte", "outside_hop", "outside_message", "outside_byte")
 WIRE_BYTES = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
-TIMED_ALGORITHMS = ("ring", "tree", "nvls", "nvls_tree")
 TIMED_GROUPED = ("all-to-all", "send-recv")
 SLICE_LEAST_BYTES = 32 << 10
 P2P_PIECE_BYTES = 128 << 10
@@ -196,13 +195,17 @@ def stages(
             channels_used=forced.channels or choice.channels_used,
         )
     call = _Call(op, size, kind, system, constants(release), choice, cut(choice, system))
-    formulas = dict(zip(TIMED_ALGORITHMS, (_ring, _tree, _nvls, _nvls), strict=True))
-    if choice.algorithm not in formulas or op in ("broadcast", "reduce"):
+    if not has_form(op, choice.algorithm):
         raise UsageError(
             f"there is no timing for {choice.algorithm} {op}",
             remedy="all-reduce, all-gather, reduce-scatter over rings, trees and NVLS, all-to-all and send-recv have one",
         )
-    return replace(formulas[choice.algorithm](call), choice=choice)
+    return replace(_FORMULAS[choice.algorithm](call), choice=choice)
+
+
+def has_form(op: str, algorithm: str) -> bool:
+    """Return whether an operation has a closed form by an algorithm of NCCL (``ring``, ``tree``, ``nvls``, ``nvls_tree``)."""
+    return algorithm in _FORMULAS and op not in ("broadcast", "reduce")
 
 
 def _row(constant: float = 0.0, inside: tuple[float, ...] = (), outside: tuple[float, ...] = ()) -> Row:
@@ -323,3 +326,6 @@ def _times(count: float, row: Row) -> Row:
 
 def _sum(rows: tuple[Row, ...]) -> Row:
     return tuple(sum(column) for column in zip(*rows, strict=True))
+
+
+_FORMULAS = {"ring": _ring, "tree": _tree, "nvls": _nvls, "nvls_tree": _nvls}

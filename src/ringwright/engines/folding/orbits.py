@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ringwright.engines.flat import routes
 from ringwright.engines.folding.mesh import View
 from ringwright.errors import DeclinedError
-from ringwright.program import ADDING, NO_SOFTWARE
+from ringwright.program import ADDING
+from ringwright.software import NO_SOFTWARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

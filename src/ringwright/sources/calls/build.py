@@ -26,7 +26,7 @@ def frame_of(gathered: Gathered, process: CallsFile, life: int, origin_ns: int) 
     """Return the events of one process; its groups and its device go to ``found``."""
     import polars as pl
 
-    from ringwright.trace import conform, rows, schema
+    from ringwright.trace_tables import conform, rows, schema
 
     host = str(process.head.get("host", "")) or None
     gathered.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))

@@ -16,7 +16,8 @@ from ringwright.errors import InputError
 if TYPE_CHECKING:
     from ringwright.sources.flight_recorder.dump import Dump
     from ringwright.sources.source import Source
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 REMEDY = "pass the dumps of one job, one per rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1, TORCH_FR_BUFFER_SIZE=2000)"
 

@@ -16,7 +16,8 @@ from ringwright.sources.missing import entry
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 
 class DumpedJob:
@@ -54,7 +55,8 @@ class DumpedJob:
 
     def trace(self, inputs: list[str], losses: list[str], refused: list[Row]) -> Trace:
         """Return the Trace of all dumps taken."""
-        from ringwright.trace import Trace, rows
+        from ringwright.trace import Trace
+        from ringwright.trace_tables import rows
 
         events, origin_ns = self._events()
         world = _world(self.groups, self.dumps)
@@ -84,7 +86,7 @@ class DumpedJob:
         """Return all rows, with times in seconds since the earliest call."""
         import polars as pl
 
-        from ringwright.trace import conform, rows
+        from ringwright.trace_tables import conform, rows
 
         calls = pl.concat(self.frames)
         self.frames = []
@@ -110,7 +112,7 @@ _TIMES = {"created_ns": "enqueue_s", "started_ns": "start_s"}
 def _types() -> dict[str, Any]:
     import polars as pl
 
-    from ringwright.trace import schema
+    from ringwright.trace_tables import schema
 
     return schema("events") | dict.fromkeys(_TIMES, pl.Int64)
 

@@ -12,7 +12,7 @@ from ringwright.sources.flight_recorder.dump import Dump, Group
 from ringwright.sources.flight_recorder.groups import DumpCommunicators
 
 if TYPE_CHECKING:
-    from ringwright.trace import Row
+    from ringwright.trace_tables import Row
 
 SOURCE = "flight-recorder"
 COUNTERS = ("last-enqueued", "last-started", "last-completed")

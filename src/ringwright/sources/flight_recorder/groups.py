@@ -10,7 +10,7 @@ from ringwright.sources.flight_recorder.dump import Dump
 from ringwright.sources.flight_recorder.names import role
 
 if TYPE_CHECKING:
-    from ringwright.trace import Row
+    from ringwright.trace_tables import Row
 
 
 class DumpCommunicators:

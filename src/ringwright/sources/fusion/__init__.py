@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ringwright.sources.fusion.groups import match
 from ringwright.sources.fusion.operations import aligned
 from ringwright.sources.fusion.rows import merged
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 
 def match(parts: Sequence[Trace], claims: list[Row]) -> tuple[list[Row], list[dict[int, int]]]:

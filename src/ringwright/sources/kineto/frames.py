@@ -11,7 +11,7 @@ from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import sizes
 from ringwright.sources.kineto.groups import FileGroups, KinetoCommunicator
 from ringwright.sources.kineto.operations import KinetoOperation, Linked
-from ringwright.trace import fitted
+from ringwright.trace_tables import fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +143,7 @@ _COLUMNS = (
 
 
 def _schema(names: list[str]) -> dict[str, Any]:
-    from ringwright.trace import schema
+    from ringwright.trace_tables import schema
 
     types = schema("events")
     return {name: types[name] for name in names}

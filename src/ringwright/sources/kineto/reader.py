@@ -20,7 +20,8 @@ from ringwright.sources.kineto.sequences import Numbered, number
 from ringwright.sources.kineto.tables import communicators, devices
 from ringwright.sources.source import Source
 from ringwright.sources.temporary import ROWS_IN_MEMORY, Store
-from ringwright.trace import Trace, rows
+from ringwright.trace import Trace
+from ringwright.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -137,10 +138,10 @@ def _trace(
 
 
 def _conformed(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """As ``trace.conform``, for a frame that is not in memory."""
+    """As ``trace_tables.conform``, for a frame that is not in memory."""
     import polars as pl
 
-    from ringwright.trace import schema
+    from ringwright.trace_tables import schema
 
     present = set(frame.collect_schema().names())
     return frame.select(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.kineto.groups import KinetoCommunicator, KinetoCommunicators, role_of
 from ringwright.sources.kineto.ranks import FileOrigin
-from ringwright.trace import rows
+from ringwright.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl

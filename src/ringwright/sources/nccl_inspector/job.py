@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.sources.source import Source
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 SOURCE = "inspector"
 LEAST_BYTES = 8192  # smaller messages are not recorded by default
@@ -141,7 +142,7 @@ class InspectorJob:
             self.off += 1
 
     def _flush(self) -> None:
-        from ringwright.trace import rows
+        from ringwright.trace_tables import rows
 
         self.frames.append(rows("events", self.batch))
         self.batch = []
@@ -150,7 +151,8 @@ class InspectorJob:
         """Return the Trace of all records taken."""
         import polars as pl
 
-        from ringwright.trace import Trace, rows
+        from ringwright.trace import Trace
+        from ringwright.trace_tables import rows
 
         self._flush()
         world, global_rank = self._world()

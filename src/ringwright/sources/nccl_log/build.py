@@ -14,7 +14,8 @@ from ringwright.sources.nccl_log.state import LogState
 from ringwright.sources.nccl_log.wiring import Wiring, wire
 
 if TYPE_CHECKING:
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 SOURCE = "nccl-log"
 
@@ -23,7 +24,8 @@ def build(state: LogState, fold: RecordSink, ops: list[str], names: list[str], h
     """Return the Trace; nothing is guessed without a row in ``claims`` that says so."""
     import polars as pl
 
-    from ringwright.trace import Trace, rows
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import rows
 
     identity = identify(state, fold.global_rank)
     wirings = wire(state, identity)

@@ -12,7 +12,7 @@ from ringwright.sources.nccl_log.state import LogState
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Row
+    from ringwright.trace_tables import Row
 
 
 class Joined:

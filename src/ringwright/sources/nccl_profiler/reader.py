@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.sources.source import Source
-    from ringwright.trace import Row, Trace
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import Row
 
 _SOURCE = "nccl-profiler"
 _MIXED_DRIFT_NS = 1_000_000
@@ -38,7 +39,8 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
     import polars as pl
 
     from ringwright.sources.nccl_profiler.events import events_of
-    from ringwright.trace import Trace, conform, rows
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import conform, rows
 
     groups = groups_of(files)
     how = place_ranks(files, groups)

@@ -66,9 +66,7 @@ class PolicyResult:
     steady: bool
     decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
     fabric: str = ""
-    probable: Probable | None = (
-        None  # the step's most probable time and its interval; None where no such steps were measured
-    )
+    probable: Probable | None = None  # of its step; None where no such steps were measured
 
     def __repr__(self) -> str:
         spent, on = self.account, f" on {self.fabric}" if self.fabric else ""

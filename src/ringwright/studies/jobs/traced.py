@@ -9,7 +9,7 @@ import numpy as np
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
 from ringwright.studies.traced import WRITER
-from ringwright.trace import conform
+from ringwright.trace_tables import conform
 from ringwright.traced import communicator, communicators
 from ringwright.workload import PHASES
 

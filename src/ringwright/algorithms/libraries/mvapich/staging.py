@@ -8,7 +8,7 @@ import numpy as np
 
 from ringwright.algorithms.libraries.mvapich import rules
 from ringwright.errors import UsageError
-from ringwright.program import NO_SOFTWARE, Software
+from ringwright.software import NO_SOFTWARE, Software
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective

@@ -46,7 +46,7 @@ from ringwright.costs.nccl import (
     tree_threshold_bytes,
 )
 from ringwright.costs.nccl import OPS as MODELLED
-from ringwright.costs.nccl.timing import TIMED_ALGORITHMS, TIMED_GROUPED, ClosedForm, NcclOverride
+from ringwright.costs.nccl.timing import TIMED_GROUPED, ClosedForm, NcclOverride, has_form
 from ringwright.errors import UsageError
 from ringwright.knobs import Channels, Choices, Pattern
 from ringwright.program import Program, nothing
@@ -107,7 +107,7 @@ def nccl_2_4(
         return named
     told = NcclOverride(algorithm, protocol, channels) if algorithm or protocol or channels else None
     made = tuned(named, chosen, system, nics_per_node(topology, nodes))
-    return _timed(made, topology, system, str(release), told) if _has_form(collective.op, chosen) else made
+    return _timed(made, topology, system, str(release), told) if has_form(collective.op, chosen.algorithm) else made
 
 
 def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
@@ -131,10 +131,6 @@ def _timed(
         return program
     form = ClosedForm(program.collective.op, kind, system, release, told)
     return dataclasses.replace(program, software=dataclasses.replace(program.software, closed_form=form))
-
-
-def _has_form(op: str, chosen: NcclChoice) -> bool:
-    return chosen.algorithm in TIMED_ALGORITHMS and op not in ("broadcast", "reduce")
 
 
 def decide(collective: Collective, system: NcclSystem, release: str) -> NcclChoice:

@@ -9,7 +9,7 @@ from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT
 from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, nvls_copy_byte_s, senders
 from ringwright.costs.nccl.transports import message_s
-from ringwright.program import Software
+from ringwright.software import Software
 
 if TYPE_CHECKING:
     from ringwright.program import Program
