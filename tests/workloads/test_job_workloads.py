@@ -22,6 +22,12 @@ from ringwright.workloads.times import Roofline
 CASES = [
     ("llama3-8b", "tp2,pp2,dp2", 4, 1024),
     ("llama3-8b", "tp2,sp,pp2,dp2,zero1", 4, 1024),
+    ("llama3-8b", "tp2,sg,pp2,dp2", 4, 1024),
+    ("llama3-8b", "tp4,sg,cp2,pp4,vp2,dp2", 8, 2048),
+    ("llama3-8b", "tp2,sg,fsdp,dp4,pp2", 2, 1024),
+    ("gpt2-medium", "tp2,sg,pp3,dp2", 6, 1024),
+    ("bert-large", "tp2,sg,pp2,dp2", 4, 512),
+    ("mixtral-8x7b", "tp2,sg,dp2,pp2", 2, 2048),
     ("llama3-8b", "tp4,sp,cp2,pp4,vp2,dp2", 8, 2048),
     ("llama3-8b", "fsdp,dp8", 2, 1024),
     ("llama3-8b", "tp2,fsdp,dp4", 2, 1024),
@@ -112,6 +118,7 @@ def test_inference_issues_what_the_closed_form_says(
 SMALL = [
     ("bert-base", "tp2,dp2", 2),
     ("gpt2", "tp2,pp2,dp2", 4),
+    ("gpt2", "tp2,sg,pp2,dp2", 4),
     ("llama3-8b", "tp2,sp,pp2,dp2,zero1", 4),
     ("llama3-8b", "tp2,cp2,dp2", 2),
     ("llama3-8b", "fsdp,dp4", 2),

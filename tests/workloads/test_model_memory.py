@@ -54,7 +54,7 @@ def embedding(form: str) -> float:
 
 @pytest.mark.parametrize("flash", [True, False], ids=["scores-on-chip", "scores-kept"])
 @pytest.mark.parametrize("recompute", ["none", "selective"])
-@pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sp"])
+@pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sg", "tp8,pp8,sp"])
 def test_gpt3_keeps_what_the_paper_counts_on_every_stage_but_the_last(form: str, recompute: str, flash: bool) -> None:
     found = accounts("gpt3-175b", 64, form, recompute, flash=int(flash))
     for stage, account in enumerate(found[:-1]):
@@ -63,7 +63,7 @@ def test_gpt3_keeps_what_the_paper_counts_on_every_stage_but_the_last(form: str,
         assert activations(account) == pytest.approx(expected, rel=WITHIN)
 
 
-@pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sp"])
+@pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sg", "tp8,pp8,sp"])
 def test_the_last_stage_keeps_the_probabilities_of_the_words_too(form: str) -> None:
     """Section 4.2.4: 4 s b h / t (1 + v / h): the inputs of the last norm and of the logits, and these in 4 bytes.
 
@@ -75,7 +75,7 @@ def test_the_last_stage_keeps_the_probabilities_of_the_words_too(form: str) -> N
     assert activations(last) == pytest.approx(L / P * layer(form, "selective", flash=True) + ends, rel=WITHIN)
 
 
-@pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sp"])
+@pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sg", "tp8,pp8,sp"])
 def test_full_recomputation_keeps_inputs_and_holds_one_block_more_at_its_peak(form: str) -> None:
     """The paper counts 2 s b h a layer; while a block is run once more what it keeps is there beside that."""
     found = accounts("gpt3-175b", 64, form, "full")
@@ -115,7 +115,7 @@ def llama_layer(t: int, own: int, *, lse: bool = True) -> float:
     return LS * LH * (8 / own + scaled / t) + (4 * LS * LA / t if lse else 0)
 
 
-@pytest.mark.parametrize("form", ["tp8,pp4", "tp8,pp4,sp"])
+@pytest.mark.parametrize("form", ["tp8,pp4", "tp8,pp4,sg", "tp8,pp4,sp"])
 @pytest.mark.parametrize("recompute", ["none", "selective"])
 def test_llama_keeps_what_its_tensors_say(form: str, recompute: str) -> None:
     found = accounts("llama3-70b", 32, form, recompute)
@@ -125,7 +125,7 @@ def test_llama_keeps_what_its_tensors_say(form: str, recompute: str) -> None:
         assert activations(account) == pytest.approx(expected, rel=WITHIN)
 
 
-@pytest.mark.parametrize("form", ["tp8,pp4", "tp8,pp4,sp"])
+@pytest.mark.parametrize("form", ["tp8,pp4", "tp8,pp4,sg", "tp8,pp4,sp"])
 def test_llama_recomputed_keeps_inputs_and_one_block(form: str) -> None:
     own = 8 if "sp" in form else 1
     for stage, account in enumerate(accounts("llama3-70b", 32, form, "full")[:-1]):
@@ -173,6 +173,10 @@ def test_fully_sharded_a_rank_has_its_part_of_16_bytes_and_gathers_units_of_2() 
     [
         ("gpt2-small", 8, "tp2,pp2,vp2,sp"),
         ("bert-large", 8, "tp2,sp,pp2"),
+        ("bert-large", 8, "tp2,sg,pp2"),
+        ("gpt2-small", 8, "tp2,sg,pp2,vp2"),
+        ("llama3-8b", 16, "cp2,pp2,tp2,sg"),
+        ("mixtral-8x7b", 16, "tp2,sg,ep4,pp2"),
         ("transformer-big", 4, "tp2"),
         ("transformer-big", 4, ""),
         ("llama3-8b", 16, "cp2,pp2,tp2,sp"),

@@ -307,7 +307,7 @@ def test_what_is_not_said_follows_from_the_gpus() -> None:
     assert parse("", 8) == Parallel(dp=8)
 
 
-@pytest.mark.parametrize("text", ["tp8,dp128,pp16,sp,zero1", "ep64,dp64,fsdp", "cp2,pp4,vp5", "tp2"])
+@pytest.mark.parametrize("text", ["tp8,dp128,pp16,sp,zero1", "tp8,pp2,sg", "ep64,dp64,fsdp", "cp2,pp4,vp5", "tp2"])
 def test_a_form_prints_as_it_is_read(text: str) -> None:
     assert parse(str(parse(text))) == parse(text)
 
@@ -332,6 +332,10 @@ def test_a_form_prints_as_it_is_read(text: str) -> None:
         ("llama3-8b", "tp2,tp4", 8, "said twice", "tp8"),
         ("llama3-8b", "xp2", 8, "'xp2' says no parallel form", "words like"),
         ("llama3-8b", "tp0", 8, "tp is 0", "1 or more"),
+        ("llama3-8b", "tp2,sg", 2, "it needs tp and pp", "leave sg out"),
+        ("llama3-8b", "pp2,sg", 2, "it needs tp and pp", "leave sg out"),
+        ("llama3-8b", "tp2,pp2,sp,sg", 4, "is cut already", "leave sg out"),
+        ("vgg16", "sg", 2, "takes images", "dp2"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_numbers(name: str, text: str, gpus: int, what: str, remedy: str) -> None:
@@ -535,6 +539,14 @@ def test_serving() -> None:
     assert count(of("mixtral-8x7b", "ep8,dp8", mode="decode"), "ep", "all-to-all") == 64
     rows = of("llama3-70b", "pp4", sequence=1024, mode="decode", stage=1)
     assert rows == [{"role": "pp", "op": op, "count": 1, "bytes": 8192 * 2} for op in ("recv", "send")]
+
+
+def test_with_scatter_gather_a_rank_sends_its_part_and_all_gather_the_whole() -> None:
+    whole, parts = (of("gpt3-175b", text, micro_batches=8, stage=3) for text in ("tp8,pp8", "tp8,pp8,sg"))
+    size = 2 * 2048 * 12288
+    assert count(whole, "pp", "send", size) == count(parts, "pp", "send", size // 8) == 2 * 8
+    assert count(parts, "tp", "all-gather", size) == 2 * 8
+    assert count(whole, "tp", "all-gather") == 0
 
 
 def test_every_legal_combination_has_rows() -> None:

@@ -26,7 +26,7 @@ class JobOptions:
         str | None, Parameter(help="vgg16, resnet50, gpt3-175b, llama3-70b ... (list models): a whole job.")
     ] = None
     gpus: Annotated[int | None, Parameter(help="Number of GPUs.")] = None
-    parallel: Annotated[str | None, Parameter(help="tp8,pp16,dp128,sp,vp2,cp2,ep8,zero1,fsdp.")] = None
+    parallel: Annotated[str | None, Parameter(help="tp8,pp16,dp128,sp,sg,vp2,cp2,ep8,zero1,fsdp.")] = None
     policy: Annotated[
         str | None,
         Parameter(

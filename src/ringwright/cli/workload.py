@@ -41,7 +41,7 @@ def workload(
     gpus
         Number of GPUs; data parallelism takes what the parallel form leaves.
     parallel
-        Words like tp8,pp16,vp2,cp2,ep8,dp128,sp,zero1,fsdp.
+        Words like tp8,pp16,vp2,cp2,ep8,dp128,sp,sg,zero1,fsdp.
     micro_batches
         Micro-batches of an iteration (default: four a pipeline stage).
     micro_batch_size

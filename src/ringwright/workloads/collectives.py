@@ -159,17 +159,22 @@ def _ends(card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
 
 # ------------------------------------------------------------------------------------------------------- per iteration
 def _pipeline(card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
-    """Yield the messages between chunks: each chunk of the model but the last hands its output on, m times."""
+    """Yield the messages between chunks: each chunk of the model but the last hands its output on, m times.
+
+    With scatter/gather each tensor parallel rank sends its part, and the parts are gathered where they arrive.
+    """
     parallel = step.parallel
     if parallel.pp == 1:
         return
-    size = step.width_bytes * step.load.own_tokens * card.dims["hidden"]
+    size = step.width_bytes * step.load.sent_tokens * card.dims["hidden"]
     handed = step.micro_batches * (parallel.vp - (step.place == parallel.pp - 1))
     taken = step.micro_batches * (parallel.vp - (step.place == 0))
     turns = [(step.forwards[0], handed, taken)] + [("backward", taken, handed)] * step.trains
     for phase, sent, received in turns:
         yield whole("each", phase, "pp", "send", size, sent)
         yield ExpectedRow("each", phase, "pp", "recv", size, 0, received)
+        if parallel.sg:
+            yield gathered("each", phase, "tp", size * parallel.tp, parallel.tp, received)
 
 
 def _shared(card: ModelCard, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:

@@ -90,6 +90,11 @@ class Load:
         """Tokens of one rank, where sequence parallelism shares them out."""
         return -(-self.tokens // (self.parallel.tp if self.parallel.sp else 1))
 
+    @property
+    def sent_tokens(self) -> int:
+        """Tokens whose hidden state one rank sends to the next stage."""
+        return self.tokens // self.parallel.tp if self.parallel.sg else self.own_tokens
+
 
 def forward(
     card: ModelCard,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ringwright.values import SLICED, Value
 from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.layer_values import layer, loss, ring_heads, ring_turn
-from ringwright.workloads.segments import Exchange, Item, Segment
-from ringwright.workloads.tensors import ALL, ANSWERS, EXPERTS, OWN, ROUTED
+from ringwright.workloads.segments import HANDED, TAKEN, Exchange, Item, Segment
+from ringwright.workloads.tensors import ALL, ANSWERS, EXPERTS, OWN, PART, ROUTED
 
 Part = SegmentFlow | Exchanged
 
@@ -22,7 +22,24 @@ def walk(line: Pass, items: Sequence[Item]) -> list[Part]:
             parts.append(_exchange(line, item, following))
         else:
             parts.append(_segment(line, item, following))
+            _at_an_end(line, parts, following)
     return parts
+
+
+def _at_an_end(line: Pass, parts: list[Part], following: Item | None) -> None:
+    """Let the segments before a gather and behind a scatter read and write what stages send in parts."""
+    flow, before = parts[-1], parts[-2] if len(parts) > 1 else None
+    assert isinstance(flow, SegmentFlow)  # noqa: S101 - the caller has just made it
+    if isinstance(following, Exchange) and _kind(following) == TAKEN:
+        flow.read(line.stream)
+    if isinstance(before, Exchanged) and _kind(before.item) == HANDED:
+        flow.read(before.before)
+        flow.plain.add(before.before)  # its gradient is that of the parts, gathered
+        flow.writes.append(line.made[before.after])
+
+
+def _kind(item: Exchange) -> str:
+    return item.name.split(".")[-2] if "." in item.name else item.name
 
 
 def _segment(line: Pass, item: Segment, following: Item | None) -> SegmentFlow:
@@ -47,8 +64,13 @@ def _segment(line: Pass, item: Segment, following: Item | None) -> SegmentFlow:
 
 def _exchange(line: Pass, item: Exchange, following: Item | None) -> Exchanged:
     """Let a tensor pass through an exchange."""
-    kind = item.name.split(".")[-2] if "." in item.name else item.name
-    if kind == "before" or item.beside:
+    kind = _kind(item)
+    if kind == HANDED:
+        part = line.name(item.name, "part")
+        line.made[part] = reshaped(line, line.made[line.stream], part, PART, keeps_cut=False)
+        sent = Exchanged(item, line.stream, part)
+        line.stream = line.current = part
+    elif kind == "before" or item.beside:
         sent = _sent(line, item, line.ring[-1], ALL)
         line.ring.append(sent.after)
     elif kind == "dispatch":

@@ -128,6 +128,7 @@ class _Builder:
         if ends:
             groups.append(("logits", False, self._answers(groups)))
         self._closed(chunk, groups)
+        groups = self.cutter.gathered(chunk, groups, opens=opens, ends=ends)
         items = [item for _, _, each in groups for item in each]
         line = forward(stage, chunk, items)
         stage.first[chunk], stage.last[chunk] = _first(stage, chunk), line.before
@@ -183,7 +184,7 @@ class _Builder:
     # ---------------------------------------------------------------------------------------------------- between stages
     def _joined(self, stages: list[RankClassBuilder]) -> None:
         """Add the messages between chunks: outputs forward, gradients backward."""
-        number, size = len(stages), self.step.width_bytes * self.step.load.own_tokens * self.card.dims.get("hidden", 0)
+        number, size = len(stages), self.step.width_bytes * self.step.load.sent_tokens * self.card.dims.get("hidden", 0)
         for position in range(number * self.parallel.vp - 1 if number > 1 else 0):
             (chunk, here), (following, there) = divmod(position, number), divmod(position + 1, number)
             a, b = stages[here], stages[there]

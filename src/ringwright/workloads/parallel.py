@@ -1,4 +1,4 @@
-"""How a job's ranks share a model: the sizes of its axes, read from ``tp8,pp16,dp128,sp,zero1,vp2,ep8``.
+"""How a job's ranks share a model: the sizes of its axes, read from ``tp8,pp16,dp128,sp,sg,zero1,vp2,ep8``.
 
 Ranks are numbered along a mesh whose axes are, innermost first, tp, cp, dp, pp. Experts are shared out within a pipeline stage:
 ``ep`` neighbours there, whatever their other axes, hold all experts of a layer once, each of them whole. Where experts are not
@@ -16,6 +16,7 @@ from ringwright.workloads.model_cards import ModelCard
 
 _WORD = re.compile(r"(tp|pp|vp|cp|ep|dp|zero)[=:]?([0-9]+)")
 ZERO_STAGES = (0, 1, 3)
+_SWITCHES = ("sp", "sg")
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,14 @@ class Parallel:
     """Ranks of each axis: tensor, pipeline (with ``vp`` chunks a stage), context, expert, data.
 
     ``stages`` are the layers of each chunk along the model, where they are listed by hand. ``sp`` cuts activations along the
-    sequence where tensor parallelism does not; ``zero`` is 0 (every rank keeps all gradients
-    and optimiser states), 1 (optimiser states are shared out) or 3 (parameters too: FSDP).
+    sequence where tensor parallelism does not; ``sg`` (scatter/gather) lets each tensor parallel rank send its part of a
+    stage's output to the next stage, which gathers the parts (arXiv 2104.04473, section 4.1); ``zero`` is 0 (every rank keeps
+    all gradients and optimiser states), 1 (optimiser states are shared out) or 3 (parameters too: FSDP).
     """
 
     tp: int = 1
     sp: bool = False
+    sg: bool = False
     pp: int = 1
     vp: int = 1
     cp: int = 1
@@ -40,7 +43,7 @@ class Parallel:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name not in ("sp", "zero", "stages") and value < 1:
+            if each.name not in ("sp", "sg", "zero", "stages") and value < 1:
                 raise UsageError(f"{each.name} is {value}", remedy=f"{each.name}1 or more")
         if self.zero not in ZERO_STAGES:
             raise UsageError(f"zero{self.zero} is not known here", remedy="zero0, zero1, or zero3 (the same as fsdp)")
@@ -69,7 +72,9 @@ class Parallel:
         axes = [
             f"{name}{getattr(self, name)}" for name in ("tp", "cp", "ep", "dp", "pp", "vp") if getattr(self, name) > 1
         ]
-        axes += ["sp"] * self.sp + ["", "zero1", "", "fsdp"][self.zero : self.zero + 1] * bool(self.zero)
+        axes += (
+            ["sp"] * self.sp + ["sg"] * self.sg + ["", "zero1", "", "fsdp"][self.zero : self.zero + 1] * bool(self.zero)
+        )
         return ",".join(axes) or "one rank"
 
 
@@ -87,8 +92,8 @@ def parse(text: str, gpus: int | None = None) -> Parallel:
         if key in said:
             raise UsageError(f"'{key}' is said twice in '{text}'", remedy="tp8,pp4,dp2")
         said[key] = value
-    sizes: dict[str, Any] = {key: value for key, value in said.items() if key != "sp"}
-    made = replace(Parallel(sp="sp" in said), **sizes)
+    sizes: dict[str, Any] = {key: value for key, value in said.items() if key not in _SWITCHES}
+    made = replace(Parallel(sp="sp" in said, sg="sg" in said), **sizes)
     if gpus is None:
         return made
     if "dp" not in said and gpus % made.world == 0:
@@ -120,26 +125,37 @@ def check(
         if value < 1:
             raise UsageError(f"{name}: {value}", remedy="1 or more")
     if card.is_image:
-        if parallel.world != parallel.dp or parallel.ep > 1 or parallel.sp:
+        if parallel.world != parallel.dp or parallel.ep > 1 or parallel.sp or parallel.sg:
             raise UsageError(f"{card.size} takes images: {parallel} does not go with it", remedy=f"dp{parallel.world}")
         return
+    _check_sent(parallel)
     _check_widths(card, parallel)
     _check_experts(card, parallel)
     _check_tokens(card, parallel, sequence, micro_batches)
 
 
 def _switch(word: str) -> tuple[str, int]:
-    if word == "sp":
-        return "sp", 1
+    if word in _SWITCHES:
+        return word, 1
     if word == "fsdp":
         return "zero", 3
     raise UsageError(
-        f"'{word}' says no parallel form", remedy="words like tp8, pp16, vp2, cp2, ep8, dp128, sp, zero1, fsdp"
+        f"'{word}' says no parallel form", remedy="words like tp8, pp16, vp2, cp2, ep8, dp128, sp, sg, zero1, fsdp"
     )
 
 
 def _next(gpus: int, inner: int) -> int:
     return -(-gpus // inner) * inner
+
+
+def _check_sent(parallel: Parallel) -> None:
+    """Raise UsageError where stages send nothing that tensor parallel ranks could share out."""
+    if parallel.sg and (parallel.tp == 1 or parallel.pp == 1):
+        raise UsageError(
+            "sg cuts what stages send among tensor parallel ranks: it needs tp and pp", remedy="leave sg out"
+        )
+    if parallel.sg and parallel.sp:
+        raise UsageError("with sp, what stages send is cut already: sg changes nothing", remedy="leave sg out")
 
 
 def _check_widths(card: ModelCard, parallel: Parallel) -> None:

@@ -53,6 +53,7 @@ class Exchange:
 
 
 Item = Segment | Exchange
+TAKEN, HANDED = "gather", "scatter"  # of what stages send in parts
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,29 @@ class Cutter:
                 issued = replace(issued, inputs=issued.inputs + issued.forward)
             total, issuing = total + made, issuing + issued
         return total.at_least(issuing)
+
+    def gathered(
+        self, chunk: int, groups: list[tuple[str, bool, list[Item]]], *, opens: bool, ends: bool
+    ) -> list[tuple[str, bool, list[Item]]]:
+        """Return a chunk's groups with what gathers the parts that come from other stages, where each rank sends one.
+
+        Forward where the chunk does not open the model, backward where it does not end it; neither is run once more.
+        """
+        if not self.step.parallel.sg:
+            return groups
+        whole = ("all-gather", self.activations)
+        block = next(item.block for _, _, items in groups for item in items if isinstance(item, Segment))
+        taken: list[Item] = [
+            Segment(f"chunk{chunk}.taken", block, Seconds()),
+            Exchange(f"chunk{chunk}.{TAKEN}.0", "tp", whole),
+        ]
+        block = next(item.block for _, _, items in groups[::-1] for item in items[::-1] if isinstance(item, Segment))
+        handed: list[Item] = [
+            Exchange(f"chunk{chunk}.{HANDED}.0", "tp", backward=whole),
+            Segment(f"chunk{chunk}.handed", block, Seconds()),
+        ]
+        before = [] if opens else [(f"chunk{chunk}.taken", False, taken)]
+        return [*before, *groups, *([] if ends else [(f"chunk{chunk}.handed", False, handed)])]
 
     def first(self, name: str) -> list[Item]:
         """Return what follows a lookup where the vocabulary is cut."""

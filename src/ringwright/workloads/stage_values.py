@@ -15,7 +15,7 @@ from ringwright.workloads.parameters import Held
 from ringwright.workloads.segments import Cutter, Item, Segment
 from ringwright.workloads.stage import RankClassBuilder
 from ringwright.workloads.task_work import SegmentWork, segment_work
-from ringwright.workloads.tensors import OWN, Tensors
+from ringwright.workloads.tensors import OWN, PART, Tensors
 
 Groups = Sequence[tuple[str, bool, list[Item]]]
 
@@ -61,7 +61,11 @@ class StageValues:
         ports = self.ends[number] = ChunkEnds()
         if not opens and self.tensors.model.dims.get("hidden"):
             taken = self.tensors.tensor(
-                f"{self.stage.name}.chunk{number}.input", self.stage.name, OWN, "hidden", line.hidden
+                f"{self.stage.name}.chunk{number}.input",
+                self.stage.name,
+                PART if step.parallel.sg else OWN,
+                "hidden",
+                line.hidden,
             )
             line.made[taken.name] = taken
             ports.taken = line.stream = line.current = taken.name

@@ -75,6 +75,10 @@ def refuse(card: ModelCard, step: StepSpec) -> None:
         raise UsageError(
             f"one token a sequence cannot be cut over cp{step.parallel.cp}", remedy="leave cp out, or --mode prefill"
         )
+    if step.parallel.sg and step.load.tokens % step.parallel.tp:
+        raise UsageError(
+            f"{step.load.tokens} tokens of a micro-batch cannot be cut over tp{step.parallel.tp}", remedy="leave sg out"
+        )
     if step.mode == "decode" and step.parallel.sp and step.micro_batch_size % step.parallel.tp:
         raise UsageError(
             f"{step.micro_batch_size} decoded tokens cannot be cut over tp{step.parallel.tp}", remedy="leave sp out"

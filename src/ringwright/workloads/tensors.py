@@ -15,13 +15,14 @@ from ringwright.workload import Mesh
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.step import StepSpec
 
-OWN, ALL, ROUTED, EXPERTS, IMAGES, ANSWERS = "own", "all", "routed", "experts", "images", "answers"
+OWN, ALL, ROUTED, EXPERTS, IMAGES, ANSWERS, PART = "own", "all", "routed", "experts", "images", "answers", "part"
 
 
 @dataclass
 class Tensors:
     """Makes values. ``rows`` of one: tokens as a rank has them between matrices ("own"), all those of its tensor parallel group
-    ("all"), tokens on their way to experts ("routed"), there ("experts"), images, or sequences that are answered ("answers").
+    ("all"), those that it sends to another stage ("part"), tokens on their way to experts ("routed"), there ("experts"), images,
+    or sequences that are answered ("answers").
     """
 
     model: ModelCard
@@ -74,6 +75,7 @@ class Tensors:
             self.known[kind] = {
                 OWN: self._tokens,
                 ALL: self._tokens,
+                PART: self._tokens,
                 ROUTED: self._routed,
                 EXPERTS: self._at_experts,
                 IMAGES: self._sequences,
@@ -86,8 +88,8 @@ class Tensors:
         replicas = self.roles["dp"]  # along them lie pieces of sequences, too, where there is context parallelism
         context = tuple(axis for axis in self.roles["cp"] if not decodes)
         batch = tuple(axis for axis in replicas if axis not in context)
-        inner = self.tp if kind == OWN and self.step.parallel.sp else ()
-        number = load.own_tokens if inner else load.tokens
+        inner = self.tp if (kind == OWN and self.step.parallel.sp) or kind == PART else ()
+        number = {OWN: load.own_tokens, PART: load.sent_tokens}.get(kind, load.tokens)
         sequence = 1 if decodes else self.step.sequence
         dims = (("batch", self.step.micro_batch_size * self.mesh.extent(batch)), ("sequence", sequence))
         layout = tuple(Placement(axis, SLICED, "batch") for axis in batch)

@@ -207,7 +207,8 @@ def _parallel(cells: _Cells) -> tuple[int, str, int]:
     if tp * pp * context * dp != gpus:
         raise ValueError(f"tp{tp} x pp{pp} x cp{context} x dp{dp} is {tp * pp * context * dp}, not {gpus} GPUs")
     sp = tp > 1 and (cells.text("sequence_parallel", "") or "sequence" in cells.text("recompute", ""))
-    words = [f"tp{tp}", f"pp{pp}", f"dp{dp}", *(["sp"] if sp else [])]
+    sg = tp > 1 and pp > 1 and not sp and cells.text("scatter_gather", "")
+    words = [f"tp{tp}", f"pp{pp}", f"dp{dp}", *(["sp"] if sp else []), *(["sg"] if sg else [])]
     words += [
         f"{axis}{ranks}" for axis, ranks in (("vp", vp if pp > 1 else 1), ("cp", context), ("ep", ep)) if ranks > 1
     ]
