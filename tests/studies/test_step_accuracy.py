@@ -152,3 +152,13 @@ def test_a_row_that_the_model_refuses_is_kept_with_the_reason(tmp_path: Path) ->
     judged, refused = judge(read(table(tmp_path, ROW, "16,16,2,1024,16,4,1024,2,1,8,100")))
     assert len(judged) == len(refused) == 1
     assert document(judged, refused)["refused"][0]["why"]
+
+
+def test_a_column_says_that_stages_send_in_parts_and_the_halves_stay(tmp_path: Path) -> None:
+    head = "hidden,heads,layers,sequence,global_batch,micro_batch,gpus,tensor_parallel,pipeline_parallel,iteration_ms"
+    cells = "3072,32,30,2048,512,8,64,2,2,3566.5"
+    (tmp_path / "whole.csv").write_text(f"{head}\n{cells}\n")
+    (tmp_path / "parts.csv").write_text(f"{head},scatter_gather\n{cells},1\n")
+    (whole,), (parts,) = (read(tmp_path / f"{name}.csv") for name in ("whole", "parts"))
+    assert parts.parallel == f"{whole.parallel},sg"
+    assert parts.half == whole.half
