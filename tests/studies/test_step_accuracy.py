@@ -162,3 +162,20 @@ def test_a_column_says_that_stages_send_in_parts_and_the_halves_stay(tmp_path: P
     (whole,), (parts,) = (read(tmp_path / f"{name}.csv") for name in ("whole", "parts"))
     assert parts.parallel == f"{whole.parallel},sg"
     assert parts.half == whole.half
+
+
+def test_a_column_of_yes_or_no_is_read_as_such(tmp_path: Path) -> None:
+    head = "hidden,heads,layers,sequence,global_batch,micro_batch,gpus,tensor_parallel,pipeline_parallel,iteration_ms"
+    cells = "3072,32,30,2048,512,8,64,2,2,3566.5"
+
+    def form(column: str, cell: str) -> str:
+        (tmp_path / "rows.csv").write_text(f"{head},{column}\n{cells},{cell}\n")
+        (row,) = read(tmp_path / "rows.csv")
+        return row.parallel
+
+    for column, word in (("sequence_parallel", "sp"), ("scatter_gather", "sg"), ("fsdp", "zero3")):
+        assert {form(column, cell) for cell in ("1", "yes", "True")} == {form(column, "1")}
+        assert word in form(column, "1").split(",")
+        assert {form(column, cell) for cell in ("", "0", "no", "False")} == {form("name", "x")}
+        with pytest.raises(InputError, match=f"{column}: 'maybe'"):
+            form(column, "maybe")

@@ -549,6 +549,22 @@ def test_with_scatter_gather_a_rank_sends_its_part_and_all_gather_the_whole() ->
     assert count(whole, "tp", "all-gather") == 0
 
 
+def test_scatter_gather_cuts_the_sequence_and_says_what_stages_send() -> None:
+    for parallel in ("tp2,pp2,sg", "tp2,pp2,cp2,sg"):
+        with pytest.raises(UsageError, match="cannot be cut into"):
+            of("llama3-8b", parallel, sequence=4098 if "cp" in parallel else 4097, micro_batches=2, micro_batch_size=2)
+    with pytest.raises(UsageError, match="3 decoded tokens cannot be cut over tp2"):
+        of("llama3-8b", "tp2,pp2,sg", mode="decode", micro_batch_size=3)
+    for words, said in (("tp2,pp2", "the whole output"), ("tp2,pp2,sg", "its part"), ("tp2", ""), ("tp2,pp2,sp", "")):
+        sent = [
+            each
+            for each in workload(WorkloadSpec("llama3-8b", 8, words))["assumptions"]
+            if "tensor parallel group sends" in each
+        ]
+        assert len(sent) == bool(said)
+        assert said in "".join(sent)
+
+
 def test_every_legal_combination_has_rows() -> None:
     combinations = itertools.product((1, 2), (1, 2), (1, 2), (1, 4), (0, 1, 3), (False, True))
     for tp, pp, cp, ep, zero, sp in combinations:

@@ -189,6 +189,13 @@ def _communicated(card: ModelCard, step: StepSpec) -> Iterator[str]:
     yield "scalars (the loss, the norm of the gradients) are left out"
     if parallel.tp > 1 and not parallel.sp:
         yield "sequence parallelism is off (sp switches it on)"
+        if parallel.pp > 1:
+            parts = (
+                "sends its part of a stage's output"
+                if parallel.sg
+                else "sends the whole output of its stage (sg: its part)"
+            )
+            yield f"every rank of a tensor parallel group {parts}"
     if parallel.ep > 1:
         yield "experts are not cut by tensor parallelism; tokens are dispatched in the data type of activations"
         if parallel.tp > 1 and not parallel.sp:

@@ -204,8 +204,9 @@ def _check_experts(card: ModelCard, parallel: Parallel) -> None:
 
 def _check_tokens(card: ModelCard, parallel: Parallel, sequence: int, micro_batches: int) -> None:
     # A causal ring gives each rank one piece from the front and one from the back, so that all have equal work.
-    cuts = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{parallel.tp}"] if parallel.sp else [])
-    pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * (parallel.tp if parallel.sp else 1)
+    over_tp = parallel.tp if parallel.sp or parallel.sg else 1
+    cuts = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{over_tp}"] if over_tp > 1 else [])
+    pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * over_tp
     if sequence % pieces:
         raise UsageError(
             f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({' x '.join(cuts)})",

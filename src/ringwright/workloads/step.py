@@ -75,11 +75,8 @@ def refuse(card: ModelCard, step: StepSpec) -> None:
         raise UsageError(
             f"one token a sequence cannot be cut over cp{step.parallel.cp}", remedy="leave cp out, or --mode prefill"
         )
-    if step.parallel.sg and step.load.tokens % step.parallel.tp:
+    cut = "sp" * step.parallel.sp + "sg" * step.parallel.sg
+    if step.mode == "decode" and cut and step.micro_batch_size % step.parallel.tp:
         raise UsageError(
-            f"{step.load.tokens} tokens of a micro-batch cannot be cut over tp{step.parallel.tp}", remedy="leave sg out"
-        )
-    if step.mode == "decode" and step.parallel.sp and step.micro_batch_size % step.parallel.tp:
-        raise UsageError(
-            f"{step.micro_batch_size} decoded tokens cannot be cut over tp{step.parallel.tp}", remedy="leave sp out"
+            f"{step.micro_batch_size} decoded tokens cannot be cut over tp{step.parallel.tp}", remedy=f"leave {cut} out"
         )

@@ -58,6 +58,8 @@ BRIDGE_NAMES = {
     "EP": "expert_parallel",
     "FSDP": "fsdp",
 }
+YES = ("1", "1.0", "yes", "true", "on")
+NO = ("0", "0.0", "no", "false", "off", "n/a", "none")
 ABSENT = ("", "n/a", "0", None)
 
 
@@ -121,6 +123,7 @@ def _bridge(row: Mapping[str, str]) -> dict[str, str]:
     dtype = row["Precision"].lower()
     return {
         **fields,
+        "fsdp": "1" if "fsdp" in fields else "",  # theirs says over how many ranks
         "model": BRIDGE_MODELS[row["model"]],
         "device": system,
         "dtype": dtype,
@@ -143,6 +146,13 @@ class _Cells:
 
     def text(self, name: str, default: str) -> str:
         return (self.row.get(name) or "").strip() or default
+
+    def flag(self, name: str) -> bool:
+        """Return whether the row says yes; an empty cell says no."""
+        text = self.text(name, "0").lower()
+        if text not in YES + NO:
+            raise ValueError(f"{name}: '{text}' is neither yes nor no (1 or 0)")
+        return text in YES
 
     def number(self, name: str, default: int | None = None) -> int:
         text = self.text(name, str(self.known.get(name, "")))
@@ -207,13 +217,13 @@ def _parallel(cells: _Cells) -> tuple[int, str, int]:
     dp = cells.number("data_parallel", max(1, gpus // (tp * pp * context)))
     if tp * pp * context * dp != gpus:
         raise ValueError(f"tp{tp} x pp{pp} x cp{context} x dp{dp} is {tp * pp * context * dp}, not {gpus} GPUs")
-    sp = tp > 1 and (cells.text("sequence_parallel", "") or "sequence" in cells.text("recompute", ""))
-    sg = tp > 1 and pp > 1 and not sp and cells.text("scatter_gather", "")
+    sp = tp > 1 and (cells.flag("sequence_parallel") or "sequence" in cells.text("recompute", ""))
+    sg = tp > 1 and pp > 1 and not sp and cells.flag("scatter_gather")
     words = [f"tp{tp}", f"pp{pp}", f"dp{dp}", *(["sp"] if sp else []), *(["sg"] if sg else [])]
     words += [
         f"{axis}{ranks}" for axis, ranks in (("vp", vp if pp > 1 else 1), ("cp", context), ("ep", ep)) if ranks > 1
     ]
-    zero = "3" if cells.text("fsdp", "") else cells.text("zero", "")
+    zero = "3" if cells.flag("fsdp") else cells.text("zero", "")
     return gpus, ",".join([*words, *([f"zero{zero}"] if zero and dp > 1 else [])]), dp
 
 
