@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 STEP = 0x9E3779B97F4A7C15  # what splitmix64 adds before each number
+_ALL = 2**64 - 1
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
@@ -29,3 +30,11 @@ def following(state: np.ndarray) -> np.ndarray:
     import numpy as np
 
     return mixed(state + np.uint64(STEP))
+
+
+def mixed_int(state: int) -> int:
+    """Return ``mixed`` of one number, without arrays; the state is taken modulo 2^64."""
+    state &= _ALL
+    for shift, factor in _ROUNDS:
+        state = ((state ^ (state >> shift)) * factor) & _ALL
+    return state ^ (state >> 31)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RANK, NIC, SWITCH, AGGREGATOR = range(4)
 KINDS = ("rank", "nic", "switch", "aggregator")
 ORDERS = ("arrival", "fixed")  # in which an aggregating node adds
-FAULT_FIELDS = ("rate_factor", "latency_s", "loss", "compute_factor")
+FAULT_FIELDS = ("rate_factor", "latency_s", "loss", "compute_factor", "ber", "buffer_bytes")
 NVLINK = "nvlink"  # class of the links that make several hosts one domain
 
 # Nodes on the route from each src to each dst: int64 of shape (pairs, longest + 1), padded with -1 behind the target.
@@ -134,6 +134,10 @@ class Topology:
         Nodes that add in the network; what breaks, when.
     transport
         What carries messages between hosts (``ringwright.costs.transports``); empty where it is not known.
+    protocol
+        How its packets are sent (``ringwright.costs.protocols``); empty for what is usual of the transport.
+    packet_bytes, header_bytes
+        Data and headers of a packet between hosts, where the fabric says them (rates leave such headers out); 0: the protocol's.
     provenance
         Where rates and latencies come from.
 
@@ -171,6 +175,9 @@ class Topology:
     faults: tuple[Fault, ...] = ()
     is_symmetric: bool = False
     transport: str = ""
+    protocol: str = ""
+    packet_bytes: int = 0
+    header_bytes: int = 0
     provenance: str = ""  # where rates and latencies come from
 
     def __repr__(self) -> str:
@@ -374,6 +381,6 @@ class Topology:
                 rate[fault.target] = self.rate[fault.target] * fault.value
             elif fault.field == "latency_s":
                 latency[fault.target] = fault.value
-            else:
+            elif fault.field == "loss":
                 loss[fault.target] = fault.value
         return dataclasses.replace(self, rate=rate, latency_s=latency, loss=loss, faults=())

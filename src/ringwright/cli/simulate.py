@@ -11,9 +11,11 @@ from cyclopts import Parameter
 from ringwright.cli import options, reading, simulated
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.jobs import JobOptions, Results
+from ringwright.cli.packets import PacketFlags
 from ringwright.cli.sizes import Sizes
 from ringwright.collective import OPS
 
+AS_USUAL = PacketFlags()
 EVERYWHERE, FROM_1K, NO_JOB = MachineOptions(), Sizes(begin="1K"), JobOptions()
 
 
@@ -27,6 +29,7 @@ def simulate(
     sizes: Sizes = FROM_1K,
     engine: Annotated[str | None, Parameter(group=options.ENGINE)] = None,
     alpha: Annotated[str, Parameter(group=options.ENGINE)] = "pipelined",
+    packets: PacketFlags = AS_USUAL,
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     arrivals: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
@@ -47,7 +50,7 @@ def simulate(
         job, else ring, or open-mpi for what no ring does).
         What there is: list algorithms; their knobs: systems SLUG.
     engine
-        auto, closed-form, recurrence, events or flows: its own time instead of the most probable one.
+        auto, closed-form, recurrence, events, flows or packets: its own time instead of the most probable one.
     alpha
         Whether a link is free during its latency (pipelined) or busy (busy).
     root
@@ -94,6 +97,7 @@ def simulate(
         arrivals=arrivals,
         healthy=replace(machine, fault=()).build(),
         calibration=machine.calibrated(),
+        packets=packets.options(engine, topology, machine.seed),
     )
     usual = usual_algorithm(question.collective(0), topology, question.calibration)
     return simulated.show(question, algorithm or usual, sizes.listed(collective), output, trace, force=force, json=json)

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ringwright.engines.packets.run import PacketOptions
     from ringwright.program import Program
     from ringwright.topology import Topology
 
-ENGINES = ("auto", "closed-form", "recurrence", "events", "flows")
+ENGINES = ("auto", "closed-form", "recurrence", "events", "flows", "packets")
 MOST_LAID_OUT = 4_000_000  # pieces; above, auto tries the recurrence first
 MOST_STEPS = 1 << 17  # of a program that does not fold: some 15 s, whatever is in them
 
@@ -43,8 +44,11 @@ def simulate(
     fold_symmetry: bool = True,
     native: bool = True,
     arrivals: Sequence[float] | np.ndarray | None = None,
+    packets: PacketOptions | None = None,
 ) -> Run:
     """Return the simulated run of a program; ``arrivals``: when each rank of its group comes, in seconds (None: all at 0).
+
+    ``packets``: what is asked of the packet engine, where it is the one.
 
     Raises ProgramError where its streams break a rule on this machine, and InfeasibleError where a message never arrives or no
     engine can hold it.
@@ -63,9 +67,14 @@ def simulate(
             raise DeclinedError(UNFOLDED, remedy="--engine events")
         run = closed_form.run(program, topology.starting_at(first / PS) if first else topology)
         return _arrived(replace(run, time_ps=run.time_ps + first), title, come, last)
-    (made,) = machines([program], topology, alpha)
     base = round(program.software.base_s * PS)
     late = np.maximum(come - first, 0) if last > first else None
+    if engine == "packets":
+        from ringwright.engines.packets.run import simulate as by_packets
+
+        run = by_packets(program, topology, alpha, packets, by_ps=base + first, late=late, native=native)
+        return _arrived(_delayed(run, base, first), title, come, last)
+    (made,) = machines([program], topology, alpha)
     run = _simulate(program, _later(made, base + first), engine, wanted=fold_symmetry, native=native, late=late)
     run = _arrived(_delayed(run, base, first), title, come, last)
     return replace(run, left_out=(*run.left_out, *not_mended(topology)))

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.costs.corruption import FULL_PACKET, lost_share
 from ringwright.errors import UsageError
 from ringwright.software import NO_SOFTWARE, Software
 from ringwright.topology import NIC
@@ -246,11 +247,14 @@ def _changes(
             resource = int(reducer[fault.target])
             if resource >= 0 and fault.field == "compute_factor":
                 changed.append((resource, time_ps, _ps_per_byte(topology.reduce_rate * fault.value)))
+        elif fault.field == "buffer_bytes":
+            continue  # of queues, which packets alone have
         elif fault.field == "latency_s":
             delays.append((fault.target, time_ps, round(fault.value * PS)))
         else:
             healthy = 0.0 if topology.loss is None else float(topology.loss[fault.target])
-            through = now.get("rate_factor", 1.0) * (1 - now.get("loss", healthy))
+            arrives = (1 - now.get("loss", healthy)) * (1 - lost_share(now.get("ber", 0.0), FULL_PACKET))
+            through = now.get("rate_factor", 1.0) * arrives
             changed.append((fault.target, time_ps, _ps_per_byte(float(topology.rate[fault.target]) * through)))
     return tuple(sorted(changed, key=_moment)), tuple(sorted(delays, key=_moment))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringwright.costs.probable import Probable
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph
+    from ringwright.engines.packets.run import Packets
 
 _NONE = np.zeros(0, np.int64)
 
@@ -49,6 +50,8 @@ class Run:
         the last rank did.
     ask
         Who knows the most probable time, where the run answers a question (see ``probable``).
+    packets
+        What packets met on their way, where the packet engine ran.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Run:
     come_ps: np.ndarray | None = field(default=None, repr=False)
     last_ps: int = 0
     ask: Callable[[], Probable] | None = field(default=None, repr=False)
+    packets: Packets | None = None
 
     def __repr__(self) -> str:
         return line(f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})")
@@ -144,6 +148,8 @@ class Run:
 
     def path(self) -> str:
         """Return what the time was spent on, in words."""
+        if self.packets is not None:
+            return self.packets.sentence()
         return self._critical.sentence() if self._critical else f"the {self.engine} engine follows no single message"
 
     @cached_property

@@ -65,7 +65,7 @@ def not_mended(topology: Topology) -> tuple[str, ...]:
 def is_lossy(topology: Topology) -> bool:
     """Say whether a link ever loses anything."""
     healthy = topology.loss is not None and bool((topology.loss > 0).any())
-    return healthy or any(fault.field == "loss" and fault.value > 0 for fault in topology.faults)
+    return healthy or any(fault.field in ("loss", "ber") and fault.value > 0 for fault in topology.faults)
 
 
 def _mended(used: Sequence[_Streams], programs: Sequence[Program], topology: Topology) -> Topology:

@@ -16,16 +16,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright import plugins
+from ringwright.costs.protocols import PROTOCOLS, transport_of
+from ringwright.costs.transports import NETWORKS
 from ringwright.errors import PluginError, UsageError
 from ringwright.fabrics._meanings import MEANINGS
-from ringwright.knobs import Knob, knobs_of, knobs_of_fields
+from ringwright.knobs import Choices, Knob, knobs_of, knobs_of_fields
 from ringwright.plugins import Plugin
 from ringwright.spellings import parse, unknown
 from ringwright.topology import Topology
@@ -76,7 +79,14 @@ def knobs(name: str) -> dict[str, Knob]:
     all_knobs = plugin.knobs(MEANINGS) if plugin else knobs_of(build, lambda knob: MEANINGS.get(knob, ""))
     if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(build).parameters.values()):
         all_knobs |= knobs_of_fields(Network, lambda knob: MEANINGS.get(knob, ""))
-    return all_knobs
+    return all_knobs | knobs_of_fields(OfEveryFabric, lambda knob: MEANINGS.get(knob, ""))
+
+
+@dataclass(frozen=True)
+class OfEveryFabric:
+    """Knobs that every family has."""
+
+    transport: Annotated[str, Choices(tuple(dict.fromkeys((*NETWORKS, *PROTOCOLS))))] | None = None
 
 
 def problems() -> list[PluginError]:
@@ -131,12 +141,23 @@ def fabric(spec: str, **given: Any) -> Topology:
     for key in given:
         if key not in allowed:
             raise unknown(name, key, allowed)
+    transport = chosen.pop("transport", None)
     title = ",".join([spec, *(f"{key}={value}" for key, value in given.items())])
     try:
-        return dataclasses.replace(_built(build(*_sizes(spec, text), **chosen), name), name=title)
+        return _carried(dataclasses.replace(_built(build(*_sizes(spec, text), **chosen), name), name=title), transport)
     except TypeError as error:
         needed = [each.name for each in inspect.signature(build).parameters.values() if each.name not in allowed]
         raise UsageError(f"'{spec}' cannot be built: {error}", remedy=f"{name}:{'x'.join(needed)}") from error
+
+
+def _carried(made: Topology, spoken: str | None) -> Topology:
+    """Return a fabric with the transport, or the protocol, that was asked for."""
+    if spoken is None:
+        return made
+    if spoken not in (*NETWORKS, *PROTOCOLS):
+        raise UsageError(f"'{spoken}' is no transport", remedy=f"one of: {', '.join((*NETWORKS, *PROTOCOLS))}")
+    own = spoken if spoken in PROTOCOLS else ""
+    return dataclasses.replace(made, transport=transport_of(spoken), protocol=own)
 
 
 def _built(made: object, name: str) -> Topology:

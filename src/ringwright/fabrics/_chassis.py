@@ -140,7 +140,8 @@ def join(
         hosts=np.arange(n) // (gpus_per_host or chassis.gpus),
         aggregators=_aggregators(chassis, boxes, base, stride, net, chosen),
         is_symmetric=chassis.is_symmetric and (net is None or (net.is_symmetric and layout != "leaf-spine")),
-        transport=chosen.transport or transport,
+        transport=transport,
+        **chosen.framing,
         provenance=provenance,
     )
 

@@ -6,23 +6,35 @@ import dataclasses
 import math
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import translate
+from typing import ClassVar
 
 from ringwright.errors import UsageError
 from ringwright.topology import NIC, RANK, SWITCH, Topology
-from ringwright.units import parse_time
+from ringwright.units import parse_size, parse_time
 
 EFFECTS = (
-    "ringwright list faults; dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn,"
-    " kill, stop"
+    "ringwright list faults; dead, rate P%, loss P%, ber E, latency T, buffer SIZE, optics degrade, slow Fx or flap T every T;"
+    " in the lab also jitter, reorder, ecn, kill, stop"
 )
-OF_ALL = ("rate", "loss", "latency")  # a line that begins so is about every link
+OF_ALL = ("rate", "loss", "latency", "ber")  # a line that begins so is about every link
+KINDS_OF = {"nic": (NIC,), "port": (NIC, RANK), "switch": (SWITCH,), "rank": (RANK,)}
+DEGRADES_S = 1.0  # from the first bit errors to half of the lanes, where no time is given
+OPTICS = (  # share of that time, field, value: bit errors before correction, then lanes of four that are shut
+    (0.0, "ber", 1e-4),
+    (0.2, "ber", 5e-4),
+    (0.4, "ber", 1e-3),
+    (0.6, "rate_factor", 0.75),
+    (0.8, "rate_factor", 0.5),
+)
 OF_RANKS = ("compute_factor", "killed", "stopped")
 MOST_LATENCY_S, MOST_RATE, MOST_SLOW = 1000, 100, 1_000_000
 MOST_ROWS = 5_000_000
+MOST_BER = 0.01  # beyond it nothing arrives
+LEAST_BUFFER = 256  # bytes: a header and a little
 MOST_NEAR = 20_000  # names among which near ones are sought
 LAB = "ringwright lab FABRIC --fault '...' -- COMMAND"
 HELP = (
@@ -76,11 +88,13 @@ class _Line:
         kind = self.word("a target")
         if kind == "flow":
             raise self.wrong("a competing flow is outside the simulation's model", LAB)
-        if kind not in ("link", "nic", "switch", "rank"):
-            raise self.wrong(f"'{kind}' is no target", "link, nic, switch or rank")
+        if kind not in ("link", *KINDS_OF):
+            raise self.wrong(f"'{kind}' is no target", f"link, {', '.join(KINDS_OF)}")
         name, how = self.word("a name"), self.word("an effect")
         if how == "flap":
             return self._flapping(kind, name, horizon_s)
+        if how == "optics":
+            return self._optics(kind, name)
         field, value = self._effect(kind, how)
         start_s, end_s = self._times()
         self._no_more()
@@ -104,12 +118,56 @@ class _Line:
             if kind != "rank":
                 raise self.wrong(f"only a rank is to {how}", f"rank 7 {how} at 2s")
             return {"kill": "killed", "stop": "stopped"}[how], 1.0
-        if how == "jitter":
-            return "jitter_s", self._latency(self.word("a time"))
+        if how in self._numbers:
+            field, read = self._numbers[how]
+            return field, read(self)
         if how == "latency":
             text = self.word("a time")
             return ("added_latency_s" if text[0] == "+" else "latency_s"), self._latency(text.lstrip("+"))
         raise self.wrong(f"'{how}' is no effect", EFFECTS)
+
+    def _jitter(self) -> float:
+        return self._latency(self.word("a time"))
+
+    def _errors(self) -> float:
+        ber = self._number("")
+        if not 0 <= ber <= MOST_BER:
+            raise self.wrong(f"a bit error rate of {ber:g} is not possible", f"0 to {MOST_BER:g}: link NAME ber 1e-4")
+        return ber
+
+    def _buffer(self) -> float:
+        text = self.word("a size")
+        try:
+            size_bytes = parse_size(text)
+        except UsageError as error:
+            raise self.wrong(error.what, error.remedy) from error
+        if size_bytes < LEAST_BUFFER:
+            raise self.wrong(
+                f"a buffer of {size_bytes} B holds no packet", f"{LEAST_BUFFER} B or more: switch leaf0 buffer 4MiB"
+            )
+        return float(size_bytes)
+
+    _numbers: ClassVar[dict[str, tuple[str, Callable[[_Line], float]]]] = {
+        "jitter": ("jitter_s", _jitter),
+        "ber": ("ber", _errors),
+        "buffer": ("buffer_bytes", _buffer),
+    }
+
+    def _optics(self, kind: str, name: str) -> list[FaultEffect]:
+        """Return the steps of a failing optic: bit errors that rise, then lanes that are shut; the last step stays."""
+        if self.word("'degrade'") != "degrade":
+            raise self.wrong("'degrade' is missing", "nic node0/nic0 optics degrade from 1ms for 5ms")
+        start_s, end_s = self._times()
+        self._no_more()
+        whole_s = DEGRADES_S if math.isinf(end_s) else end_s - start_s
+        ends = [share for share, field, _ in OPTICS[1:] if field == "ber"]
+        steps = []
+        for number, (share, field, value) in enumerate(OPTICS):
+            after = ends[number] if field == "ber" and number < len(ends) else math.inf
+            if field != "ber":
+                after = OPTICS[number + 1][0] if number + 1 < len(OPTICS) else math.inf
+            steps.append(self._on(kind, name, field, value, start_s + share * whole_s, start_s + after * whole_s))
+        return [dataclasses.replace(each, everywhere=False) for each in steps]
 
     def _slowness(self) -> float:
         factor = self._number("x")
@@ -154,9 +212,16 @@ class _Line:
     def _on(self, kind: str, name: str, field: str, value: float, start_s: float, end_s: float) -> FaultEffect:
         if kind == "rank" and field in OF_RANKS:
             return FaultEffect("rank", tuple(self._nodes("rank", name)), field, value, start_s, end_s, text=self.text)
-        links = self._links(name) if kind == "link" else self._links_at(self._nodes(kind, name))
+        nodes = [] if kind == "link" else self._nodes(kind, name)
+        links = self._links(name) if kind == "link" else self._links_at(nodes)
+        if field == "buffer_bytes":
+            links = self._queues(links, nodes)
         everywhere = len(links) == self.topology.n_links and any(mark in name for mark in "*?[")
         return FaultEffect("link", tuple(links), field, value, start_s, end_s, everywhere, self.text)
+
+    def _queues(self, links: list[int], nodes: list[int]) -> list[int]:
+        """Return the links that leave these nodes, or all of those named: a queue stands in front of the link behind it."""
+        return [link for link in links if not nodes or int(self.topology.src[link]) in nodes]
 
     def _times(self) -> tuple[float, float]:
         start_s, end_s = 0.0, math.inf
@@ -247,9 +312,9 @@ class _Line:
     def _nodes(self, kind: str, name: str) -> list[int]:
         import numpy as np
 
-        top, wanted = self.topology, {"nic": NIC, "switch": SWITCH, "rank": RANK}[kind]
+        top, wanted = self.topology, np.array(KINDS_OF[kind])
         if name.startswith("random:"):
-            choices: list[int] = np.flatnonzero(top.kinds == wanted).tolist()
+            choices: list[int] = np.flatnonzero(np.isin(top.kinds, wanted)).tolist()
             if self._how_many(name) > len(choices):
                 raise self.wrong(f"there are only {len(choices)} of kind {kind}")
             return sorted(self.draw.sample(choices, self._how_many(name)))
@@ -257,7 +322,7 @@ class _Line:
             if int(name) >= top.n_ranks:
                 raise self.wrong(f"{top.name} has no rank {name}", f"0 to {top.n_ranks - 1}")
             return [int(name)]
-        nodes = [node for node in self._named(name) if top.kinds[node] == wanted]
+        nodes = [node for node in self._named(name) if top.kinds[node] in wanted]
         if not nodes:
             raise self.wrong(f"'{name}' is no {kind}", f"link {name} ... takes any node")
         return nodes

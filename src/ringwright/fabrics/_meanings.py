@@ -30,7 +30,7 @@ MEANINGS = {
     "spine_latency_s": "of a link between switches",
     "spines": "switches above the leaves; none: from the size",
     "store_and_forward": "whether a switch takes a packet in whole before it passes it on",
-    "transport": "between nodes, by which times of NCCL are expected; none: what the product comes with",
+    "transport": "between nodes, by which times are expected and packets sent; none: what the product comes with",
     "xgmi_latency_s": "of an xGMI link",
     "xgmi_rate": "of an xGMI link, each way",
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ringwright.costs.transports import NETWORKS
 from ringwright.errors import UsageError
 from ringwright.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
 from ringwright.mixing import STEP, mixed
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from ringwright.wiring import Wires
 
 PacketBytes = Annotated[int, Range(64, 1 << 20, "B")]  # data in a packet: the MTU less its headers
+PACKET_BYTES = 4096
 HeaderBytes = Annotated[int, Range(0, 4096, "B")]
 LAYOUTS = ("rails", "leaf-spine", "switch")
 ROUTINGS = ("d-mod-k", "ecmp")
@@ -34,7 +34,7 @@ class Network:
 
     ``oversubscription`` divides the sum of a leaf's uplinks; ``pxn``: a message changes the rail inside its box (over
     NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast.
-    ``transport`` None: what the product comes with. Each packet has ``packet_bytes`` of data and ``header_bytes`` beside;
+    Each packet has ``packet_bytes`` of data and ``header_bytes`` beside;
     ``store_and_forward``: a switch takes a packet in whole before it passes it on (a message shorter than one counts as one).
     """
 
@@ -47,8 +47,7 @@ class Network:
     spine_latency_s: Seconds = HOP_S
     pxn: bool = True
     sharp: bool = False
-    transport: Annotated[str, Choices(NETWORKS)] | None = None
-    packet_bytes: PacketBytes = 4096
+    packet_bytes: PacketBytes = PACKET_BYTES
     header_bytes: HeaderBytes = 0
     store_and_forward: bool = False
 
@@ -56,6 +55,12 @@ class Network:
     def goodput(self) -> float:
         """Share of a link's bytes that are data: the rest are headers."""
         return self.packet_bytes / (self.packet_bytes + self.header_bytes)
+
+    @property
+    def framing(self) -> dict[str, int]:
+        """Fields of a Topology that say which packets it carries, where that is not left to its transport."""
+        given = self.header_bytes or self.packet_bytes != PACKET_BYTES
+        return {"packet_bytes": self.packet_bytes, "header_bytes": self.header_bytes} if given else {}
 
     def taken_in_s(self, rate: float) -> float:
         """Return the seconds that a switch takes a packet in before it goes on, over a link of ``rate`` (bytes/s)."""
@@ -72,8 +77,6 @@ def network(**given: Any) -> Network:
         raise UsageError(f"'{built.layout}' is no layout of a network", remedy=f"one of: {', '.join(LAYOUTS)}")
     if built.routing not in ROUTINGS:
         raise UsageError(f"'{built.routing}' is no routing", remedy=f"one of: {', '.join(ROUTINGS)}")
-    if built.transport not in (None, *NETWORKS):
-        raise UsageError(f"'{built.transport}' is no transport", remedy=f"one of: {', '.join(NETWORKS)}")
     if not built.oversubscription > 0:
         raise UsageError(f"oversubscription {built.oversubscription:g} is not above 0")
     for name in ("per_leaf", "spines"):

@@ -8,11 +8,16 @@
     link leaf0--spine1 loss 0.1%                    # frames lost, in both directions
     link * loss 0.01%                               # frames lost on every link
     link node*/nic0 latency +5us at 1s for 500ms    # 5 us longer, for half a second, on links of a pattern
+    link leaf0>spine1 ber 1e-3                      # a share of wrong bits; correction mends what it can, packets are lost
+    nic node0/nic0 optics degrade for 20ms          # bit errors rise, then lanes are shut: half of the rate is left
+    switch leaf0 buffer 64KiB                       # that much room in front of each of its links
     link random:3 dead at 10ms                      # three cables by lot, seeded
 
 Targets: ``link`` with ``a>b`` (one direction), ``a--b`` (both), one node (all links at it) or a pattern; ``nic`` and
-``switch`` with a node or pattern of that kind; ``rank`` with a number, name or pattern; ``random:K`` of any of them.
-Effects: ``dead``, ``rate P%``, ``loss P%``, ``latency T`` or ``+T``, ``slow Fx`` (ranks), ``flap T every T``. Times: ``at T``
+``switch`` with a node or pattern of that kind; ``port``: a NIC, or a rank where there are none; ``rank`` with a number, name or
+pattern; ``random:K`` of any of them. Effects: ``dead``, ``rate P%``, ``loss P%``, ``ber E``, ``latency T`` or ``+T``, ``buffer
+SIZE``, ``optics degrade``, ``slow Fx`` (ranks), ``flap T every T``. Losses, bit errors and buffers act on packets: an answer that
+follows no packets says so. Times: ``at T``
 or ``from T`` (else from the start), then ``to T``, ``until T`` or ``for T`` (else to the end). A rank that is ``dead`` loses
 its links. What overlaps adds up: rates and speeds multiply, losses combine as independent chances, latencies add.
 
@@ -67,6 +72,9 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     for each in always:
         if each.field == "rate_factor":
             changed = dataclasses.replace(changed, rate=changed.rate * each.value)
+        elif each.field in ("ber", "buffer_bytes"):
+            rows_of_all = [Fault(0.0, "link", link, each.field, each.value) for link in each.targets]
+            changed = dataclasses.replace(changed, faults=(*changed.faults, *rows_of_all))
         elif each.field == "loss":
             before = np.zeros(topology.n_links) if changed.loss is None else changed.loss
             changed = dataclasses.replace(changed, loss=1.0 - (1.0 - before) * (1.0 - each.value))
@@ -74,7 +82,7 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
             latency_s = changed.latency_s * (each.field != "latency_s") + each.value
             changed = dataclasses.replace(changed, latency_s=latency_s)
     rows = timetable(changed, [each for each in listed if each not in always])
-    return dataclasses.replace(changed, faults=tuple(sorted((*topology.faults, *rows), key=_order)))
+    return dataclasses.replace(changed, faults=tuple(sorted((*changed.faults, *rows), key=_order)))
 
 
 def rows(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Fault]:
@@ -91,7 +99,7 @@ def _healthy(topology: Topology, target: int, field: str) -> float:
         return float(topology.latency_s[target])
     if field == "loss":
         return 0.0 if topology.loss is None else float(topology.loss[target])
-    return 0.0 if field in LAB_FIELDS else 1.0
+    return 0.0 if field in (*LAB_FIELDS, "ber", "buffer_bytes") else 1.0
 
 
 def timetable(topology: Topology, effects: Sequence[FaultEffect]) -> list[Fault]:
@@ -128,7 +136,9 @@ def _sweep(kind: str, target: int, field: str, acting: Sequence[FaultEffect], he
 
 
 def _combined(field: str, active: Sequence[FaultEffect], healthy: float) -> float:
-    if field in ("loss", "reorder", "ecn"):
+    if field == "buffer_bytes":
+        return min((effect.value for effect in active), default=healthy)
+    if field in ("loss", "reorder", "ecn", "ber"):
         return 1.0 - (1.0 - healthy) * math.prod(1.0 - effect.value for effect in active) if active else healthy
     if field == "latency_s":
         fixed = [effect.value for effect in active if effect.field == "latency_s"]
@@ -165,6 +175,8 @@ def describe_row(topology: Topology, row: Fault) -> str:
 _EFFECTS: dict[str, Callable[[float, float], str]] = {
     "rate_factor": lambda value, _: f"rate {value * 100:.15g}%" if value else "dead",
     "loss": lambda value, healthy: f"loss {(1 - (1 - value) / (1 - healthy)) * 100:.15g}%",
+    "ber": lambda value, _: f"ber {value:.15g}",
+    "buffer_bytes": lambda value, _: f"buffer {int(value)}",
     "latency_s": lambda value, _: f"latency {_time(value)}",
     "compute_factor": lambda value, _: f"slow {1 / value:.15g}x",
     "jitter_s": lambda value, _: f"jitter {_time(value)}",

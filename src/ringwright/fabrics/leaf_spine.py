@@ -70,5 +70,6 @@ def leaf_spine(
         axes=axes_of(below, (("rank", n),)),
         hosts=np.arange(n),
         is_symmetric=below.is_symmetric,
+        **chosen.framing,
         provenance="400 Gb/s ports (ConnectX-7 data sheet), 0.5 us a port and 0.2 us a leaf-spine hop, unless given",
     )

@@ -1,6 +1,7 @@
 """The hot loops: compiled where a build is at hand, else their Python twin, with the same results to the bit.
 
-``NATIVE`` says which scanner serves; ``engine`` is the engines' module and ``plain`` the one of pickled plain data, or None
+``NATIVE`` says which scanner serves; ``engine`` is the engines' module, ``packets`` that of the
+packet loop and ``plain`` the one of pickled plain data, or None
 (their twins live with them). Setting ``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
 """
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     NATIVE: bool
     engine: Any
+    packets: Any
     plain: Any
 else:
-    Joiner, Scanner, NATIVE, engine, plain = twin.Joiner, twin.Scanner, False, None, None
+    Joiner, Scanner, NATIVE, engine, packets, plain = twin.Joiner, twin.Scanner, False, None, None, None
     if not os.environ.get("RINGWRIGHT_PURE_PYTHON"):
         with contextlib.suppress(ImportError):
             from ringwright.native._scan import Joiner, Scanner
@@ -30,6 +32,8 @@ else:
         with contextlib.suppress(ImportError):
             from ringwright.native import _engine as engine
         with contextlib.suppress(ImportError):
+            from ringwright.native import _packets as packets
+        with contextlib.suppress(ImportError):
             from ringwright.native import _plain as plain
 
-__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "plain"]
+__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "packets", "plain"]

@@ -24,10 +24,12 @@ struct Event {
     bool operator>(const Event& other) const { return other < *this; }
 };
 
-class Calendar {
+// `Event` has a `time` and an order.
+template <class Event>
+class CalendarOf {
 public:
     // `width` is how many picoseconds share a bucket, about; any value gives the same order.
-    explicit Calendar(int64_t width) : buckets_(kBuckets), filled_(kBuckets / 64) {
+    explicit CalendarOf(int64_t width) : buckets_(kBuckets), filled_(kBuckets / 64) {
         while (shift_ < 50 && (int64_t{2} << shift_) <= width) ++shift_;
     }
 
@@ -56,6 +58,16 @@ public:
                 return true;
             }
             if (!advance()) return false;
+        }
+    }
+
+    // The least event, or none; it stays.
+    const Event* least() {
+        for (;;) {
+            const bool sorted = next_ < current_.size();
+            if (!late_.empty() && (!sorted || late_.top() < current_[next_])) return &late_.top();
+            if (sorted) return &current_[next_];
+            if (!advance()) return nullptr;
         }
     }
 
@@ -142,5 +154,7 @@ private:
     std::vector<uint64_t> filled_;
     Heap late_, far_;
 };
+
+using Calendar = CalendarOf<Event>;
 
 }  // namespace ringwright

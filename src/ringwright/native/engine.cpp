@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checks.hpp"
+#include "columns.hpp"
 #include "engine_events.hpp"
 #include "engine_flows.hpp"
 #include "engine_hazards.hpp"
@@ -19,23 +20,6 @@ namespace nb = nanobind;
 using namespace ringwright;
 
 namespace {
-
-template <class T>
-using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-Span<T> view(const Input<T>& column) {
-    return {column.data(), column.shape(0)};
-}
-
-template <class T>
-nb::object to_numpy(std::vector<T>&& values) {
-    values.reserve(1);  // an empty array still needs an address
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
-    const size_t shape[] = {kept->size()};
-    return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), 1, shape, owner));
-}
 
 // Nothing but its one fork releases a branch: then a branch begins once, however the forks are drawn.
 void check_forks(const Flat& flat) {
@@ -165,39 +149,6 @@ nb::tuple order(Input<int32_t> message, Input<int32_t> step, Input<int64_t> read
     return nb::make_tuple(to_numpy(std::move(found.next_starts)), to_numpy(std::move(found.nexts)),
                           to_numpy(std::move(found.waits)));
 }
-
-// The columns of a laid-out job; it keeps them alive, for they are its own.
-class Columns {
-public:
-    explicit Columns(nb::handle owner) : owner_(owner) {}
-
-    template <class T>
-    void read(Span<T>& span, const char* name) {
-        span = view(array<Input<T>>(name));
-    }
-
-    void read_gates(Span<int32_t>& span, const char* name) {
-        const auto rows = array<nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(name);
-        require(rows.shape(1) == 4, "gates: rows of four");
-        span = {rows.data(), rows.size()};
-    }
-
-private:
-    // No conversion: a copy made here would be gone before it is read.
-    template <class Array>
-    Array array(const char* name) {
-        Array found;
-        const nb::object value = owner_.attr(name);
-        if (!nb::try_cast(value, found, false)) {
-            throw nb::type_error((std::string(name) + ": another type, number of dimensions or not contiguous").c_str());
-        }
-        kept_.push_back(value);
-        return found;
-    }
-
-    nb::handle owner_;
-    std::vector<nb::object> kept_;
-};
 
 JobFlat read_job(Columns& flat, Columns& queues) {
     JobFlat job;

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 ENDLESS = 1e18  # bytes/s
-MILD = {"rate_factor": max, "compute_factor": max, "latency_s": min, "loss": min}
+MILD = {"rate_factor": max, "compute_factor": max, "latency_s": min, "loss": min, "ber": min, "buffer_bytes": max}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
 from ringwright.costs.probable import LEARNT
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
+from ringwright.engines.packets.carriage import carriers
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.studies import spelled
 from ringwright.studies.answers import FAR_APART, Answered, Answers
@@ -66,6 +67,12 @@ class SimulatedRow:
     own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
+    transport: Mapping[str, str] = field(default_factory=dict)  # how packets are sent, by class of links
+    retransmitted_bytes: int | None = None  # this and what follows: where packets were followed
+    drops: int | None = None  # packets that queues had no room for
+    lost: int | None = None  # packets lost on links
+    pauses: int | None = None
+    queue_bytes_p99: int | None = None  # 99 of 100 packets found no more in front of them at a switch
     declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
@@ -235,8 +242,20 @@ def _measured(
         worst_start_s,
         lowest_bound_us=(without if within is None else within) * 1e6,
         after_last_us=None if floors.come is None else run.after_last_s * 1e6,
+        **_packets(machine, run),
     )
     return row, run.left_out, run
+
+
+def _packets(machine: Topology, run: Run) -> dict[str, Any]:
+    """Return fields of a row about packets: how they are sent by class of links, and what they met where they were followed."""
+    told: dict[str, Any] = {"transport": carriers(machine)}
+    if run.packets is not None:
+        met = run.packets
+        told |= {
+            name: getattr(met, name) for name in ("retransmitted_bytes", "drops", "lost", "pauses", "queue_bytes_p99")
+        }
+    return told
 
 
 def _rates(collective: Collective, time_us: float) -> tuple[float, float]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.collective import Collective, carried
-from ringwright.errors import UsageError
+from ringwright.engines.packets.carriage import acts_on_packets
+from ringwright.errors import DeclinedError, UsageError
 from ringwright.studies.arrivals import Arrivals, Asked, arriving
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
+    from ringwright.engines.packets.run import PacketOptions
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -36,6 +39,7 @@ class SimulationSpec:
     arrivals: Asked | None = None  # when the ranks come; None: together
     healthy: Topology | None = None
     calibration: Calibration | None = None
+    packets: PacketOptions | None = None  # what is asked of the packet engine
 
     @property
     def asks_engine(self) -> bool:
@@ -48,7 +52,18 @@ class SimulationSpec:
 
         come = self.come() if late else None
         seconds = None if come is None else come.seconds
-        return simulate(program, on, engine=self.engine or "auto", alpha=self.alpha, arrivals=seconds)
+        engine = self.engine or ("packets" if self.needs_packets else "auto")
+        try:
+            return simulate(program, on, engine, alpha=self.alpha, arrivals=seconds, packets=self.packets)
+        except DeclinedError:
+            if self.engine is not None or engine == "auto":
+                raise
+            return simulate(program, on, alpha=self.alpha, arrivals=seconds)
+
+    @cached_property
+    def needs_packets(self) -> bool:
+        """Whether the fabric has what acts on packets alone: losses, bit errors or a buffer between hosts."""
+        return acts_on_packets(self.topology)
 
     def come(self) -> Arrivals | None:
         """Return when the ranks of the group come, None where they come together; UsageError for what says not when."""

@@ -1,0 +1,299 @@
+// Connections and their control; engines/packets/connection.py and control.py define what they do.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "packet_ports.hpp"
+
+namespace ringwright {
+
+enum PacketControl : uint8_t { kFixed, kReno, kCubic, kBbr, kDcqcn, kDelay };
+enum PacketState : uint8_t { kOut, kArrived, kMissing };
+constexpr double kSecond = 1e12, kFirstWindow = 10.0, kLeast = 2.0, kCubicC = 0.4, kCubicBeta = 0.7;
+constexpr double kG = 1.0 / 256, kAddShare = 0.001, kMoreShare = 0.01, kLeastShare = 0.001;
+constexpr int64_t kStepPs = 55'000'000, kNoticePs = 50'000'000;
+constexpr int32_t kFastSteps = 5;
+constexpr double kTargetTrips = 2.0, kDelayBeta = 0.8, kMostCut = 0.5;
+enum BbrPhase : uint8_t { kStartup, kDrain, kProbe };
+constexpr double kHighGain = 2.885, kFullGrowth = 1.25, kBbrWindow = 2.0;
+constexpr int32_t kFullRounds = 3, kRounds = 10, kCycles = 8;
+constexpr double kCycle[kCycles] = {1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0};
+
+struct SentPacket {
+    int64_t at = 0, delivered = 0, delivered_at = 0;
+    uint8_t state = kOut;
+    bool again = false;
+};
+
+struct PacketPart {  // a message of a connection
+    int32_t first, message;
+    int64_t size;
+};
+
+struct PacketConnection {
+    int32_t number = 0, first_path = 0, n_paths = 1, back = 0;
+    bool reliable = true, recovering = false, limited = false, waits_for_pace = false, probing = false, probed = false;
+    bool slowed = false, refused = false;
+    uint8_t control = kFixed, phase = kStartup;
+    int32_t most_window = 0, fork = 0, payload = 1, wire = 1;
+    int64_t trip_ps = 0, apart_ps = 0, full_ps = 0;
+    double line_ps = 0;
+    std::vector<PacketPart> parts;
+    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, high = -1, recover = 0;
+    int32_t told_part = 0, hint = 0, backoff = 0, retries = 0;
+    int64_t newest = -1, local_until = 0, pace_at = 0, retry_at = kForever, timer_at = kForever;
+    double srtt = 0, rttvar = 0;
+    std::vector<SentPacket> records;  // of packets from `record_base` on
+    int32_t record_base = 0;
+    std::vector<int32_t> missing, early;  // sorted
+    // Control.
+    double cwnd = 0, ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0;
+    double pace_ps = 0, target_ps = 0, alpha = 1.0, bandwidth = 0, full_bandwidth = 0;
+    int64_t epoch = 0, cut_at = 0, alpha_at = 0, faster_at = 0, cycle_at = 0, round_end = 0, least_trip = 0;
+    int64_t delivered = 0, delivered_at = 0;
+    int32_t steps = 0, cycle = 0, round = 0, full_rounds = 0;
+    std::vector<std::pair<int32_t, double>> bandwidths;
+    // Receiver.
+    int32_t expected = 0, part = 0, unanswered = 0;
+    int64_t notice_at = 0;
+
+    int32_t add(int32_t message, int64_t size) {
+        const int64_t packets = reliable ? std::max<int64_t>(1, (size + payload - 1) / payload) : 1;
+        parts.push_back({end, message, size});
+        end += static_cast<int32_t>(packets);
+        return static_cast<int32_t>(packets);
+    }
+
+    int32_t last_of(int32_t at) const {
+        return (static_cast<size_t>(at) + 1 < parts.size() ? parts[at + 1].first : end) - 1;
+    }
+
+    int32_t part_of(int32_t packet) {
+        if (parts[hint].first <= packet && packet <= last_of(hint)) return hint;
+        const auto after = std::upper_bound(parts.begin(), parts.end(), packet,
+                                            [](int32_t value, const PacketPart& each) { return value < each.first; });
+        hint = static_cast<int32_t>(after - parts.begin()) - 1;
+        return hint;
+    }
+
+    int64_t bytes_of(int32_t packet, int32_t at) const {
+        if (!reliable) return parts[at].size;
+        return std::min<int64_t>(payload, parts[at].size - int64_t{packet - parts[at].first} * payload);
+    }
+
+    int64_t pipe() const { return int64_t{nxt} - una - arrived - static_cast<int64_t>(missing.size()); }
+
+    SentPacket* record(int32_t packet) {
+        const int64_t index = int64_t{packet} - record_base;
+        return index >= 0 && index < static_cast<int64_t>(records.size()) ? &records[index] : nullptr;
+    }
+
+    void forget_before(int32_t packet) {
+        const size_t gone = static_cast<size_t>(packet - record_base);
+        if (gone < 64 && gone < records.size()) return;
+        records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(std::min(gone, records.size())));
+        record_base = packet;
+    }
+
+    // Control.
+
+    void begin() {
+        ssthresh = 1e18;
+        if (control == kReno || control == kCubic) {
+            cwnd = ssthresh = std::max(kFirstWindow, static_cast<double>(trip_ps) / std::max(line_ps * wire, 1e-9));
+        } else if (control == kBbr) {
+            cwnd = kFirstWindow;
+        } else {
+            cwnd = static_cast<double>(most_window);
+        }
+        pace_ps = line_ps;
+    }
+
+    void acked(int64_t packets, int64_t now, int64_t trip, const SentPacket* latest) {
+        const double count = static_cast<double>(packets);
+        if (control == kBbr) {
+            bbr_acked(packets, now, trip, latest);
+        } else if (control == kDelay) {
+            delay_acked(count, now, trip);
+        } else if ((control == kReno || control == kCubic) && !recovering && limited) {
+            if (cwnd < ssthresh) {
+                cwnd = std::min(cwnd + count, ssthresh);
+            } else if (control == kReno) {
+                cwnd += count / cwnd;
+            } else {
+                cubic_acked(count, now);
+            }
+        }
+    }
+
+    void lost() {
+        if (control != kReno && control != kCubic) return;
+        if (control == kCubic) {
+            most_cwnd = cwnd < most_cwnd ? cwnd * (1.0 + kCubicBeta) / 2.0 : cwnd;
+            epoch = 0;
+        }
+        ssthresh = std::max(cwnd * (control == kCubic ? kCubicBeta : 0.5), kLeast);
+        cwnd = ssthresh;
+    }
+
+    void timed_out() {
+        if (control == kReno || control == kCubic) {
+            if (!retries) lost();
+            cwnd = 1.0;
+        } else if (control == kDelay) {
+            cwnd = std::max(cwnd * kMostCut, 1.0);
+        }
+    }
+
+    int64_t window() const {
+        if (control == kFixed) return most_window;
+        return std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(cwnd), most_window));
+    }
+
+    double paced(int64_t now) {
+        if (control == kDcqcn) {
+            dcqcn_until(now);
+            return slowed ? pace_ps : 0.0;
+        }
+        if (control == kBbr && bandwidth > 0.0) return 1.0 / (bandwidth * gain() * wire);
+        return 0.0;
+    }
+
+    void noticed(int64_t now) {
+        dcqcn_until(now);
+        if (!slowed) {
+            slowed = true;
+            pace_ps = line_ps;
+            alpha = 1.0;
+        }
+        target_ps = pace_ps;
+        pace_ps = std::min(pace_ps / (1.0 - alpha / 2.0), line_ps / kLeastShare);
+        alpha = (1.0 - kG) * alpha + kG;
+        steps = 0;
+        alpha_at = faster_at = now + kStepPs;
+    }
+
+private:
+    void cubic_acked(double count, int64_t now) {
+        if (!epoch) {
+            epoch = now;
+            friendly = cwnd;
+            origin = std::max(most_cwnd, cwnd);
+            turn_s = cube_root((origin - cwnd) / kCubicC);
+        }
+        const double away = static_cast<double>(now + trip_ps - epoch) / kSecond - turn_s;
+        const double target = origin + kCubicC * (away * away * away);
+        if (target > cwnd) {
+            cwnd += count * (target - cwnd) / cwnd;
+        } else {
+            cwnd += count * 0.01 / cwnd;
+        }
+        friendly += count * (3.0 * (1.0 - kCubicBeta) / (1.0 + kCubicBeta)) / friendly;
+        cwnd = std::max(cwnd, friendly);
+    }
+
+    static double cube_root(double value) {
+        if (value <= 0.0) return 0.0;
+        double root = value > 1.0 ? value : 1.0;
+        for (int i = 0; i < 80; ++i) {
+            const double nearer = (2.0 * root + value / (root * root)) / 3.0;
+            if (nearer >= root) break;
+            root = nearer;
+        }
+        return root;
+    }
+
+    void delay_acked(double count, int64_t now, int64_t trip) {
+        const double target = kTargetTrips * static_cast<double>(trip_ps), took = static_cast<double>(trip);
+        if (took <= target) {
+            if (limited) cwnd += cwnd >= 1.0 ? count / cwnd : count;
+        } else if (static_cast<double>(now - cut_at) > srtt) {
+            cwnd *= std::max(1.0 - kDelayBeta * (took - target) / took, kMostCut);
+            cut_at = now;
+        }
+        cwnd = std::min(std::max(cwnd, 1.0), static_cast<double>(most_window));
+    }
+
+    void dcqcn_until(int64_t now) {
+        while (slowed) {
+            if (std::min(alpha_at, faster_at) > now) return;
+            if (alpha_at <= faster_at) {
+                alpha *= 1.0 - kG;
+                alpha_at += kStepPs;
+            } else {
+                faster_at += kStepPs;
+                dcqcn_faster();
+            }
+        }
+    }
+
+    void dcqcn_faster() {
+        ++steps;
+        double target = 1.0 / target_ps;
+        if (steps > kFastSteps) {
+            target += (steps > 2 * kFastSteps ? kMoreShare : kAddShare) / line_ps;
+            target = std::min(target, 1.0 / line_ps);
+            target_ps = 1.0 / target;
+        }
+        pace_ps = 2.0 / (target + 1.0 / pace_ps);
+        if (pace_ps <= line_ps * 1.001) {
+            slowed = false;
+            pace_ps = line_ps;
+        }
+    }
+
+    double gain() const {
+        if (phase == kStartup) return kHighGain;
+        return phase == kDrain ? 1.0 / kHighGain : kCycle[cycle];
+    }
+
+    void bbr_acked(int64_t packets, int64_t now, int64_t trip, const SentPacket* latest) {
+        delivered += packets;
+        delivered_at = now;
+        if (!latest) return;
+        if (trip && (!least_trip || trip < least_trip)) least_trip = trip;
+        if (latest->delivered >= round_end) {
+            ++round;
+            round_end = delivered;
+            bbr_round();
+        }
+        const int64_t elapsed = now - latest->delivered_at;
+        if (elapsed > 0) {
+            bbr_measured(static_cast<double>(delivered - latest->delivered) / static_cast<double>(elapsed));
+        }
+        const double under_way = bandwidth * static_cast<double>(least_trip);
+        if (phase == kDrain && static_cast<double>(pipe()) <= under_way) {
+            phase = kProbe;
+            cycle = 2;
+            cycle_at = now;
+        }
+        if (phase == kProbe && now - cycle_at > least_trip) {
+            cycle = (cycle + 1) % kCycles;
+            cycle_at = now;
+        }
+        cwnd = std::max((phase == kStartup ? kHighGain : kBbrWindow) * under_way + 3.0, 4.0);
+    }
+
+    void bbr_measured(double now) {
+        while (!bandwidths.empty() && bandwidths.back().second <= now) bandwidths.pop_back();
+        bandwidths.emplace_back(round, now);
+        while (bandwidths.front().first < round - kRounds) bandwidths.erase(bandwidths.begin());
+        bandwidth = bandwidths.front().second;
+    }
+
+    void bbr_round() {
+        if (phase != kStartup) return;
+        if (bandwidth >= full_bandwidth * kFullGrowth) {
+            full_bandwidth = bandwidth;
+            full_rounds = 0;
+            return;
+        }
+        if (++full_rounds >= kFullRounds) phase = kDrain;
+    }
+};
+
+}  // namespace ringwright

@@ -1,0 +1,316 @@
+// The packet loop; engines/packets/loop.py defines what it means, and both agree to the picosecond.
+// What ends of connections do is in packet_ends.hpp, what gated ports do in packet_gates.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "calendar.hpp"
+#include "packet_connection.hpp"
+#include "packet_ports.hpp"
+
+namespace ringwright {
+
+struct PacketRules {
+    bool goes_back = false, ordered = true, is_tcp = false, acknowledged = false, trains = true;
+    uint8_t routing = 0;  // one, spray, adaptive
+    int32_t header = 0, ack = 0, every = 1, retries = 0;
+    int64_t rto_ps = 0, most_rto_ps = 0;
+};
+
+// Messages, as engines.packets.layout.PacketNetwork holds them.
+struct PacketMessages {
+    Span<int32_t> connection;
+    Span<int64_t> size, delay, next_starts;
+    Span<int32_t> nexts, waits;
+    Span<int64_t> front_starts;
+    Span<int32_t> front;
+    Span<int64_t> behind_starts;
+    Span<int32_t> behind;
+};
+
+struct PacketPaths {
+    Span<int64_t> starts;
+    Span<int32_t> ports;
+    Span<int64_t> first;
+    Span<int64_t> back_starts;
+    Span<int32_t> back;
+};
+
+// A path as a packet follows it.
+struct PacketWay {
+    const int32_t* ports;
+    int32_t length;
+    int32_t operator[](int32_t hop) const { return ports[hop]; }
+};
+
+class PacketLoop {
+public:
+    PacketLoop(const PacketMessages& messages, const PacketPaths& paths, const PacketRules& rules, PacketPorts&& ports,
+               std::vector<PacketConnection>&& connections, int64_t width)
+        : messages_(messages), paths_(paths), rules_(rules), ports_(std::move(ports)),
+          connections_(std::move(connections)), queue_(width) {
+        const size_t n = messages.waits.size;
+        waits_.assign(messages.waits.data, messages.waits.data + n);
+        left_.assign(n, 0);
+        owed_.assign(n, 0);
+        done_at_.assign(n, 0);
+        ready_.assign(n, 0);
+        start.assign(n, kForever);
+        end.assign(n, kForever);
+    }
+
+    void run(void (*interrupt)()) {
+        for (size_t message = 0; message < waits_.size(); ++message) {
+            if (!waits_[message]) done_.push_back(static_cast<int32_t>(message));
+        }
+        PacketEvent event;
+        for (int64_t served = 0; gave_up < 0; ++served) {
+            while (!done_.empty()) {
+                const int32_t message = done_.back();
+                done_.pop_back();
+                release(message);
+            }
+            if (!queue_.pop(event)) break;
+            serve(event);
+            if ((served & 0xFFFFF) == 0xFFFFF) interrupt();
+        }
+        for (size_t port = 0; port < ports_.at.size(); ++port) ports_.close_bin(static_cast<int32_t>(port));
+        std::sort(ports_.samples.begin(), ports_.samples.end());
+    }
+
+    const PacketPorts& ports() const { return ports_; }
+
+    std::vector<int64_t> start, end;
+    int64_t hops = 0, retransmitted = 0, timeouts = 0, gave_up = -1, gave_up_at = kForever;
+
+private:
+    void serve(const PacketEvent& event) {
+        switch (event.kind) {
+            case kData: data(event); break;
+            case kAck: answer(event); break;
+            case kPort: {
+                PacketPort& port = ports_.at[event.owner];
+                port.busy = port.busy && event.time < port.free;
+                send_on(event.owner, event.time);
+                break;
+            }
+            case kTimer: timer(connections_[event.owner], event.time); break;
+            case kStart: in_front(event); break;
+            case kBehind: behind(event); break;
+            default: pausing(event); break;
+        }
+    }
+
+    // Messages.
+
+    size_t fronts(int32_t m) const { return served(messages_.front_starts, m); }
+    size_t behinds(int32_t m) const { return served(messages_.behind_starts, m); }
+    static size_t served(const Span<int64_t>& starts, int32_t m) {
+        return static_cast<size_t>(m) + 1 < starts.size ? static_cast<size_t>(starts[m + 1] - starts[m]) : 0;
+    }
+    bool joins(int32_t m) const { return static_cast<size_t>(m) >= messages_.connection.size; }
+    int32_t connection_of(int32_t m) const { return joins(m) ? -1 : messages_.connection[m]; }
+
+    static PacketEvent whole(uint8_t kind, int64_t time, int32_t message, size_t stage, int64_t tail) {
+        PacketEvent event;
+        event.time = time;
+        event.kind = kind;
+        event.owner = message;
+        event.hop = static_cast<uint8_t>(stage);
+        event.tail = tail;
+        return event;
+    }
+
+    void release(int32_t m) {
+        const int64_t time = ready_[m] + (joins(m) ? 0 : messages_.delay[m]);
+        start[m] = time;
+        if (connection_of(m) < 0 && !fronts(m) && !behinds(m)) {
+            finish(m, time);
+        } else {
+            queue_.push(whole(kStart, time, m, 0, time));
+        }
+    }
+
+    void finish(int32_t m, int64_t time) {
+        end[m] = time;
+        for (int64_t at = messages_.next_starts[m]; at < messages_.next_starts[m + 1]; ++at) {
+            const int32_t follower = messages_.nexts[at];
+            ready_[follower] = std::max(ready_[follower], time);
+            if (--waits_[follower] == 0) done_.push_back(follower);
+        }
+    }
+
+    void in_front(const PacketEvent& event) {
+        const int32_t m = event.owner;
+        const size_t stage = event.hop;
+        if (stage < fronts(m)) {
+            int64_t begin, head, tail;
+            const int32_t resource = messages_.front[messages_.front_starts[m] + static_cast<int64_t>(stage)];
+            if (!through(resource, event, messages_.size[m], begin, head, tail)) return;
+            if (!stage) start[m] = begin;
+            queue_.push(whole(kStart, head, m, stage + 1, tail));
+            return;
+        }
+        const int32_t number = connection_of(m);
+        if (number < 0) {
+            delivered(m, event.tail);
+            return;
+        }
+        PacketConnection& c = connections_[number];
+        left_[m] = c.add(m, messages_.size[m]);
+        owed_[m] = rules_.acknowledged && c.reliable ? 2 : 1;
+        go_on(c, event.time);
+    }
+
+    bool through(int32_t resource, const PacketEvent& event, int64_t size, int64_t& begin, int64_t& head, int64_t& tail) {
+        PacketPort& p = ports_.at[resource];
+        begin = std::max(p.whole ? event.tail : event.time, p.free);
+        const int64_t stop = ports_.stop(resource, begin, size), latency = ports_.latency(resource, begin);
+        if (stop >= kForever) return false;
+        p.free = p.holds ? stop + latency : stop;
+        p.bytes += size;
+        head = begin + latency;
+        tail = std::max(stop, event.tail) + latency;
+        return true;
+    }
+
+    void delivered(int32_t m, int64_t time) {
+        if (behinds(m)) {
+            queue_.push(whole(kBehind, time, m, 0, time));
+        } else {
+            owed_less(m, time);
+        }
+    }
+
+    void behind(const PacketEvent& event) {
+        const int32_t m = event.owner;
+        int64_t begin, head, tail;
+        const int32_t resource = messages_.behind[messages_.behind_starts[m] + event.hop];
+        if (!through(resource, event, messages_.size[m], begin, head, tail)) return;
+        if (static_cast<size_t>(event.hop) + 1 < behinds(m)) {
+            queue_.push(whole(kBehind, tail, m, size_t{event.hop} + 1, tail));
+        } else {
+            owed_less(m, tail);
+        }
+    }
+
+    void answered(int32_t m, int64_t time) {
+        if (rules_.acknowledged) owed_less(m, time);
+    }
+
+    void owed_less(int32_t m, int64_t time) {
+        done_at_[m] = std::max(done_at_[m], time);
+        if (--owed_[m] <= 0) finish(m, done_at_[m]);
+    }
+
+    // Packets.
+
+    PacketWay way(const PacketEvent& event) const {
+        if (event.kind == kAck) {
+            const int64_t from = paths_.back_starts[event.owner];
+            return {paths_.back.data + from, static_cast<int32_t>(paths_.back_starts[event.owner + 1] - from)};
+        }
+        return way_of(connections_[event.owner].first_path + event.path);
+    }
+    PacketWay way_of(int64_t path) const {
+        const int64_t from = paths_.starts[path];
+        return {paths_.ports.data + from, static_cast<int32_t>(paths_.starts[path + 1] - from)};
+    }
+
+    void data(const PacketEvent& first) {
+        PacketEvent event = first;
+        for (;;) {
+            const int32_t more = event.more;
+            event.more = 0;
+            arrive(event);
+            if (more <= 0) return;
+            const int64_t apart = connections_[event.owner].apart_ps;
+            event.time += apart;
+            event.tail += apart;
+            event.sent += apart;
+            ++event.number;
+            event.more = more - 1;
+            const PacketEvent* least = done_.empty() ? queue_.least() : nullptr;
+            if (!done_.empty() || (least && *least < event)) {
+                queue_.push(event);
+                return;
+            }
+        }
+    }
+
+    void answer(const PacketEvent& event) {
+        if (event.hop < way(event).length) {
+            arrive(event);
+        } else {
+            answer(connections_[event.owner], event);
+        }
+    }
+
+    void arrive(const PacketEvent& event) {
+        const PacketWay path = way(event);
+        if (event.hop == path.length) {
+            leave_queue(path, event.hop, event.size, event.time);
+            data(connections_[event.owner], event);
+        } else if (ports_.at[path[event.hop]].gate) {
+            enqueue(path, event);
+        } else {
+            leave_queue(path, event.hop, event.size, event.time);
+            pass_open(path, event);
+        }
+    }
+
+    void pass_open(const PacketWay& path, const PacketEvent& event) {
+        const int32_t number = path[event.hop];
+        PacketPort& port = ports_.at[number];
+        ++port.count;
+        const int64_t backlog = ports_.backlog(number, event.time);
+        ports_.note(number, event.time, backlog);
+        if (backlog + event.size > ports_.buffer(number, event.time)) {
+            ++port.drops;
+            return;
+        }
+        PacketEvent marked = event;
+        if (event.kind == kData && ports_.is_marked(number, event.time, backlog)) marked.marked = 1;
+        int64_t begin = std::max(event.time, port.free);
+        if (event.kind == kAck && !event.hop) begin = std::min(begin, event.time + connections_[event.owner].full_ps);
+        on_wire(path, marked, begin);
+    }
+
+    bool on_wire(const PacketWay& path, const PacketEvent& event, int64_t begin) {
+        const int32_t number = path[event.hop];
+        PacketPort& port = ports_.at[number];
+        const int64_t stop = ports_.stop(number, begin, event.size), latency = ports_.latency(number, begin);
+        if (stop >= kForever) {
+            port.lost += port.between;
+            return false;
+        }
+        const int64_t taken = port.holds ? stop + latency : stop;
+        port.free = std::max(taken, port.free + (taken - begin));
+        port.bytes += event.size;
+        ++hops;
+        if (port.changes && ports_.is_lost(number, begin, event.kind == kAck)) return false;
+        const int64_t tail = std::max(stop, event.tail) + latency;
+        PacketEvent next = event;
+        next.time = event.hop + 1 == path.length ? tail : begin + latency;
+        ++next.hop;
+        next.tail = tail;
+        queue_.push(next);
+        return true;
+    }
+
+#include "packet_gates.hpp"
+#include "packet_ends.hpp"
+
+    const PacketMessages& messages_;
+    const PacketPaths& paths_;
+    const PacketRules rules_;
+    PacketPorts ports_;
+    std::vector<PacketConnection> connections_;
+    CalendarOf<PacketEvent> queue_;
+    std::vector<int32_t> waits_, left_, owed_, done_;
+    std::vector<int64_t> done_at_, ready_;
+};
+
+}  // namespace ringwright
