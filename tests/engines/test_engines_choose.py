@@ -37,7 +37,7 @@ def test_the_recurrence_is_exact_or_declines(seed: int, alpha: str) -> None:
     assert found.time_ps == events.run(flat.flatten(program, made), made).time_ps
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [each for each in ENGINES if each != "packets"])  # which carry headers
 @pytest.mark.parametrize("p", [1, 2, 7, 16])
 def test_engines_agree_without_contention(engine: str, p: int) -> None:
     program = ring(Collective("all-reduce", range(p), p * 1000))
@@ -98,7 +98,7 @@ def test_a_program_too_large_to_lay_out_goes_through_the_recurrence(monkeypatch:
 
 def test_an_unknown_engine_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no engine"):
-        simulate(ring(Collective("all-reduce", range(2), 8)), cases.switch(2), "packets")
+        simulate(ring(Collective("all-reduce", range(2), 8)), cases.switch(2), "flits")
 
 
 @pytest.mark.parametrize("latency_s", [0.0, 9e-6])

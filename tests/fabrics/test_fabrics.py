@@ -229,7 +229,11 @@ def test_a_wrong_line_is_a_usage_error(spec: str, says: str) -> None:
 
 
 def test_knobs_are_told_and_taken() -> None:
-    assert {name: knob.default for name, knob in knobs("ring").items()} == {"rate": 50 * 2.0**30, "latency_s": 0.5e-6}
+    assert {name: knob.default for name, knob in knobs("ring").items()} == {
+        "rate": 50 * 2.0**30,
+        "latency_s": 0.5e-6,
+        "transport": None,
+    }
     assert knobs("dgx-h100")["pxn"].default is True
     top = fabric("ring:4,rate=400Gb/s", latency_s=2e-6)
     assert (top.rate == 50e9).all()

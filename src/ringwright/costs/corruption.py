@@ -22,9 +22,9 @@ def lost_words(ber: float) -> float:
     logs = math.log(wrong), math.log1p(-wrong) if wrong < 1 else -math.inf
     tail = 0.0
     for count in range(MENDED + 1, SYMBOLS + 1):
-        ways = math.lgamma(SYMBOLS + 1) - math.lgamma(count + 1) - math.lgamma(SYMBOLS - count + 1)
+        combinations = math.lgamma(SYMBOLS + 1) - math.lgamma(count + 1) - math.lgamma(SYMBOLS - count + 1)
         right = (SYMBOLS - count) * logs[1] if count < SYMBOLS else 0.0
-        tail += math.exp(ways + count * logs[0] + right)
+        tail += math.exp(combinations + count * logs[0] + right)
     return min(1.0, tail)
 
 

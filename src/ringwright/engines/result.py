@@ -154,7 +154,7 @@ class Run:
 
     @cached_property
     def _critical(self) -> Path | None:
-        if self.flat is None or self.machine is None:
+        if self.flat is None or self.machine is None or self.packets is not None:
             return None
         return critical(self.flat, self.machine, self.start_ps, self.end_ps, self.base_ps, self.come_ps)
 

@@ -138,7 +138,9 @@ def _sweep(kind: str, target: int, field: str, acting: Sequence[FaultEffect], he
 def _combined(field: str, active: Sequence[FaultEffect], healthy: float) -> float:
     if field == "buffer_bytes":
         return min((effect.value for effect in active), default=healthy)
-    if field in ("loss", "reorder", "ecn", "ber"):
+    if field == "ber":
+        return min(1.0, sum(effect.value for effect in active))
+    if field in ("loss", "reorder", "ecn"):
         return 1.0 - (1.0 - healthy) * math.prod(1.0 - effect.value for effect in active) if active else healthy
     if field == "latency_s":
         fixed = [effect.value for effect in active if effect.field == "latency_s"]

@@ -36,7 +36,7 @@ struct PacketPart {  // a message of a connection
 
 struct PacketConnection {
     int32_t number = 0, first_path = 0, n_paths = 1, back = 0;
-    bool reliable = true, recovering = false, limited = false, waits_for_pace = false, probing = false, probed = false;
+    bool reliable = true, recovering = false, limited = false, waits_to_send = false, probing = false, probed = false;
     bool slowed = false, refused = false;
     uint8_t control = kFixed, phase = kStartup;
     int32_t most_window = 0, fork = 0, payload = 1, wire = 1;
@@ -45,14 +45,14 @@ struct PacketConnection {
     std::vector<PacketPart> parts;
     int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, high = -1, recover = 0;
     int32_t told_part = 0, hint = 0, backoff = 0, retries = 0;
-    int64_t newest = -1, local_until = 0, pace_at = 0, retry_at = kForever, timer_at = kForever;
+    int64_t newest = -1, local_until = 0, send_at = 0, retry_at = kForever, timer_at = kForever;
     double srtt = 0, rttvar = 0;
     std::vector<SentPacket> records;  // of packets from `record_base` on
     int32_t record_base = 0;
     std::vector<int32_t> missing, early;  // sorted
     // Control.
     double cwnd = 0, ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0;
-    double pace_ps = 0, target_ps = 0, alpha = 1.0, bandwidth = 0, full_bandwidth = 0;
+    double gap_ps = 0, target_ps = 0, alpha = 1.0, bandwidth = 0, full_bandwidth = 0;
     int64_t epoch = 0, cut_at = 0, alpha_at = 0, faster_at = 0, cycle_at = 0, round_end = 0, least_trip = 0;
     int64_t delivered = 0, delivered_at = 0;
     int32_t steps = 0, cycle = 0, round = 0, full_rounds = 0;
@@ -110,7 +110,7 @@ struct PacketConnection {
         } else {
             cwnd = static_cast<double>(most_window);
         }
-        pace_ps = line_ps;
+        gap_ps = line_ps;
     }
 
     void acked(int64_t packets, int64_t now, int64_t trip, const SentPacket* latest) {
@@ -154,10 +154,10 @@ struct PacketConnection {
         return std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(cwnd), most_window));
     }
 
-    double paced(int64_t now) {
+    double spaced(int64_t now) {
         if (control == kDcqcn) {
             dcqcn_until(now);
-            return slowed ? pace_ps : 0.0;
+            return slowed ? gap_ps : 0.0;
         }
         if (control == kBbr && bandwidth > 0.0) return 1.0 / (bandwidth * gain() * wire);
         return 0.0;
@@ -167,11 +167,11 @@ struct PacketConnection {
         dcqcn_until(now);
         if (!slowed) {
             slowed = true;
-            pace_ps = line_ps;
+            gap_ps = line_ps;
             alpha = 1.0;
         }
-        target_ps = pace_ps;
-        pace_ps = std::min(pace_ps / (1.0 - alpha / 2.0), line_ps / kLeastShare);
+        target_ps = gap_ps;
+        gap_ps = std::min(gap_ps / (1.0 - alpha / 2.0), line_ps / kLeastShare);
         alpha = (1.0 - kG) * alpha + kG;
         steps = 0;
         alpha_at = faster_at = now + kStepPs;
@@ -239,10 +239,10 @@ private:
             target = std::min(target, 1.0 / line_ps);
             target_ps = 1.0 / target;
         }
-        pace_ps = 2.0 / (target + 1.0 / pace_ps);
-        if (pace_ps <= line_ps * 1.001) {
+        gap_ps = 2.0 / (target + 1.0 / gap_ps);
+        if (gap_ps <= line_ps * 1.001) {
             slowed = false;
-            pace_ps = line_ps;
+            gap_ps = line_ps;
         }
     }
 

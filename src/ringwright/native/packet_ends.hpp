@@ -21,8 +21,8 @@ void go_on(PacketConnection& c, int64_t now) {
         }
         const int64_t wait = held_until(c, now);
         if (wait > now) {
-            c.waits_for_pace = true;
-            c.pace_at = wait;
+            c.waits_to_send = true;
+            c.send_at = wait;
             break;
         }
         if (again) {
@@ -52,7 +52,7 @@ void send_whole(PacketConnection& c, int64_t now) {
 int64_t local_ps(const PacketConnection& c) const { return std::max(kLocalPs, kLocalPackets * c.apart_ps); }
 
 int64_t held_until(PacketConnection& c, int64_t now) {
-    int64_t until = c.paced(now) > 0.0 ? c.pace_at : 0;
+    int64_t until = c.spaced(now) > 0.0 ? c.send_at : 0;
     if (rules_.is_tcp && c.local_until > now) until = std::max(until, c.local_until - local_ps(c));
     return until;
 }
@@ -116,8 +116,8 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     event.size = c.bytes_of(number, c.part_of(number)) + rules_.header;
     event.path = chosen_path(c, number, now);
     const PacketWay path = way_of(int64_t{c.first_path} + event.path);
-    const double pace = c.paced(now);
-    if (pace > 0.0) c.pace_at = std::max(now, c.pace_at) + static_cast<int64_t>(static_cast<double>(event.size) * pace);
+    const double gap = c.spaced(now);
+    if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(event.size) * gap);
     if (number < c.ever) retransmitted += event.size;
     c.ever = std::max(c.ever, number + 1);
     event.time = event.sent = event.tail = now;
@@ -234,7 +234,7 @@ void answer_selective(PacketConnection& c, const PacketEvent& event) {
 
 void find_missing(PacketConnection& c) {
     const int64_t slack = rules_.is_tcp ? static_cast<int64_t>(c.srtt / 4) : static_cast<int64_t>(c.srtt);
-    bool found = false;
+    bool some = false;
     for (int32_t number = c.una; number < c.high; ++number) {
         SentPacket& each = *c.record(number);
         if (each.state != kOut) continue;
@@ -242,10 +242,10 @@ void find_missing(PacketConnection& c) {
         if (passed || each.at + slack < c.newest) {
             each.state = kMissing;
             c.missing.insert(std::upper_bound(c.missing.begin(), c.missing.end(), number), number);
-            found = true;
+            some = true;
         }
     }
-    if (found && !c.recovering) {
+    if (some && !c.recovering) {
         c.recovering = true;
         c.recover = c.nxt;
         c.lost();
@@ -274,7 +274,7 @@ void set_timer(PacketConnection& c, int64_t now) {
     } else if (c.retry_at == kForever) {
         set_retry(c, now);
     }
-    const int64_t target = std::min(c.retry_at, c.waits_for_pace ? c.pace_at : kForever);
+    const int64_t target = std::min(c.retry_at, c.waits_to_send ? c.send_at : kForever);
     if (target < c.timer_at) {
         c.timer_at = target;
         PacketEvent event;
@@ -310,8 +310,8 @@ int64_t rto(const PacketConnection& c) const {
 void timer(PacketConnection& c, int64_t now) {
     if (now != c.timer_at) return;
     c.timer_at = kForever;
-    if (c.waits_for_pace && c.pace_at <= now) {
-        c.waits_for_pace = false;
+    if (c.waits_to_send && c.send_at <= now) {
+        c.waits_to_send = false;
         go_on(c, now);
     }
     if (c.retry_at <= now && c.una < c.nxt) {

@@ -54,7 +54,7 @@ Given read(Columns& columns) {
     columns.read(given.between, "between");
     columns.read(given.gate, "gate");
     columns.read(given.whole, "whole");
-    columns.read(given.lanes, "lanes");
+    columns.read(given.lanes, "virtual_queues");
     read_changes(columns, given.rates, "rates");
     read_changes(columns, given.delays, "delays");
     read_changes(columns, given.losses, "losses");

@@ -20,6 +20,7 @@ from ringwright.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.costs.probable import Probable
+    from ringwright.engines.packets.run import Packets
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -242,20 +243,22 @@ def _measured(
         worst_start_s,
         lowest_bound_us=(without if within is None else within) * 1e6,
         after_last_us=None if floors.come is None else run.after_last_s * 1e6,
-        **_packets(machine, run),
+        transport=carriers(machine),
     )
+    row = row if run.packets is None else _with_packets(row, run.packets)
     return row, run.left_out, run
 
 
-def _packets(machine: Topology, run: Run) -> dict[str, Any]:
-    """Return fields of a row about packets: how they are sent by class of links, and what they met where they were followed."""
-    told: dict[str, Any] = {"transport": carriers(machine)}
-    if run.packets is not None:
-        met = run.packets
-        told |= {
-            name: getattr(met, name) for name in ("retransmitted_bytes", "drops", "lost", "pauses", "queue_bytes_p99")
-        }
-    return told
+def _with_packets(row: SimulatedRow, met: Packets) -> SimulatedRow:
+    """Return a row with what its packets met."""
+    return replace(
+        row,
+        retransmitted_bytes=met.retransmitted_bytes,
+        drops=met.drops,
+        lost=met.lost,
+        pauses=met.pauses,
+        queue_bytes_p99=met.queue_bytes_p99,
+    )
 
 
 def _rates(collective: Collective, time_us: float) -> tuple[float, float]:

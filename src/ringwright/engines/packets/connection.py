@@ -17,7 +17,7 @@ OUT, ARRIVED, MISSING = range(3)  # what the sender thinks of a packet
 
 
 @dataclass(slots=True)
-class Sent:
+class SentPacket:
     """A packet under way: when it was sent last, and what was delivered by then (BBR)."""
 
     at: int
@@ -57,7 +57,7 @@ class Connection:
     nxt: int = 0
     end: int = 0
     ever: int = 0  # packets that were sent at least once
-    records: dict[int, Sent] = field(default_factory=dict)
+    records: dict[int, SentPacket] = field(default_factory=dict)
     arrived: int = 0  # of those under way: known to have arrived
     missing: list[int] = field(default_factory=list)  # packets to send again, sorted
     high: int = -1  # highest packet known to have arrived
@@ -67,8 +67,8 @@ class Connection:
     limited: bool = False
     told_part: int = 0  # messages that the sender knows to have arrived
     local_until: int = 0  # when the last packet begins to leave
-    pace_at: int = 0
-    waits_for_pace: bool = False
+    send_at: int = 0
+    waits_to_send: bool = False
     retry_at: int = NEVER
     probing: bool = False  # the next time-out is a tail loss probe
     probed: bool = False  # one has been sent since something new arrived
@@ -87,7 +87,7 @@ class Connection:
     friendly: float = 0.0
     cut_at: int = 0
     slowed: bool = False
-    pace_ps: float = 0.0
+    gap_ps: float = 0.0
     target_ps: float = 0.0
     alpha: float = 1.0
     steps: int = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.costs.protocols import BBR, CUBIC, DCQCN, DELAY, FIXED, RENO
 
 if TYPE_CHECKING:
-    from ringwright.engines.packets.connection import Connection, Sent
+    from ringwright.engines.packets.connection import Connection, SentPacket
 
 SECOND = 1e12
 FIRST_WINDOW = 10.0  # packets (RFC 6928)
@@ -38,10 +38,10 @@ def start(c: Connection) -> None:
         c.cwnd = FIRST_WINDOW
     else:
         c.cwnd = float(c.most_window)
-    c.pace_ps = c.line_ps
+    c.gap_ps = c.line_ps
 
 
-def acked(c: Connection, packets: int, now: int, trip_ps: int, record: Sent | None) -> None:
+def acked(c: Connection, packets: int, now: int, trip_ps: int, record: SentPacket | None) -> None:
     """Take in that ``packets`` arrived; ``trip_ps`` is the round trip of the last of them, 0 where it is not known."""
     if c.control == BBR:
         _bbr_acked(c, packets, now, trip_ps, record)
@@ -82,11 +82,11 @@ def window(c: Connection) -> int:
     return max(1, min(int(c.cwnd), c.most_window)) if c.control != FIXED else c.most_window
 
 
-def paced(c: Connection, now: int) -> float:
+def spaced(c: Connection, now: int) -> float:
     """Return the ps a byte at which it sends now, 0 where it sends as fast as it can."""
     if c.control == DCQCN:
         _dcqcn_until(c, now)
-        return c.pace_ps if c.slowed else 0.0
+        return c.gap_ps if c.slowed else 0.0
     if c.control == BBR and c.bandwidth > 0.0:
         return 1.0 / (c.bandwidth * _gain(c) * c.wire_bytes)
     return 0.0
@@ -135,9 +135,9 @@ def noticed(c: Connection, now: int) -> None:
     """DCQCN: take in a notice that a packet was marked."""
     _dcqcn_until(c, now)
     if not c.slowed:
-        c.slowed, c.pace_ps, c.alpha = True, c.line_ps, 1.0
-    c.target_ps = c.pace_ps
-    c.pace_ps = min(c.pace_ps / (1.0 - c.alpha / 2.0), c.line_ps / LEAST_SHARE)
+        c.slowed, c.gap_ps, c.alpha = True, c.line_ps, 1.0
+    c.target_ps = c.gap_ps
+    c.gap_ps = min(c.gap_ps / (1.0 - c.alpha / 2.0), c.line_ps / LEAST_SHARE)
     c.alpha = (1.0 - G) * c.alpha + G
     c.steps, c.alpha_at, c.faster_at = 0, now + STEP_PS, now + STEP_PS
 
@@ -163,9 +163,9 @@ def _dcqcn_faster(c: Connection) -> None:
         target += (MORE_SHARE if c.steps > 2 * FAST_STEPS else ADD_SHARE) / c.line_ps
         target = min(target, 1.0 / c.line_ps)
         c.target_ps = 1.0 / target
-    c.pace_ps = 2.0 / (target + 1.0 / c.pace_ps)
-    if c.pace_ps <= c.line_ps * 1.001:
-        c.slowed, c.pace_ps = False, c.line_ps
+    c.gap_ps = 2.0 / (target + 1.0 / c.gap_ps)
+    if c.gap_ps <= c.line_ps * 1.001:
+        c.slowed, c.gap_ps = False, c.line_ps
 
 
 def _gain(c: Connection) -> float:
@@ -174,7 +174,7 @@ def _gain(c: Connection) -> float:
     return 1.0 / HIGH_GAIN if c.phase == DRAIN else CYCLE[c.cycle]
 
 
-def _bbr_acked(c: Connection, packets: int, now: int, trip_ps: int, record: Sent | None) -> None:
+def _bbr_acked(c: Connection, packets: int, now: int, trip_ps: int, record: SentPacket | None) -> None:
     """BBR: measure what is delivered, and go through its phases. Bandwidths are in packets a ps."""
     c.delivered += packets
     c.delivered_at = now
@@ -189,12 +189,12 @@ def _bbr_acked(c: Connection, packets: int, now: int, trip_ps: int, record: Sent
     elapsed = now - record.delivered_at
     if elapsed > 0:
         _bbr_measured(c, (c.delivered - record.delivered) / elapsed)
-    under_way = c.bandwidth * c.least_trip
-    if c.phase == DRAIN and c.pipe() <= under_way:
+    in_flight = c.bandwidth * c.least_trip
+    if c.phase == DRAIN and c.pipe() <= in_flight:
         c.phase, c.cycle, c.cycle_at = PROBE, 2, now
     if c.phase == PROBE and now - c.cycle_at > c.least_trip:
         c.cycle, c.cycle_at = (c.cycle + 1) % len(CYCLE), now
-    c.cwnd = max((HIGH_GAIN if c.phase == STARTUP else BBR_WINDOW) * under_way + 3.0, 4.0)
+    c.cwnd = max((HIGH_GAIN if c.phase == STARTUP else BBR_WINDOW) * in_flight + 3.0, 4.0)
 
 
 def _bbr_measured(c: Connection, bandwidth: float) -> None:

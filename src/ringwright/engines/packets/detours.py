@@ -18,6 +18,7 @@ def detours(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return all paths of connections, each its own first: starts and links of paths, and the first path of each connection.
 
+    Starts and first paths are int64 of shapes (paths + 1,) and (connections + 1,), links int32 of shape (links on all paths,).
     Only between the second and the last node but one of a path is another way searched; ends keep their ports.
     """
     import numpy as np
@@ -43,7 +44,7 @@ class _Search:
         for link in range(top.n_links):
             if top.rate[link] > 0:
                 self.out.setdefault(self.src[link], []).append(link)
-        self.found: dict[tuple[int, ...], list[list[int]]] = {}
+        self.known: dict[tuple[int, ...], list[list[int]]] = {}
         self.distances: dict[int, dict[int, int]] = {}
 
     def paths(self, path: list[int]) -> list[list[int]]:
@@ -52,29 +53,29 @@ class _Search:
         if len(middle) < 1 or any(link >= self.n_links for link in path):
             return [path]
         key = (*middle,)
-        if key not in self.found:
-            if len(self.found) >= MOST_SEARCHED:
+        if key not in self.known:
+            if len(self.known) >= MOST_SEARCHED:
                 return [path]
-            self.found[key] = self._between(middle)
-        return [[path[0], *each, path[-1]] for each in self.found[key]]
+            self.known[key] = self._between(middle)
+        return [[path[0], *each, path[-1]] for each in self.known[key]]
 
     def _between(self, middle: list[int]) -> list[list[int]]:
         """Return the ways as long as ``middle`` between its ends, itself first."""
         begin, end = self.src[middle[0]], self.dst[middle[-1]]
         near = self._distance_to(end)
-        ways = [middle]
+        paths = [middle]
         if near.get(begin) != len(middle):
-            return ways
+            return paths
         stack: list[tuple[int, list[int]]] = [(begin, [])]
-        while stack and len(ways) < MOST_PATHS:
+        while stack and len(paths) < MOST_PATHS:
             node, taken = stack.pop()
             if node == end:
                 if taken != middle:
-                    ways.append(taken)
+                    paths.append(taken)
                 continue
             further = [link for link in self.out.get(node, ()) if near.get(self.dst[link], -1) == near[node] - 1]
             stack += [(self.dst[link], [*taken, link]) for link in reversed(further)]
-        return ways
+        return paths
 
     def _distance_to(self, end: int) -> dict[int, int]:
         """Return the hops from each node to one."""

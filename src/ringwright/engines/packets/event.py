@@ -8,7 +8,7 @@ PAUSING, PORT, DATA, ACK, START, BEHIND, TIMER = range(7)
 PLAIN, NOTICE, REFUSAL = range(3)  # what an answer says besides: a marked packet came; a gap
 
 
-class Event(NamedTuple):
+class PacketEvent(NamedTuple):
     """Something that happens at ``time`` (ps). What the fields mean depends on the kind.
 
     ``owner``: connection (DATA, ACK, TIMER), message (START, BEHIND) or port (PAUSING, PORT). ``number``: packet, or up to

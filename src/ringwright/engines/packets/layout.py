@@ -14,8 +14,8 @@ from ringwright.costs.corruption import lost_share
 from ringwright.costs.protocols import ONE
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import inside
+from ringwright.engines.packets.deadlock import queues_needed
 from ringwright.engines.packets.detours import detours
-from ringwright.engines.packets.lanes import lanes
 from ringwright.engines.packets.network import ENDLESS, GATES, Connections, PacketNetwork, Ports
 from ringwright.errors import DeclinedError
 from ringwright.topology import RANK, SWITCH
@@ -51,7 +51,7 @@ def lay_out(flat: MessageGraph, machine: Machine, used: Protocol, top: Topology,
     src, dst = pairs // top.n_nodes, pairs % top.n_nodes
     ports = _ports(machine, used, top)
     made = _connections(machine, used, ports, src, dst, _rows(paths, first))
-    ports = replace(ports, lanes=lanes(made, ports.gate))
+    ports = replace(ports, virtual_queues=queues_needed(made, ports.gate))
     return PacketNetwork(
         used,
         ports,
@@ -77,12 +77,12 @@ def _cut(flat: MessageGraph, machine: Machine) -> list[tuple[np.ndarray, np.ndar
     plain = top.n_links + len(top.groups)
     is_port = flat.hops < plain
     owner = np.repeat(np.arange(flat.n_messages), np.diff(flat.hop_starts))
-    place = np.arange(len(flat.hops))
+    index = np.arange(len(flat.hops))
     begin, end = np.full(flat.n_messages, len(flat.hops)), np.full(flat.n_messages, -1)
-    np.minimum.at(begin, owner[is_port], place[is_port])
-    np.maximum.at(end, owner[is_port], place[is_port])
-    at_port = (place >= begin[owner]) & (place <= end[owner])
-    before = place < begin[owner]
+    np.minimum.at(begin, owner[is_port], index[is_port])
+    np.maximum.at(end, owner[is_port], index[is_port])
+    at_port = (index >= begin[owner]) & (index <= end[owner])
+    before = index < begin[owner]
     before &= end[owner] >= 0
     parts = []
     for chosen in (before, at_port, ~at_port & ~before):
@@ -183,8 +183,8 @@ def _connections(
     np.maximum.at(line, owner, finite)
     wire = used.payload_bytes + used.header_bytes
     with np.errstate(divide="ignore"):
-        under_way = np.where(line > 0, trip * used.window_rtts / np.maximum(line * wire, 1e-9), 1 << 20)
-    window = np.clip(np.ceil(under_way), LEAST_WINDOW, 1 << 20).astype(np.int32)
+        in_flight = np.where(line > 0, trip * used.window_rtts / np.maximum(line * wire, 1e-9), 1 << 20)
+    window = np.clip(np.ceil(in_flight), LEAST_WINDOW, 1 << 20).astype(np.int32)
     starts, links, first = own[0], own[1], np.arange(len(src) + 1)
     if used.routing != ONE:
         starts, links, first = detours(top, own, reliable)

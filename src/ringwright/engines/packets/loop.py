@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import CREDIT, PAUSE
 from ringwright.engines.packets.connection import Connection, connections
-from ringwright.engines.packets.event import ACK, BEHIND, DATA, PORT, START, TIMER, Event
+from ringwright.engines.packets.event import ACK, BEHIND, DATA, PORT, START, TIMER, PacketEvent
 from ringwright.engines.packets.network import GATES
 from ringwright.engines.packets.ports import NEVER, PortStates
 
@@ -70,7 +70,7 @@ class PacketLoop:
         self.done_at = [0] * n
         self.ready = [0] * n
         self.start, self.end = [NEVER] * n, [NEVER] * n
-        self.queue: list[Event] = []
+        self.queue: list[PacketEvent] = []
         self.done = [message for message, count in enumerate(self.waits) if not count]
         self.hops = self.timeouts = self.retransmitted = 0
         self.gave_up = (-1, NEVER)
@@ -104,11 +104,11 @@ class PacketLoop:
             self.gave_up,
         )
 
-    def push(self, event: Event) -> None:
+    def push(self, event: PacketEvent) -> None:
         """Put an event into the queue."""
         heapq.heappush(self.queue, event)
 
-    def _serve(self, event: Event) -> None:
+    def _serve(self, event: PacketEvent) -> None:
         kind = event.kind
         if kind == DATA:
             self._data(event)
@@ -135,7 +135,7 @@ class PacketLoop:
         if self.connection[message] < 0 and not self.front[message] and not self.behind[message]:
             self.finish(message, time)
         else:
-            self.push(Event(time, START, message, tail=time))
+            self.push(PacketEvent(time, START, message, tail=time))
 
     def finish(self, message: int, time: int) -> None:
         """End a message; what waits for it alone may begin."""
@@ -146,7 +146,7 @@ class PacketLoop:
             if not self.waits[follower]:
                 self.done.append(follower)
 
-    def _in_front(self, event: Event) -> None:
+    def _in_front(self, event: PacketEvent) -> None:
         """Let a message through what serves it as a whole, then hand it to its connection."""
         message, stage = event.owner, event.hop
         if stage < len(self.front[message]):
@@ -155,7 +155,7 @@ class PacketLoop:
                 begin, head, tail = through
                 if not stage:
                     self.start[message] = begin
-                self.push(Event(head, START, message, hop=stage + 1, tail=tail))
+                self.push(PacketEvent(head, START, message, hop=stage + 1, tail=tail))
             return
         if self.connection[message] < 0:
             self.delivered(message, event.tail)
@@ -179,18 +179,18 @@ class PacketLoop:
     def delivered(self, message: int, time: int) -> None:
         """The last byte of a message is at its target."""
         if self.behind[message]:
-            self.push(Event(time, BEHIND, message, tail=time))
+            self.push(PacketEvent(time, BEHIND, message, tail=time))
         else:
             self._owed_less(message, time)
 
-    def _behind(self, event: Event) -> None:
+    def _behind(self, event: PacketEvent) -> None:
         message, stage = event.owner, event.hop
         through = self._through(self.behind[message][stage], event.time, event.tail, self.sizes[message])
         if through is None:
             return
         _, _, tail = through
         if stage + 1 < len(self.behind[message]):
-            self.push(Event(tail, BEHIND, message, hop=stage + 1, tail=tail))
+            self.push(PacketEvent(tail, BEHIND, message, hop=stage + 1, tail=tail))
         else:
             self._owed_less(message, tail)
 
@@ -207,12 +207,12 @@ class PacketLoop:
 
     # Packets.
 
-    def path(self, event: Event) -> tuple[int, ...]:
+    def path(self, event: PacketEvent) -> tuple[int, ...]:
         """Return the ports on the way of a packet or an answer."""
         owner = self.connections[event.owner]
         return owner.back if event.kind == ACK else owner.paths[event.path]
 
-    def _data(self, event: Event) -> None:
+    def _data(self, event: PacketEvent) -> None:
         """A packet, and those that follow it back to back, as long as nothing else comes between."""
         while True:
             self._arrive(event._replace(more=0))
@@ -230,13 +230,13 @@ class PacketLoop:
                 self.push(event)
                 return
 
-    def _answer(self, event: Event) -> None:
+    def _answer(self, event: PacketEvent) -> None:
         if event.hop < len(self.path(event)):
             self._arrive(event)
         else:
             self.sender.answer(self.connections[event.owner], event)
 
-    def _arrive(self, event: Event) -> None:
+    def _arrive(self, event: PacketEvent) -> None:
         """A packet is at its next port, or at its target."""
         path = self.path(event)
         if event.hop == len(path):
@@ -248,7 +248,7 @@ class PacketLoop:
             self.gates.left(path, event.hop, event.size, event.time)
             self.pass_open(path, event)
 
-    def pass_open(self, path: tuple[int, ...], event: Event) -> int:
+    def pass_open(self, path: tuple[int, ...], event: PacketEvent) -> int:
         """Pass an open port; return when the packet begins to leave, -1 where there is no room for it.
 
         Answers overtake what waits in their own host, but for the packet that is leaving; what waits is later by their bytes.
@@ -267,7 +267,7 @@ class PacketLoop:
         self.on_wire(path, event._replace(marked=event.marked | marked), begin)
         return begin
 
-    def on_wire(self, path: tuple[int, ...], event: Event, begin: int) -> bool:
+    def on_wire(self, path: tuple[int, ...], event: PacketEvent, begin: int) -> bool:
         """Put a packet on the link behind its port; return whether it arrives."""
         p, port = self.ports, path[event.hop]
         stop, latency = p.stop(port, begin, event.size), p.latency(port, begin)

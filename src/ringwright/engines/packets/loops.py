@@ -13,6 +13,8 @@ from ringwright.native import packets as native
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
+
     from ringwright.engines.packets.network import PacketNetwork
 
 CONTROLS = (FIXED, RENO, CUBIC, BBR, DCQCN, DELAY)
@@ -69,18 +71,20 @@ def _columns(net: PacketNetwork) -> Any:
             for name in ("size_bytes", "delay", "next_starts", "front_starts", "behind_starts")
         },
         "byte_ps": (ports.byte_ps, np.float64),
-        "lanes": (ports.lanes, np.int32),
+        "virtual_queues": (ports.virtual_queues, np.int32),
         "whole": (net.whole, np.uint8),
         "reliable": (made.reliable, np.uint8),
         "line_ps": (made.line_ps, np.float64),
     }
-    listed: dict[str, Any] = {name: np.ascontiguousarray(column, kind) for name, (column, kind) in columns.items()}
+    listed: dict[str, np.ndarray] = {
+        name: np.ascontiguousarray(column, kind) for name, (column, kind) in columns.items()
+    }
     for name in ("rates", "delays", "losses", "buffers"):
         listed |= _table(name, getattr(ports, name))
     return SimpleNamespace(**listed)
 
 
-def _table(name: str, rows: Iterable[tuple[float, ...]]) -> dict[str, Any]:
+def _table(name: str, rows: Iterable[tuple[float, ...]]) -> dict[str, np.ndarray]:
     import numpy as np
 
     padded = [(*row, 0.0)[:4] for row in rows]

@@ -24,8 +24,8 @@ class Ports:
     """Ports by resource: arrays of shape (resources,), and what faults change, sorted by resource and time.
 
     ``byte_ps`` float64 ps a byte, ``latency`` int64 ps, ``holds`` whether it is busy for its latency too, ``between`` whether it
-    joins hosts (a dead one loses what comes), ``gate`` index into ``GATES``, ``buffer`` int64 bytes, ``lanes`` int32 queues of a
-    gated port. ``rates`` (resource, ps, ps a byte), ``delays`` (resource, ps, ps), ``losses`` (resource, ps, share of data
+    joins hosts (a dead one loses what comes), ``gate`` index into ``GATES``, ``buffer`` int64 bytes, ``virtual_queues`` int32 of
+    a gated port. ``rates`` (resource, ps, ps a byte), ``delays`` (resource, ps, ps), ``losses`` (resource, ps, share of data
     packets lost, share of acknowledgements lost), ``buffers`` (resource, ps, bytes).
     """
 
@@ -35,7 +35,7 @@ class Ports:
     between: np.ndarray
     gate: np.ndarray
     buffer: np.ndarray
-    lanes: np.ndarray
+    virtual_queues: np.ndarray
     rates: tuple[tuple[int, int, float], ...] = ()
     delays: tuple[tuple[int, int, int], ...] = ()
     losses: tuple[tuple[int, int, float, float], ...] = ()

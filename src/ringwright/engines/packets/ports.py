@@ -17,7 +17,7 @@ from ringwright.mixing import STEP, mixed_int
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ringwright.engines.packets.event import Event
+    from ringwright.engines.packets.event import PacketEvent
     from ringwright.engines.packets.network import PacketNetwork
 
 NEVER = 1 << 62
@@ -71,17 +71,17 @@ class PortStates:
         self.count = [0] * n
         base = (net.seed * STEP) & (2**64 - 1)
         self.draws = [mixed_int(base + port * STEP) for port in range(n)]
-        # Gated ports: a queue for each lane, what is in it, and what of each link lies at its far end.
-        lanes = ports.lanes.tolist()
-        self.lanes = lanes
-        self.queues: list[list[deque[Event]]] = [
-            [deque() for _ in range(lanes[port])] if self.gate[port] else [] for port in range(n)
+        # Gated ports: a queue for each number, what is in it, and what of each link lies at its far end.
+        counts = ports.virtual_queues.tolist()
+        self.virtual_queues = counts
+        self.queues: list[list[deque[PacketEvent]]] = [
+            [deque() for _ in range(counts[port])] if self.gate[port] else [] for port in range(n)
         ]
-        self.answers: list[deque[Event]] = [deque() for _ in range(n)]  # of its own host, which go first
+        self.answers: list[deque[PacketEvent]] = [deque() for _ in range(n)]  # of its own host, which go first
         self.queued = [0] * n
-        self.held = [[0] * lanes[port] for port in range(n)]
-        self.paused = [[False] * lanes[port] for port in range(n)]
-        self.told = [[False] * lanes[port] for port in range(n)]  # whether the far end has asked to wait
+        self.held = [[0] * counts[port] for port in range(n)]
+        self.paused = [[False] * counts[port] for port in range(n)]
+        self.told = [[False] * counts[port] for port in range(n)]  # whether the far end has asked to wait
         self.blocked = [False] * n
         self.busy = [False] * n
         self.last = [0] * n

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import DCQCN, GO_BACK_N
 from ringwright.engines.packets import control
-from ringwright.engines.packets.event import ACK, NOTICE, PLAIN, REFUSAL, Event
+from ringwright.engines.packets.event import ACK, NOTICE, PLAIN, REFUSAL, PacketEvent
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.connection import Connection
@@ -22,7 +22,7 @@ class Receiver:
         self.goes_back, self.ordered = used.recovery == GO_BACK_N, used.ordered
         self.every, self.ack_bytes, self.marks = used.acks_every, used.ack_bytes, used.control == DCQCN
 
-    def data(self, c: Connection, event: Event) -> None:
+    def data(self, c: Connection, event: PacketEvent) -> None:
         """A packet has come whole."""
         if not c.reliable:
             self._arrived(c, c.part_of(event.number), event.time)
@@ -35,7 +35,7 @@ class Receiver:
         else:
             self._selective(c, event)
 
-    def _in_order(self, c: Connection, event: Event) -> None:
+    def _in_order(self, c: Connection, event: PacketEvent) -> None:
         if event.number > c.expected:
             if not c.refused:
                 c.refused = True
@@ -48,7 +48,7 @@ class Receiver:
         self._advance(c, event.time)
         self._answer_some(c, event)
 
-    def _selective(self, c: Connection, event: Event) -> None:
+    def _selective(self, c: Connection, event: PacketEvent) -> None:
         number = event.number
         if number < c.expected or number in c.early:
             self._say(c, event, PLAIN)
@@ -83,15 +83,15 @@ class Receiver:
         if not self.loop.left[message]:
             self.loop.delivered(message, time)
 
-    def _answer_some(self, c: Connection, event: Event) -> None:
+    def _answer_some(self, c: Connection, event: PacketEvent) -> None:
         """Answer every so many packets, and the last of a message at once."""
         if c.unanswered >= self.every or c.expected > c.last_of(c.part):
             self._say(c, event, PLAIN)
 
-    def _say(self, c: Connection, event: Event, says: int) -> None:
+    def _say(self, c: Connection, event: PacketEvent, says: int) -> None:
         if says != NOTICE:
             c.unanswered = 0
-        answer = Event(
+        answer = PacketEvent(
             event.time,
             ACK,
             c.number,

@@ -112,7 +112,9 @@ def simulate(
     _require_few(flat, spoken(top), options)
     result = run(flat if late is None else gated(flat, late), carrying, options, top, native=native)
     mine = slice(0, flat.n_messages)
-    result = replace(result, start_ps=result.start_ps[mine], end_ps=result.end_ps[mine], unfolded_because=UNFOLDED)
+    result = replace(
+        result, start_ps=result.start_ps[mine], end_ps=result.end_ps[mine], flat=flat, unfolded_because=UNFOLDED
+    )
     return result.with_loads(made, result.packets.port_bytes if result.packets else np.zeros(made.n, np.int64))
 
 

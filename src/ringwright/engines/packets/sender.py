@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import ADAPTIVE, BBR, DCQCN, DROP, GO_BACK_N, SPRAY
 from ringwright.engines.packets import control
-from ringwright.engines.packets.connection import ARRIVED, MISSING, OUT, Connection, Sent
-from ringwright.engines.packets.event import DATA, NOTICE, REFUSAL, Event
+from ringwright.engines.packets.connection import ARRIVED, MISSING, OUT, Connection, SentPacket
+from ringwright.engines.packets.event import DATA, NOTICE, REFUSAL, PacketEvent
 from ringwright.engines.packets.network import ENDLESS, GATES
 from ringwright.engines.packets.ports import NEVER
 from ringwright.engines.packets.timers import Timers
@@ -46,7 +46,7 @@ class Sender:
                 break
             wait = self._held_until(c, now)
             if wait > now:
-                c.waits_for_pace, c.pace_at = True, wait
+                c.waits_to_send, c.send_at = True, wait
                 break
             if again:
                 number = c.missing.pop(0)
@@ -60,13 +60,13 @@ class Sender:
         while c.nxt < c.end:
             part = c.part_of(c.nxt)
             size = c.sizes[part]
-            event = Event(now, DATA, c.number, number=c.nxt, sent=now, tail=now, size=size)
+            event = PacketEvent(now, DATA, c.number, number=c.nxt, sent=now, tail=now, size=size)
             c.nxt += 1
             self.loop.push(event)
 
     def _held_until(self, c: Connection, now: int) -> int:
-        """Return when the next packet may go: by its pace, and by what still waits in front of its own NIC."""
-        until = c.pace_at if control.paced(c, now) > 0.0 else 0
+        """Return when the next packet may go: by its rate, and by what still waits in front of its own NIC."""
+        until = c.send_at if control.spaced(c, now) > 0.0 else 0
         if self.is_tcp and c.local_until > now:
             until = max(until, c.local_until - max(LOCAL_PS, LOCAL_PACKETS * c.apart_ps))
         return until
@@ -116,7 +116,7 @@ class Sender:
         latency = p.latency(port, begin)
         tail = max(begin + apart, now) + latency
         time = tail if len(path) == 1 else begin + latency
-        event = Event(time, DATA, c.number, c.nxt, 1, begin, count - 1, tail, c.wire_bytes)
+        event = PacketEvent(time, DATA, c.number, c.nxt, 1, begin, count - 1, tail, c.wire_bytes)
         c.nxt += count
         c.ever = max(c.ever, c.nxt)
         c.local_until = begin + (count - 1) * apart
@@ -128,13 +128,13 @@ class Sender:
         size = c.bytes_of(number, part) + self.used.header_bytes
         chosen = self._path(c, number, now)
         path = c.paths[chosen]
-        pace = control.paced(c, now)
-        if pace > 0.0:
-            c.pace_at = max(now, c.pace_at) + int(size * pace)
+        gap = control.spaced(c, now)
+        if gap > 0.0:
+            c.send_at = max(now, c.send_at) + int(size * gap)
         if number < c.ever:
             self.loop.retransmitted += size
         c.ever = max(c.ever, number + 1)
-        event = Event(now, DATA, c.number, number=number, sent=now, tail=now, size=size, path=chosen)
+        event = PacketEvent(now, DATA, c.number, number=number, sent=now, tail=now, size=size, path=chosen)
         at = now
         if GATES[p.gate[path[0]]] == DROP:
             at = max(now, p.free[path[0]])
@@ -149,7 +149,7 @@ class Sender:
             return
         known = c.records.get(number)
         if known is None:
-            c.records[number] = Sent(at, delivered=c.delivered, delivered_at=c.delivered_at or at)
+            c.records[number] = SentPacket(at, delivered=c.delivered, delivered_at=c.delivered_at or at)
         else:
             known.at, known.state, known.again = at, OUT, True
             known.delivered, known.delivered_at = c.delivered, c.delivered_at or at
@@ -170,7 +170,7 @@ class Sender:
 
     # What comes back.
 
-    def answer(self, c: Connection, event: Event) -> None:
+    def answer(self, c: Connection, event: PacketEvent) -> None:
         """An answer has come."""
         if event.says == NOTICE:
             control.noticed(c, event.time)
@@ -184,7 +184,7 @@ class Sender:
             c.told_part += 1
         self.go_on(c, event.time)
 
-    def _answer_in_order(self, c: Connection, event: Event) -> None:
+    def _answer_in_order(self, c: Connection, event: PacketEvent) -> None:
         if event.number > c.una:
             c.una = event.number
             c.nxt = max(c.nxt, c.una)
@@ -192,7 +192,7 @@ class Sender:
         if event.says == REFUSAL and event.number >= c.una:
             c.nxt = event.number
 
-    def _answer_selective(self, c: Connection, event: Event) -> None:
+    def _answer_selective(self, c: Connection, event: PacketEvent) -> None:
         """Take in what arrived, up to ``event.number`` and the packet answered itself; find what must be missing."""
         new, latest = 0, None
         for number in range(c.una, event.number):
@@ -228,7 +228,7 @@ class Sender:
     def _find_missing(self, c: Connection, now: int) -> None:
         """Packets are missing that three later ones have passed, or that were sent well before one that arrived (RACK)."""
         slack = int(c.srtt / 4) if self.is_tcp else int(c.srtt)
-        found = False
+        some = False
         for number in range(c.una, c.high):
             record = c.records[number]
             if record.state != OUT:
@@ -237,8 +237,8 @@ class Sender:
             if passed or record.at + slack < c.newest:
                 record.state = MISSING
                 insort(c.missing, number)
-                found = True
-        if found and not c.recovering:
+                some = True
+        if some and not c.recovering:
             c.recovering, c.recover = True, c.nxt
             control.lost(c, now)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines.machine import PS
 from ringwright.engines.packets import control
 from ringwright.engines.packets.connection import MISSING, OUT, Connection
-from ringwright.engines.packets.event import TIMER, Event
+from ringwright.engines.packets.event import TIMER, PacketEvent
 from ringwright.engines.packets.ports import NEVER
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ LONE_PS = 200_000_000_000  # beyond that where one packet alone is under way (it
 
 
 class Timers:
-    """One timer a connection: for its next time-out, and for its pace."""
+    """One timer a connection: for its next time-out, and for its rate."""
 
     def __init__(self, loop: PacketLoop, sender: Sender) -> None:
         self.loop, self.sender = loop, sender
@@ -33,10 +33,10 @@ class Timers:
             c.retry_at = NEVER
         elif c.retry_at == NEVER:
             self._set_retry(c, now)
-        target = min(c.retry_at, c.pace_at if c.waits_for_pace else NEVER)
+        target = min(c.retry_at, c.send_at if c.waits_to_send else NEVER)
         if target < c.timer_at:
             c.timer_at = target
-            self.loop.push(Event(target, TIMER, c.number))
+            self.loop.push(PacketEvent(target, TIMER, c.number))
 
     def _set_retry(self, c: Connection, now: int) -> None:
         """Set when to ask again: a tail loss probe first, where the protocol has one, else a time-out."""
@@ -61,8 +61,8 @@ class Timers:
         if now != c.timer_at:
             return
         c.timer_at = NEVER
-        if c.waits_for_pace and c.pace_at <= now:
-            c.waits_for_pace = False
+        if c.waits_to_send and c.send_at <= now:
+            c.waits_to_send = False
             self.sender.go_on(c, now)
         if c.retry_at <= now and c.una < c.nxt:
             self._ask_again(c, now)

@@ -1,4 +1,4 @@
-"""Lanes: how many queues a gated port needs so that no circle of waits stands still for ever."""
+"""Deadlock: how many queues a gated port needs so that no circle of waits stands still for ever."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from ringwright.engines.packets.network import Connections
 
 
-def lanes(made: Connections, gate: np.ndarray) -> np.ndarray:
+def queues_needed(made: Connections, gate: np.ndarray) -> np.ndarray:
     """Return how many queues each gated port has: one, or one for each hop of a path where waits could close a circle.
 
-    A torus whose links wait for one another stands still for ever; hop by hop there is no circle (virtual lanes).
+    int32 of shape (resources,). A torus whose links wait for one another stands still for ever; hop by hop there is no circle
+    (the virtual lanes of InfiniBand, the classes of Ethernet).
     """
     import numpy as np
 
