@@ -11,7 +11,7 @@ from ringwright.cli import options
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.engines.packets.run import PacketOptions
+    from ringwright.engines.packets.options import PacketOptions
     from ringwright.topology import Topology
 
 SWITCHED = ("on", "off")
@@ -34,7 +34,7 @@ class PacketFlags:
     def options(self, engine: str | None, topology: Topology, seed: int) -> PacketOptions | None:
         """Return what to ask of the packet engine; UsageError where no packets are followed."""
         from ringwright.engines.packets.carriage import acts_on_packets
-        from ringwright.engines.packets.run import STARTS, PacketOptions
+        from ringwright.engines.packets.options import STARTS, PacketOptions
 
         if engine != "packets" and not (engine is None and acts_on_packets(topology)):
             if self.start is not None or self.trains is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 PRIOR = "prior"  # whose tables moved a time where none of the machine are given
 LEARNT, CORRECTED, CLOSED = "library", "corrected", "closed-form"  # models besides engines
+PACKETS = "packets"  # an engine that draws losses: its interval is that of seeds
 NINETY = 1.6449  # standard deviations within which 90 % of a normal distribution lie
 
 
@@ -30,7 +31,7 @@ class Probable:
         What each model says, in us.
     model
         Which of the witnesses it is: ``library`` (learnt from tables of NCCL), ``corrected`` (an engine's time, by what engines
-        were off by on GPUs), or empty: an engine's own time.
+        were off by on GPUs), ``packets`` (the median over seeds of losses), or empty: an engine's own time.
     own_software
         Whether the corrected engine ran it with its library's software, else on links with usual or calibrated costs.
     """

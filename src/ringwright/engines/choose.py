@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.packets.run import PacketOptions
+    from ringwright.engines.packets.options import PacketOptions
     from ringwright.program import Program
     from ringwright.topology import Topology
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.costs.probable import CORRECTED, LEARNT, PRIOR
+from ringwright.costs.probable import CORRECTED, LEARNT, PACKETS, PRIOR
 from ringwright.reports import layout
 from ringwright.units import format_size
 
@@ -45,6 +45,10 @@ def ground(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             lines.append((name, "one rank alone has nobody to send to"))
         elif mine[0]["time_us_p05"] is None:
             lines.append((name, "an engine's time, without interval: nothing was measured on such fabrics"))
+        elif mine[0]["engine"] == PACKETS and "fabric" in mine[0]["outside"]:
+            lines.append(
+                (name, "the packet engine's median over draws of losses, and the interval of these draws alone")
+            )
         elif LEARNT in mine[0]["witnesses"]:
             lines.append((name, f"{asked}learnt from {_tables(mine[0]['calibration'])}{_beyond(mine)}"))
         else:

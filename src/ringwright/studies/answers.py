@@ -21,8 +21,10 @@ from ringwright.algorithms.libraries.nccl_2_4.system import node_type
 from ringwright.costs.learnt import Expected, expected, rising
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import chance, joint
-from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PRIOR, Probable
+from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
+from ringwright.engines.packets.carriage import without_losses
 from ringwright.errors import RingwrightError, UsageError
+from ringwright.studies import drawn
 from ringwright.studies.asked_fabric import AskedFabric, lasting, without_rates
 from ringwright.studies.library_calls import LIBRARY, is_of, library_call, measured_calls
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 XGMI = "xgmi"
 FAR_APART = 2.0  # between two models, from which on it is said
+Seconds = tuple[float, float, float]  # at 5, 50 and 95 %
 LEAST_SIGMA = 1e-3  # of two answers: what differs by less is told apart by nobody
 
 
@@ -81,8 +84,8 @@ class Answers:
             on = self.priced_on(program)
             return self._unlearnt(program, run if on is ran_on else self._question.run(program, on), on)
         ratio, beside_s = stretched
-        times = [beside_s + call.quantile_s(deviations) * ratio for deviations in (-NINETY, 0.0, NINETY)]
-        low, middle, high = (time_s * 1e6 for time_s in times)
+        quantiles = (call.quantile_s(deviations) * ratio for deviations in (-NINETY, 0.0, NINETY))
+        low, middle, high = (1e6 * (more_s + time_s) for more_s, time_s in zip(beside_s, quantiles, strict=True))
         witnesses = {LEARNT: middle, CLOSED: call.closed_form_s * 1e6, run.engine: run.time_s * 1e6}
         away = tuple(dict.fromkeys((*call.outside, *self._strange(collective))))
         return Probable(low, middle, high, _name(self._trusted(collective)), away, witnesses, model=LEARNT)
@@ -144,31 +147,37 @@ class Answers:
         others = given is not None and self._trusted(collective) is None
         return (*(["calibration"] if others else []), *(["gpu"] if XGMI in self.machine.topology.classes else []))
 
-    def _parts(self, program: Program, on: Topology, run: Run) -> tuple[float, float]:
-        """Return the seconds of a run that are longer on a slower machine, and those that are not.
+    def _parts(self, program: Program, on: Topology, run: Run) -> tuple[float, Seconds]:
+        """Return the seconds of a run that are longer on a slower machine, and those that are not, at 5, 50 and 95 %.
 
-        What lasts (faults from the start to the end) makes a program longer; what comes and goes adds its time, as late ranks do.
+        What lasts (faults from the start to the end) makes a program longer; what comes and goes adds its time, as late ranks do
+        and as packets do that are lost and sent again.
         """
         if self.machine.late:
-            return run.after_last_s, run.time_s - run.after_last_s
-        slowed = lasting(on)
-        if slowed.faults == on.faults:
-            return run.time_s, 0.0
+            return run.after_last_s, (run.time_s - run.after_last_s,) * 3
+        times_s: Seconds = (run.time_s,) * 3
+        calm = on
+        if run.packets is not None:
+            times_s, calm = drawn.times_s(self._question, program, run, on), without_losses(on)
+        slowed = lasting(calm)
+        if slowed.faults == on.faults and slowed.loss is on.loss:
+            return run.time_s, (0.0, 0.0, 0.0)
         lasting_s = self._together_s(program, slowed)
-        return lasting_s, max(0.0, run.time_s - lasting_s)
+        low, middle, high = (max(0.0, time_s - lasting_s) for time_s in times_s)
+        return lasting_s, (low, middle, high)
 
     def _together_s(self, program: Program, on: Topology) -> float:
         """Return an engine's seconds where all ranks come together."""
         return self._question.run(program, on, late=False).time_s
 
-    def _stretched(self, algorithm: Algorithm, program: Program, run: Run) -> tuple[float, float] | None:
+    def _stretched(self, algorithm: Algorithm, program: Program, run: Run) -> tuple[float, Seconds] | None:
         """Return how many times longer the call takes than on the standard fabric, and seconds that it waits besides.
 
         None where the library has no program for the standard fabric.
         """
         machine = self.machine
         if machine.is_standard:
-            return 1.0, 0.0
+            return 1.0, (0.0, 0.0, 0.0)
         try:
             usual_s = self._together_s(algorithm(program.collective, machine.standard), machine.standard)
         except RingwrightError:
@@ -182,6 +191,10 @@ class Answers:
         """Return an engine's time, corrected by what engines were off by on GPUs; as it is where ranks are none, or one alone."""
         collective, time_us, given = program.collective, run.time_s * 1e6, self.machine.calibration
         witnesses = {run.engine: time_us}
+        if collective.p > 1 and drawn.seeds_of(run, on) > 1:
+            low, middle, high = (time_s * 1e6 for time_s in drawn.times_s(self._question, program, run, on))
+            if node_type(collective, self.machine.topology) is None:
+                return Probable(low, middle, high, "", ("fabric",), {PACKETS: middle}, model=PACKETS)
         if collective.p < 2 or node_type(collective, self.machine.topology) is None:
             return Probable(None, time_us, None, "", ("fabric" if collective.p > 1 else "ranks",), witnesses)
         own = program.software.is_library
@@ -189,8 +202,8 @@ class Answers:
         latency_s = self._together_s(program, without_rates(on))
         learnt = (OF_LIBRARY if own else USUAL) if given is None else (CALIBRATED_LIBRARY if own else CALIBRATED)
         mean, sigma = factors(learnt).at(longer_s, latency_s)
-        times = (beside_s + longer_s * math.exp(mean + each * NINETY * sigma) for each in (-1, 0, 1))
-        low, middle, high = (time_s * 1e6 for time_s in times)
+        spread = (longer_s * math.exp(mean + each * NINETY * sigma) for each in (-1, 0, 1))
+        low, middle, high = (1e6 * (more_s + time_s) for more_s, time_s in zip(beside_s, spread, strict=True))
         witnesses = {CORRECTED: middle, **witnesses}
         return Probable(low, middle, high, _name(given), ("program",), witnesses, model=CORRECTED, own_software=own)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.collective import Collective, carried
 from ringwright.engines.packets.carriage import acts_on_packets
+from ringwright.engines.packets.options import PacketOptions
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.studies.arrivals import Arrivals, Asked, arriving
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
-    from ringwright.engines.packets.run import PacketOptions
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -46,15 +46,19 @@ class SimulationSpec:
         """Whether an engine's own time is asked for: one is named, or an option that only engines know."""
         return self.engine is not None or self.alpha != "pipelined"
 
-    def run(self, program: Program, on: Topology, *, late: bool = True) -> Run:
-        """Return what the engine says of a program on a fabric; ``late``: with the arrivals asked about."""
+    def run(self, program: Program, on: Topology, *, late: bool = True, seed: int | None = None) -> Run:
+        """Return what the engine says of a program on a fabric.
+
+        ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about.
+        """
         from ringwright.engines.choose import simulate
 
         come = self.come() if late else None
         seconds = None if come is None else come.seconds
+        asked = self.packets if seed is None else replace(self.packets or PacketOptions(), seed=seed)
         engine = self.engine or ("packets" if self.needs_packets else "auto")
         try:
-            return simulate(program, on, engine, alpha=self.alpha, arrivals=seconds, packets=self.packets)
+            return simulate(program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked)
         except DeclinedError:
             if self.engine is not None or engine == "auto":
                 raise

@@ -10,7 +10,7 @@ from ringwright.collective import Collective
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.engines.packets.carriage import lossless, spoken, wire_rates
+from ringwright.engines.packets.carriage import spoken, wire_rates, without_losses
 from ringwright.engines.packets.layout import lay_out
 from ringwright.engines.packets.network import PacketNetwork
 from ringwright.fabrics import fabric, faults
@@ -41,7 +41,7 @@ class PacketCase:
     def network(self) -> PacketNetwork:
         """Return what the packet loop reads."""
         top = wire_rates(self.topology)
-        made = machine(lossless(top), self.alpha)
+        made = machine(without_losses(top), self.alpha)
         flat = flatten(self.program, made)
         return lay_out(flat, made.carrying(self.program), spoken(top), top, seed=self.seed)
 

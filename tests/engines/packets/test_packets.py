@@ -13,7 +13,7 @@ from ringwright.costs.corruption import lost_share, lost_words
 from ringwright.costs.protocols import PROTOCOLS, protocol
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.carriage import carriers, spoken
-from ringwright.engines.packets.run import PacketOptions
+from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.fabrics import fabric, faults

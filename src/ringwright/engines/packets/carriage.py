@@ -16,8 +16,8 @@ INSIDE = ("nvlink", "xgmi", "pcie", "upi", "c2c")  # classes of links inside a h
 PACKETS_ALONE = ("loss", "ber", "buffer_bytes")  # fields of faults that act on packets, between hosts
 
 
-def lossless(top: Topology) -> Topology:
-    """Return a fabric whose links between hosts keep their whole rate, for packets are lost there one by one.
+def without_losses(top: Topology) -> Topology:
+    """Return a fabric whose links between hosts lose nothing and have the usual buffers; they keep their whole rate.
 
     What NVLink and PCIe lose they send again by themselves: such a link is a thinner one, as for other engines.
     """

@@ -34,8 +34,8 @@ LEAST_WINDOW = 16  # packets that may be under way on the shortest path
 def lay_out(flat: MessageGraph, machine: Machine, used: Protocol, top: Topology, *, seed: int = 0) -> PacketNetwork:
     """Return a program's messages on ports and connections.
 
-    ``machine`` is that of ``lossless(top)``, for packets are lost one by one here. Raises DeclinedError for messages that fork in
-    the network.
+    ``machine`` is that of ``without_losses(top)``, for packets are lost one by one here. Raises DeclinedError for messages that
+    fork in the network.
     """
     import numpy as np
 

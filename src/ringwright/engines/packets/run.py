@@ -12,8 +12,9 @@ from ringwright.engines.arrivals import gated
 from ringwright.engines.events import report_stuck
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import FOREVER, PS
-from ringwright.engines.packets.carriage import lossless, spoken, wire_rates
+from ringwright.engines.packets.carriage import spoken, wire_rates, without_losses
 from ringwright.engines.packets.layout import lay_out
+from ringwright.engines.packets.options import STARTS, PacketOptions
 from ringwright.engines.packets.ports import least_of
 from ringwright.engines.result import Run
 from ringwright.engines.slots import machines
@@ -29,22 +30,8 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.topology import Topology
 
-STARTS = ("delivered", "acknowledged")  # when what waits for a message may begin
-MOST_HOPS = 1_000_000_000  # that are followed where packets are asked for: minutes
 UNFOLDED = "packets follow each connection by itself"
-BIN_PS = 10_000_000  # of samples of queues: 10 us
 LEFT_OUT = ("memory copies within a rank", "losses, queues and flow control inside a host (NVLink, PCIe)")
-
-
-@dataclass(frozen=True)
-class PacketOptions:
-    """What may be asked of packets: when a step starts (``STARTS``), ``trains`` of packets as one event, the seed of losses."""
-
-    start: str = "delivered"
-    trains: bool = True
-    seed: int = 0
-    bin_ps: int = BIN_PS
-    most_hops: int = MOST_HOPS
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ def simulate(
     if options.start not in STARTS:
         raise UsageError(f"'{options.start}' is no start of a step", remedy=f"one of: {', '.join(STARTS)}")
     top = wire_rates(topology.starting_at(by_ps / PS) if by_ps else topology)
-    (made,) = machines([program], lossless(top), alpha)
+    (made,) = machines([program], without_losses(top), alpha)
     flat, carrying = flatten(program, made), made.carrying(program)
     _require_few(flat, spoken(top), options)
     result = run(flat if late is None else gated(flat, late), carrying, options, top, native=native)
@@ -134,7 +121,7 @@ def _require_few(flat: MessageGraph, used: Protocol, options: PacketOptions) -> 
 
 
 def run(flat: MessageGraph, machine: Machine, options: PacketOptions, top: Topology, *, native: bool = True) -> Run:
-    """Run messages on a machine whose links lose nothing by themselves (``layout.lossless`` of ``top``).
+    """Run messages on a machine whose links lose nothing by themselves (``layout.without_losses`` of ``top``).
 
     Raises InfeasibleError where a connection is given up, in the words of the library, or a message never arrives.
     """
