@@ -29,6 +29,7 @@ class FaultInjector:
     ) -> None:
         self.spec, self.script, self.zero_s = spec, script, 0.0
         self.factors = [1.0] * len(spec.ports)
+        self.buffers = [shaping.QUEUE_BYTES] * len(spec.ports)
         self.impaired: set[tuple[int, str]] = set()
         self.flowing = 0
         self.failure = ""
@@ -101,10 +102,15 @@ class FaultInjector:
         self._capture.event("fault", **words, late_s=late_s, took_s=time.monotonic() - began_s)
 
     def _rates(self, rows: Iterable[Fault]) -> list[str]:
-        """Give links their rates: HTB's, a queue of nothing for a dead direction, the port down for a dead cable."""
-        changed = {row.target: row.value for row in rows if row.kind == "link" and row.field == "rate_factor"}
-        for link, factor in changed.items():
-            self.factors[link] = factor
+        """Give links their rates and queues: HTB's, a queue of nothing for a dead direction, the port down for a dead cable."""
+        changed = set()
+        for row in rows:
+            if row.kind == "link" and row.field in ("rate_factor", "buffer_bytes"):
+                changed.add(row.target)
+                if row.field == "rate_factor":
+                    self.factors[row.target] = row.value
+                else:
+                    self.buffers[row.target] = int(row.value) or shaping.QUEUE_BYTES
         lines: dict[tuple[int, str], list[str]] = {}
         for link in sorted(changed):
             for port, tool, line in self._orders(link):
@@ -123,7 +129,7 @@ class FaultInjector:
         rate = port.rate * self.factors[link]
         if rate:
             yield port, "tc", shaping.rated(port, rate)
-        yield port, "tc", shaping.queued(port, shaping.QUEUE_BYTES if rate else 1)
+        yield port, "tc", shaping.queued(port, self.buffers[link] if rate else 1)
 
     def _impairments(self, rows: Iterable[Fault]) -> list[str]:
         notes = []

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ringwright.costs.corruption import lost_share
 from ringwright.errors import UsageError
 from ringwright.fabrics.faults import LAB_FIELDS, describe_row, rows
 from ringwright.lab.spec import LabSpec
@@ -17,6 +18,7 @@ from ringwright.topology import Fault
 from ringwright.units import parse_rate, parse_time
 
 LEAST_LATENCY_S = 50e-6  # what a frame takes through namespaces anyway
+FRAME_BYTES = 1514  # of a full frame
 IMPAIRMENTS = ("loss", "latency_s", "jitter_s", "reorder", "ecn")
 _FLOW = re.compile(
     r"flow\s+(?P<src>\w+)>(?P<dst>\w+)(?:\s+(?P<rate>(?!at\b|from\b|for\b|to\b|until\b)\S+))?"
@@ -87,10 +89,25 @@ def read(spec: LabSpec, lines: Iterable[str], *, horizon_s: float, seed: int) ->
     flows = {number: _flow(spec, text, number) for number, text in enumerate(texts) if text.split()[:1] == ["flow"]}
     # A flow's line stays as an empty one: the lottery of the others goes by their number.
     rest = ["" if number in flows else text for number, text in enumerate(texts)]
-    effects = rows(spec.topology, rest, horizon_s=horizon_s, seed=seed)
+    effects = _as_losses(rows(spec.topology, rest, horizon_s=horizon_s, seed=seed))
     outside = [texts[number] for number in flows]
     outside += [text for text in rest if text and _is_outside(spec, text)]
     return Script(tuple(text for text in texts if text), tuple(effects), tuple(flows.values()), tuple(outside))
+
+
+def _as_losses(effects: Sequence[Fault]) -> list[Fault]:
+    """Return the rows with bit errors as what they do here: so many frames are lost. UsageError for a link that has both."""
+    lossy = {row.target for row in effects if row.field == "loss"}
+    both = next((row for row in effects if row.field == "ber" and row.target in lossy), None)
+    if both is not None:
+        raise UsageError(
+            "the lab loses frames by one chance a link: by loss or by ber", remedy="one of the two lines, or simulate"
+        )
+    formed = (
+        replace(row, field="loss", value=lost_share(row.value, FRAME_BYTES)) for row in effects if row.field == "ber"
+    )
+    kept = [row for row in effects if row.field != "ber"]
+    return sorted([*kept, *formed], key=lambda row: row.time_s)
 
 
 def _is_outside(spec: LabSpec, text: str) -> bool:

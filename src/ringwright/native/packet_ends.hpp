@@ -1,7 +1,7 @@
 // Part of PacketLoop: senders and receivers; engines/packets/sender.py and receiver.py define what they do.
 
 static constexpr int32_t kReordered = 3;
-static constexpr int64_t kLocalPs = 1'000'000'000, kLocalPackets = 2;
+static constexpr int64_t kLocalPs = 1'000'000'000, kLocalPackets = 2, kLocalBytes = 4 << 20;
 static constexpr int64_t kProbePs = 8'000'000'000, kLonePs = 200'000'000'000;
 
 // Sender.
@@ -49,7 +49,9 @@ void send_whole(PacketConnection& c, int64_t now) {
     }
 }
 
-int64_t local_ps(const PacketConnection& c) const { return std::max(kLocalPs, kLocalPackets * c.apart_ps); }
+int64_t local_ps(const PacketConnection& c) const {
+    return std::max(kLocalPackets * c.apart_ps, std::min(kLocalPs, c.apart_ps * (kLocalBytes / c.wire)));
+}
 
 int64_t held_until(PacketConnection& c, int64_t now) {
     int64_t until = c.spaced(now) > 0.0 ? c.send_at : 0;

@@ -274,7 +274,7 @@ private:
         PacketEvent marked = event;
         if (event.kind == kData && ports_.is_marked(number, event.time, backlog)) marked.marked = 1;
         int64_t begin = std::max(event.time, port.free);
-        if (event.kind == kAck && !event.hop) begin = std::min(begin, event.time + connections_[event.owner].full_ps);
+        if (event.kind == kAck && !event.hop && !rules_.is_tcp) begin = std::min(begin, event.time + connections_[event.owner].full_ps);
         on_wire(path, marked, begin);
     }
 

@@ -251,7 +251,8 @@ class PacketLoop:
     def pass_open(self, path: tuple[int, ...], event: PacketEvent) -> int:
         """Pass an open port; return when the packet begins to leave, -1 where there is no room for it.
 
-        Answers overtake what waits in their own host, but for the packet that is leaving; what waits is later by their bytes.
+        On a NIC answers overtake what waits in their own host, but for the packet that is leaving; what waits is later by their
+        bytes. Under TCP they wait behind it, in the kernel's one queue.
         """
         p, port, now = self.ports, path[event.hop], event.time
         p.count[port] += 1
@@ -262,7 +263,7 @@ class PacketLoop:
             return -1
         marked = event.kind == DATA and p.is_marked(port, now, backlog)
         begin = max(now, p.free[port])
-        if event.kind == ACK and not event.hop:
+        if event.kind == ACK and not event.hop and not self.sender.is_tcp:
             begin = min(begin, now + self.connections[event.owner].full_ps)
         self.on_wire(path, event._replace(marked=event.marked | marked), begin)
         return begin

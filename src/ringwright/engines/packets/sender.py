@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 REORDERED = 3  # packets behind one that say it is missing (RFC 5681)
 LOCAL_PS = 1_000_000_000  # that TCP lets wait in front of its own NIC: 1 ms (Linux, TCP small queues) ...
-LOCAL_PACKETS = 2  # ... or two packets
+LOCAL_PACKETS = 2  # ... or two packets, and no more than
+LOCAL_BYTES = 4 << 20
 
 
 class Sender:
@@ -68,7 +69,7 @@ class Sender:
         """Return when the next packet may go: by its rate, and by what still waits in front of its own NIC."""
         until = c.send_at if control.spaced(c, now) > 0.0 else 0
         if self.is_tcp and c.local_until > now:
-            until = max(until, c.local_until - max(LOCAL_PS, LOCAL_PACKETS * c.apart_ps))
+            until = max(until, c.local_until - local_ps(c))
         return until
 
     def _new(self, c: Connection, now: int) -> None:
@@ -97,7 +98,7 @@ class Sender:
         whole = c.firsts[part] + c.sizes[part] // c.payload_bytes - c.nxt
         room = control.window(c) - c.pipe()
         if self.is_tcp:
-            spare = now + max(LOCAL_PS, LOCAL_PACKETS * c.apart_ps) - max(now, p.free[port])
+            spare = now + local_ps(c) - max(now, p.free[port])
             room = min(room, spare // max(c.apart_ps, 1) + 2 if spare >= 0 else 1)
         return max(1, min(whole, room))
 
@@ -252,6 +253,12 @@ class Sender:
         c.backoff = c.retries = 0
         c.probed = False
         c.retry_at = NEVER
+
+
+def local_ps(c: Connection) -> int:
+    """Return how long what TCP lets wait in front of its own NIC takes to leave."""
+    least = LOCAL_PACKETS * c.apart_ps
+    return max(least, min(LOCAL_PS, c.apart_ps * (LOCAL_BYTES // c.wire_bytes)))
 
 
 def _discard(numbers: list[int], number: int) -> None:
