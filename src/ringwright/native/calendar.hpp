@@ -34,6 +34,7 @@ public:
     }
 
     void push(const Event& event) {
+        ++size_;
         const int64_t slot = event.time >> shift_;
         if (slot <= slot_) {
             late_.push(event);
@@ -51,15 +52,19 @@ public:
             if (!late_.empty() && (!sorted || late_.top() < current_[next_])) {
                 event = late_.top();
                 late_.pop();
+                --size_;
                 return true;
             }
             if (sorted) {
                 event = current_[next_++];
+                --size_;
                 return true;
             }
             if (!advance()) return false;
         }
     }
+
+    size_t size() const { return size_; }
 
     // The least event, or none; it stays.
     const Event* least() {
@@ -147,7 +152,7 @@ private:
 
     int shift_ = 0;
     int64_t slot_ = -1;
-    size_t next_ = 0;
+    size_t next_ = 0, size_ = 0;
     std::vector<Event> current_, merged_;
     std::vector<size_t> runs_;
     std::vector<std::vector<Event>> buckets_;

@@ -43,7 +43,7 @@ struct PacketConnection {
     int64_t trip_ps = 0, apart_ps = 0, full_ps = 0;
     double line_ps = 0;
     std::vector<PacketPart> parts;
-    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, high = -1, recover = 0;
+    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0, high = -1, recover = 0;
     int32_t told_part = 0, hint = 0, backoff = 0, retries = 0;
     int64_t newest = -1, local_until = 0, send_at = 0, retry_at = kForever, timer_at = kForever;
     double srtt = 0, rttvar = 0;

@@ -2,7 +2,7 @@
 
 static constexpr int32_t kReordered = 3;
 static constexpr int64_t kLocalPs = 1'000'000'000, kLocalPackets = 2, kLocalBytes = 4 << 20;
-static constexpr int64_t kProbePs = 8'000'000'000, kLonePs = 200'000'000'000;
+static constexpr int64_t kProbePs = 2'000'000'000, kLonePs = 200'000'000'000;
 
 // Sender.
 
@@ -25,6 +25,7 @@ void go_on(PacketConnection& c, int64_t now) {
             c.send_at = wait;
             break;
         }
+        if (c.local >= kLocalPackets && queues(c)) break;  // the NIC takes the next when one has left
         if (again) {
             const int32_t number = c.missing.front();
             c.missing.erase(c.missing.begin());
@@ -128,15 +129,23 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     event.number = number;
     int64_t at = now;
     const PacketPort& port = ports_.at[path[0]];
-    if (!port.gate) {
+    if (!queues(c)) {
         at = std::max(now, port.free);
         event.sent = at;
         pass_open(path, event);
         c.local_until = at;
     } else {
-        queue_.push(event);
+        ++c.local;
+        enqueue(path, event);
     }
     record(c, number, at);
+}
+
+bool queues(const PacketConnection& c) const { return ports_.at[way_of(c.first_path)[0]].gate != kDrop; }
+
+void left_host(PacketConnection& c, int64_t now) {
+    --c.local;
+    go_on(c, now);
 }
 
 void record(PacketConnection& c, int32_t number, int64_t at) {

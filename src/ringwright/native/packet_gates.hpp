@@ -97,11 +97,24 @@ void send_on(int32_t number, int64_t now) {
         const int32_t path_hop = event.hop;
         const bool arrives = on_wire(path, event, begin);
         if (arrives && port.gate == kCredit) ports_.lanes[number][lane_of(number, path_hop)].held += event.size;
-        if (port.free > now) {
+        const bool own = event.kind == kData && !path_hop;
+        if (own) port.leaving = event.owner;
+        if (own || port.free > now) {
             port.busy = true;
-            queue_.push(port_event(port.free, number));
+            queue_.push(port_event(std::max(now, port.free), number));
         }
     }
+}
+
+void is_free(int32_t number, int64_t now) {
+    PacketPort& port = ports_.at[number];
+    port.busy = port.busy && now < port.free;
+    if (!port.busy && port.leaving >= 0) {
+        PacketConnection& owner = connections_[port.leaving];
+        port.leaving = -1;
+        left_host(owner, now);
+    }
+    send_on(number, now);
 }
 
 int32_t next_lane(int32_t number, int64_t now) {

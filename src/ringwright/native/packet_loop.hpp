@@ -72,6 +72,7 @@ public:
                 done_.pop_back();
                 release(message);
             }
+            most_pending = std::max(most_pending, static_cast<int64_t>(queue_.size()));
             if (!queue_.pop(event)) break;
             serve(event);
             if ((served & 0xFFFFF) == 0xFFFFF) interrupt();
@@ -83,19 +84,14 @@ public:
     const PacketPorts& ports() const { return ports_; }
 
     std::vector<int64_t> start, end;
-    int64_t hops = 0, retransmitted = 0, timeouts = 0, gave_up = -1, gave_up_at = kForever;
+    int64_t most_pending = 0, hops = 0, retransmitted = 0, timeouts = 0, gave_up = -1, gave_up_at = kForever;
 
 private:
     void serve(const PacketEvent& event) {
         switch (event.kind) {
             case kData: data(event); break;
             case kAck: answer(event); break;
-            case kPort: {
-                PacketPort& port = ports_.at[event.owner];
-                port.busy = port.busy && event.time < port.free;
-                send_on(event.owner, event.time);
-                break;
-            }
+            case kPort: is_free(event.owner, event.time); break;
             case kTimer: timer(connections_[event.owner], event.time); break;
             case kStart: in_front(event); break;
             case kBehind: behind(event); break;

@@ -89,7 +89,7 @@ struct PacketPort {
     uint64_t count = 0, draws = 0;
     int64_t bin_end = -1, bin = -1, bin_most = 0, most = 0;
     int64_t queued = 0, bytes = 0, drops = 0, lost = 0, pauses = 0, marked = 0;
-    int32_t last = 0, lanes = 1;
+    int32_t last = 0, lanes = 1, leaving = -1;
     uint8_t gate = 0;
     bool holds = false, between = false, whole = false, changes = false, blocked = false, busy = false;
 };

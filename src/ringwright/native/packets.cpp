@@ -242,6 +242,7 @@ nb::dict told(PacketLoop& loop) {
     out["start"] = to_numpy(std::move(loop.start));
     out["end"] = to_numpy(std::move(loop.end));
     out["hops"] = loop.hops;
+    out["most_pending"] = loop.most_pending;
     out["retransmitted_bytes"] = loop.retransmitted;
     out["timeouts"] = loop.timeouts;
     out["drops"] = by_port(ports, &PacketPort::drops);

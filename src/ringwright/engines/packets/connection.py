@@ -66,6 +66,7 @@ class Connection:
     recover: int = 0
     limited: bool = False
     told_part: int = 0  # messages that the sender knows to have arrived
+    local: int = 0  # packets that wait in its own NIC
     local_until: int = 0  # when the last packet begins to leave
     send_at: int = 0
     waits_to_send: bool = False

@@ -99,9 +99,21 @@ class Gates:
             arrives = self.loop.on_wire(path, sent, begin)
             if arrives and GATES[p.gate[port]] == CREDIT:
                 p.held[port][self._queue_of(port, event.hop)] += event.size
-            if p.free[port] > now:
+            own = event.kind == DATA and not event.hop
+            if own:
+                p.leaving[port] = event.owner
+            if own or p.free[port] > now:
                 p.busy[port] = True
-                self.loop.push(PacketEvent(p.free[port], PORT, port))
+                self.loop.push(PacketEvent(max(now, p.free[port]), PORT, port))
+
+    def is_free(self, port: int, now: int) -> None:
+        """A port may be free again: the source of what has left may give it another, and what waits goes on."""
+        p = self.ports
+        p.busy[port] = p.busy[port] and now < p.free[port]
+        if not p.busy[port] and p.leaving[port] >= 0:
+            owner, p.leaving[port] = self.loop.connections[p.leaving[port]], -1
+            self.loop.sender.left_host(owner, now)
+        self.send_on(port, now)
 
     def _next_queue(self, port: int, now: int) -> int:
         """Return the next queue whose first packet may go, -1 for none."""

@@ -26,13 +26,14 @@ class PacketRun:
     """What a loop answers: ``start`` and ``end`` ps of messages and joins, counts by port, ``bars`` of queues that packets met.
 
     ``samples`` (bin, port, bytes): the longest queue of a port in a stretch of ``bin_ps``. ``gave_up``: connection and ps at
-    which one was given up, or (-1, NEVER).
+    which one was given up, or (-1, NEVER); ``most_pending`` events at once.
     """
 
     start: list[int]
     end: list[int]
     bin_ps: int
     hops: int = 0
+    most_pending: int = 0
     retransmitted_bytes: int = 0
     timeouts: int = 0
     drops: list[int] = field(default_factory=list)
@@ -72,7 +73,7 @@ class PacketLoop:
         self.start, self.end = [NEVER] * n, [NEVER] * n
         self.queue: list[PacketEvent] = []
         self.done = [message for message, count in enumerate(self.waits) if not count]
-        self.hops = self.timeouts = self.retransmitted = 0
+        self.most_pending = self.hops = self.timeouts = self.retransmitted = 0
         self.gave_up = (-1, NEVER)
         self.sender, self.receiver, self.gates = Sender(self), Receiver(self), Gates(self)
 
@@ -81,6 +82,7 @@ class PacketLoop:
         while (self.done or self.queue) and self.gave_up[0] < 0:
             while self.done:
                 self._release(self.done.pop())
+            self.most_pending = max(self.most_pending, len(self.queue))
             if self.queue:
                 self._serve(heapq.heappop(self.queue))
         for port in range(len(self.ports.gate)):
@@ -91,6 +93,7 @@ class PacketLoop:
             self.end,
             self.bin_ps,
             self.hops,
+            self.most_pending,
             self.retransmitted,
             self.timeouts,
             p.drops,
@@ -115,8 +118,7 @@ class PacketLoop:
         elif kind == ACK:
             self._answer(event)
         elif kind == PORT:
-            self.ports.busy[event.owner] = self.ports.busy[event.owner] and event.time < self.ports.free[event.owner]
-            self.gates.send_on(event.owner, event.time)
+            self.gates.is_free(event.owner, event.time)
         elif kind == TIMER:
             self.sender.timers.ran_out(self.connections[event.owner], event.time)
         elif kind == START:

@@ -84,6 +84,7 @@ class PortStates:
         self.told = [[False] * counts[port] for port in range(n)]  # whether the far end has asked to wait
         self.blocked = [False] * n
         self.busy = [False] * n
+        self.leaving = [-1] * n  # whose packet leaves its own host
         self.last = [0] * n
         self.kicked = [-1] * n
         # Counts by port.

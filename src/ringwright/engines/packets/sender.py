@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
-from ringwright.costs.protocols import ADAPTIVE, BBR, DCQCN, DROP, GO_BACK_N, SPRAY
+from ringwright.costs.protocols import ADAPTIVE, BBR, DCQCN, GO_BACK_N, SPRAY
 from ringwright.engines.packets import control
 from ringwright.engines.packets.connection import ARRIVED, MISSING, OUT, Connection, SentPacket
 from ringwright.engines.packets.event import DATA, NOTICE, REFUSAL, PacketEvent
-from ringwright.engines.packets.network import ENDLESS, GATES
+from ringwright.engines.packets.network import ENDLESS
 from ringwright.engines.packets.ports import NEVER
 from ringwright.engines.packets.timers import Timers
 
@@ -49,6 +49,8 @@ class Sender:
             if wait > now:
                 c.waits_to_send, c.send_at = True, wait
                 break
+            if c.local >= LOCAL_PACKETS and self.queues(c):
+                break  # the NIC takes the next when one has left
             if again:
                 number = c.missing.pop(0)
                 self.submit(c, number, now)
@@ -137,12 +139,13 @@ class Sender:
         c.ever = max(c.ever, number + 1)
         event = PacketEvent(now, DATA, c.number, number=number, sent=now, tail=now, size=size, path=chosen)
         at = now
-        if GATES[p.gate[path[0]]] == DROP:
+        if not self.queues(c):
             at = max(now, p.free[path[0]])
             self.loop.pass_open(path, event._replace(sent=at))
             c.local_until = at
         else:
-            self.loop.push(event)
+            c.local += 1
+            self.loop.gates.enqueue(path, event)
         self._record(c, number, at)
 
     def _record(self, c: Connection, number: int, at: int) -> None:
@@ -154,6 +157,15 @@ class Sender:
         else:
             known.at, known.state, known.again = at, OUT, True
             known.delivered, known.delivered_at = c.delivered, c.delivered_at or at
+
+    def queues(self, c: Connection) -> bool:
+        """Return whether packets wait in the NIC of the source one connection after the other: its port is gated."""
+        return bool(self.loop.ports.gate[c.paths[0][0]])
+
+    def left_host(self, c: Connection, now: int) -> None:
+        """A packet has left the NIC of its source: it takes the next one."""
+        c.local -= 1
+        self.go_on(c, now)
 
     def _path(self, c: Connection, number: int, now: int) -> int:
         """Return which path a packet takes."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ringwright.engines.packets.loop import PacketLoop
     from ringwright.engines.packets.sender import Sender
 
-PROBE_PS = 8_000_000_000  # least wait of a tail loss probe beyond two round trips: two ticks of 250 Hz
+PROBE_PS = 2_000_000_000  # of a tail loss probe beyond two round trips (Linux, TCP_TIMEOUT_MIN_US)
 LONE_PS = 200_000_000_000  # beyond that where one packet alone is under way (its answer may be delayed)
 
 
