@@ -159,7 +159,7 @@ def on_programs(folder: Path) -> None:
     for each, machine in programs():
         quietly(partial(validity.check, each, topology=machine, warnings=True))
         quietly(lambda: interpreter.run(each, interpreter.inputs(each.collective)))  # noqa: B023 - asked at once
-        for engine in ("auto", "events", "flows", "recurrence", "closed-form"):
+        for engine in ("auto", "events", "flows", "recurrence", "closed-form", "packets"):
             quietly(simulate, each, machine, engine)
         quietly(partial(bounds, each.collective, machine, exact=False))
         for export in (plans, msccl_xml, mscclpp_json, goal):

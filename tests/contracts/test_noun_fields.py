@@ -37,6 +37,9 @@ TOPOLOGY: dict[str, Any] = {
     "loss": np.full(TOP.n_links, 0.01),
     "faults": (Fault(0.0, "link", 0, "rate_factor", 0.5),),
     "transport": "roce",
+    "protocol": "tcp-bbr",
+    "packet_bytes": 1024,
+    "header_bytes": 82,
     "provenance": "elsewhere",
 }
 WORKLOAD: dict[str, Any] = {

@@ -48,7 +48,8 @@ def _links(top: Topology) -> list[list[float]]:
 
 
 def _extras(top: Topology) -> dict[str, Any]:
-    extras: dict[str, Any] = {"transport": top.transport} if top.transport else {}
+    given = {name: getattr(top, name) for name in ("transport", "protocol", "packet_bytes", "header_bytes")}
+    extras: dict[str, Any] = {name: value for name, value in given.items() if value}
     if top.loss is not None:
         extras["loss"] = top.loss.tolist()
     if top.groups:

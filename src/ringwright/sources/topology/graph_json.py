@@ -2,7 +2,8 @@
 
 Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
 link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``occupying`` classes,
-``reduce_gib_s``, ``transport``, ``provenance``. Routes are not kept: what is read back takes shortest routes.
+``reduce_gib_s``, ``transport``, ``protocol``, ``packet_bytes``, ``header_bytes``, ``provenance``. Routes are not kept: what is read
+back takes shortest routes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ringwright.costs.protocols import PROTOCOLS
 from ringwright.costs.transports import NETWORKS
 from ringwright.errors import InputError, RingwrightError
 from ringwright.streams import CODECS
@@ -83,6 +85,9 @@ class _Graph:
             aggregators=self._aggregators(len(kinds)),
             faults=self._faults(len(rows), ranks),
             transport=self._transport(),
+            protocol=self._protocol(),
+            packet_bytes=self._frame("packet_bytes", 1 << 20),
+            header_bytes=self._frame("header_bytes", 4096),
             provenance=str(self.document.get("provenance") or self.document.get("desc") or ""),
         )
 
@@ -133,6 +138,19 @@ class _Graph:
         if transport not in ("", *NETWORKS):
             raise self.wrong(f"'{str(transport)[:20]}' is no transport: one of {', '.join(NETWORKS)}", "transport")
         return str(transport)
+
+    def _protocol(self) -> str:
+        name = self.document.get("protocol", "")
+        if name and name not in PROTOCOLS:
+            raise self.wrong(f"'{str(name)[:20]}' is no protocol: one of {', '.join(PROTOCOLS)}", "protocol")
+        return str(name)
+
+    def _frame(self, key: str, most: int) -> int:
+        """Return a size in bytes, 0 where the file gives none; headers need the size of the data they go with."""
+        size = self.document.get(key, 0)
+        if type(size) is not int or not 0 <= size <= most or (size and not self.document.get("packet_bytes")):
+            raise self.wrong(f"{key} is {str(size)[:20]}, not a size up to {most} B beside packet_bytes", key)
+        return size
 
     def _number(self, key: str, default: float) -> float:
         value = self.document.get(key)
