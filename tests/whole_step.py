@@ -124,8 +124,8 @@ def seconds(run: JobRun, costs: FabricCosts) -> float:
             part, program = known[asked]
             begin[at], end[at] = graph.add(replace(part, delay=part.delay.copy()), round(program.software.base_s * PS))
             carrying = made.carrying(program)
-    before = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
-    graph.wait(end[before], begin[flat.after])
+    before, after = flat.edges()
+    graph.wait(end[before], begin[after])
     for queue in range(len(flat.queues.names)):
         mine = np.flatnonzero(flat.queue == queue)
         turn = mine[np.lexsort((mine, run.times.moved[mine]))]

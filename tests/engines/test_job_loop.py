@@ -28,9 +28,8 @@ def test_nothing_begins_before_its_predecessors_end() -> None:
     for seed in SEEDS:
         flat = cases.random_job(seed)
         times = Loop(flat).run()
-        before = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
-        after = flat.after[times.ready[flat.after] >= 0]
-        before = before[times.ready[flat.after] >= 0]
+        before, after = flat.edges()
+        before, after = before[times.ready[after] >= 0], after[times.ready[after] >= 0]
         assert (times.end[before] >= 0).all()
         last = np.zeros(flat.n, np.int64)
         np.maximum.at(last, after, times.end[before])

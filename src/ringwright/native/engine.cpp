@@ -212,6 +212,7 @@ JobFlat read_job(Columns& flat, Columns& queues) {
     flat.read(job.sms, "sms");
     flat.read(job.after_start, "after_start");
     flat.read(job.after, "after");
+    flat.read(job.after_many, "after_many");
     flat.read(job.load_start, "load_start");
     flat.read(job.load, "load");
     flat.read(job.share, "share");
