@@ -125,7 +125,7 @@ class Applied:
 
 
 @dataclass(frozen=True)
-class Part:
+class FusedPart:
     """One of the works that a fused task does: which of the values there so far it takes, by place, and what it makes."""
 
     work: Work
@@ -134,7 +134,7 @@ class Part:
     writes: tuple[Value, ...]
 
 
-def parts_of(settings: Mapping[str, Any], reads: Sequence[Value], writes: Sequence[Value]) -> Iterator[Part]:
+def parts_of(settings: Mapping[str, Any], reads: Sequence[Value], writes: Sequence[Value]) -> Iterator[FusedPart]:
     """Yield the parts of a fused task in order.
 
     ``between`` are values that never leave the kernel: name, dimensions, layout. Each of ``parts`` is a meaning, its settings,
@@ -148,5 +148,7 @@ def parts_of(settings: Mapping[str, Any], reads: Sequence[Value], writes: Sequen
     there = list(reads)
     for meaning, mine, takes, makes in settings["parts"]:
         made = [writes[at] if at >= 0 else between[-1 - at] for at in makes]
-        yield Part(Work(meaning=meaning, settings=mine), tuple(takes), tuple(there[at] for at in takes), tuple(made))
+        yield FusedPart(
+            Work(meaning=meaning, settings=mine), tuple(takes), tuple(there[at] for at in takes), tuple(made)
+        )
         there += made

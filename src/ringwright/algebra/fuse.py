@@ -129,8 +129,8 @@ def _alike(members: list[Task]) -> None:
             raise Refused(f"{task.name} only says which bytes are which", "tasks that take time")
         if not (task.work and task.writes):
             raise Refused(f"nothing says what {task.name} writes", "tasks with values and work")
-        ways = [(t.of, t.kind, t.slot, t.per, t.stream, t.tag, t.lag) for t in (first, task)]
-        if ways[0] != ways[1]:
+        when = [(t.of, t.kind, t.slot, t.per, t.stream, t.tag, t.lag) for t in (first, task)]
+        if when[0] != when[1]:
             raise Refused(
                 f"{task.name} runs at another time or place than {first.name}", "tasks of one slot and stream"
             )
@@ -156,15 +156,15 @@ def _in_one_go(graph: StepGraph, members: list[Task]) -> None:
 
 def _behind(graph: StepGraph, values: set[str], names: set[str]) -> set[str]:
     """Return the tasks that wait in the same step for one of these values through somebody outside, or are outside."""
-    found, todo = set[str](), [(name, False) for name in values]
+    reached, todo = set[str](), [(name, False) for name in values]
     while todo:
         value, outside = todo.pop()
         for node in _readers(graph, value):
-            if node.name in found or (node.name in names and not outside):
+            if node.name in reached or (node.name in names and not outside):
                 continue
-            found.add(node.name)
+            reached.add(node.name)
             todo += [(name, True) for name in ((node.result,) if isinstance(node, Payload) else node.writes)]
-    return found
+    return reached
 
 
 def _readers(graph: StepGraph, value: str) -> list[Node]:
@@ -190,12 +190,12 @@ def _whole(graph: StepGraph, members: list[Task], reads: Any, writes: Sequence[s
     ]
     between += [each for task in members for each in _settings(task).get("between", ())]
     inside = {name: -1 - at for at, (name, _, _) in enumerate(between)}
-    place = {each: at for at, each in enumerate(reads)}
+    known = {each: at for at, each in enumerate(reads)}
     parts: list[Any] = []
     for meaning, settings, takes, makes in (part for task in members for part in _parts(task)):
         made = tuple(writes.index(name) if name in writes else inside[name] for name in makes)
-        parts.append((meaning, settings, tuple(place[each] for each in takes), made))
-        place |= {(name, 0): len(place) + at for at, name in enumerate(makes)}
+        parts.append((meaning, settings, tuple(known[each] for each in takes), made))
+        known |= {(name, 0): len(known) + at for at, name in enumerate(makes)}
     works = [task.work or Work() for task in members]
     read_inside = [graph.values[n].size_bytes for t in members for n, late in t.reads if (n, late) not in reads]
     unwritten = sum(graph.values[name].size_bytes for name in inner)

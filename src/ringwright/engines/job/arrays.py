@@ -140,18 +140,20 @@ def _edges_of(step: StepBuilder, steps: int) -> tuple[np.ndarray, ...]:
     """Return runs of successors of all steps, compressed (begins, firsts, how many), and how many predecessors each has."""
     src, dst, many, distance = _edges(step)
     order = np.argsort(src, kind="stable")  # once for all steps: each of them is the same, further on
-    src, dst, many, distance = src[order], dst[order], many[order], distance[order]
+    src, dst, many, distance = (column[order] for column in (src, dst, many, distance))
+    ahead, every, furthest = dst + distance * step.n, np.bincount(src, minlength=step.n), int(distance.max(initial=0))
     sources, targets, lengths = [], [], []
     for at in range(steps):
-        kept = slice(None) if at + int(distance.max(initial=0)) < steps else distance + at < steps
-        sources.append(np.bincount(src[kept], minlength=step.n))
-        targets.append(dst[kept] + (distance[kept] + at) * step.n)
+        whole = at + furthest < steps
+        kept = slice(None) if whole else distance + at < steps
+        sources.append(every if whole else np.bincount(src[kept], minlength=step.n))
+        targets.append(ahead[kept] + at * step.n)
         lengths.append(many[kept])
     n, after, after_many = step.n * steps, np.concatenate(targets), np.concatenate(lengths)
-    starts = np.zeros(n + 1, np.int64)
+    starts, waits = np.zeros(n + 1, np.int64), np.bincount(after, minlength=n + 1)
     np.cumsum(np.concatenate(sources), out=starts[1:])
-    begun, ended = (np.bincount(ends, minlength=n + 1) for ends in (after, after + after_many))
-    return starts, after, after_many, np.cumsum(begun - ended)[:n].astype(np.int64)
+    waits -= np.bincount(after + after_many, minlength=n + 1)
+    return starts, after, after_many, np.cumsum(waits, out=waits)[:n]
 
 
 def _edges(step: StepBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -219,6 +221,8 @@ def _rows(
     of = bands.values(which)
     mine = lengths[of]
     starts = np.zeros(len(of) * steps + 1, np.int64)
+    if not mine.any():
+        return starts, *(column[:0] for column in columns)
     np.cumsum(np.tile(mine, steps), out=starts[1:])
     within = np.arange(int(mine.sum())) - np.repeat(starts[: len(of)], mine)
     entry = np.repeat((np.cumsum(lengths) - lengths)[of], mine) + within
