@@ -46,8 +46,6 @@ def laid_out(case: str, n: int, ready: int) -> FlatJob:
     role = np.where(task, 0, (place - rank_classes) // pieces % roles)
     width = np.where(task, roles * pieces, 0)
     pieces_of = rank_classes + rank_class * roles * pieces + step * a_step
-    after_start = np.concatenate([[0], np.cumsum(width)])
-    inside = np.arange(after_start[-1]) - np.repeat(after_start[:-1], width)
     loads = np.where(task, 0, 2 if case == "shared" else 1)
     load_start = np.concatenate([[0], np.cumsum(loads)])
     on = np.repeat(rank_class, loads)
@@ -66,8 +64,9 @@ def laid_out(case: str, n: int, ready: int) -> FlatJob:
         tag=np.where(task & (step % 2 == 1), 0, -1).astype(np.int32),
         tiles=np.full(len(at), 300, np.int32),
         sms=np.where(task, 0, 0.05),
-        after_start=after_start,
-        after=np.repeat(pieces_of, width) + inside,
+        after_start=np.concatenate([[0], np.cumsum(task)]),
+        after=pieces_of[task],
+        after_many=width[task],
         load_start=load_start,
         load=on.astype(np.int32),
         share=np.full(len(on), 0.6),

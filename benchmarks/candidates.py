@@ -28,6 +28,7 @@ POLICIES = (
     "lina",
     "tictac",
     "pace",
+    "p3",
     "gradientflow",
 )
 

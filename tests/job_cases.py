@@ -21,6 +21,17 @@ def rows(n: int, pairs: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.nd
     return starts, index, np.array([pairs[at][2] for at in order], np.float64)
 
 
+def in_runs(edges: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Return edges as (before, first after, how many after one another), as long as they can be."""
+    runs: list[tuple[int, int, int]] = []
+    for src, dst in edges:
+        if runs and runs[-1][0] == src and runs[-1][1] + runs[-1][2] == dst:
+            runs[-1] = (src, runs[-1][1], runs[-1][2] + 1)
+        else:
+            runs.append((src, dst, 1))
+    return runs
+
+
 def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> FlatJob:
     """Return a job of one domain; ``edges`` are (before, after), ``loads`` and ``tokens`` (instance, index, value).
 
@@ -28,9 +39,9 @@ def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> Fl
     """
     n = len(work_ps)
     edges = sorted(more.pop("edges", []), key=lambda edge: edge[0])
-    after_start = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount([src for src, _ in edges], minlength=n) if edges else np.zeros(n, int), out=after_start[1:])
-    after = np.array([dst for _, dst in edges], np.int64)
+    runs = in_runs(edges)
+    after_start, _, _ = rows(n, [(src, dst, many) for src, dst, many in runs])
+    after, after_many = (np.array([run[at] for run in runs], np.int64) for at in (1, 2))
     domains = more.pop("domains", [(instance, 0, 0.0) for instance in range(n)])
     loads = more.pop("loads", [])
     load_start, load, share = rows(n, loads)
@@ -46,9 +57,10 @@ def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> Fl
         work_ps=np.array(work_ps, np.int64),
         queue=np.array(queue, np.int32),
         **columns,
-        waits=np.bincount(after, minlength=n).astype(np.int64),
+        waits=np.bincount(np.array([dst for _, dst in edges], np.int64), minlength=n).astype(np.int64),
         after_start=after_start,
         after=after,
+        after_many=after_many,
         load_start=load_start,
         load=load,
         share=share,

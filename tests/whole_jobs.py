@@ -12,18 +12,19 @@ import math
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 import ringwright
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import RingwrightError
+from ringwright.errors import RingwrightError, UsageError
 from ringwright.fabrics.faults import apply
-from ringwright.registry import scheduler
+from ringwright.program import Program
+from ringwright.registry import algorithm, scheduler
 from ringwright.studies.jobs.account import account
-from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, TimedRanks
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
 from ringwright.studies.jobs.study import NONE, Job
 from ringwright.studies.model_workload import WorkloadSpec
@@ -108,12 +109,13 @@ def worse(job: WholeJob, topology: Topology) -> dict[str, Topology]:
 
 
 def longer(workload: Workload) -> Workload:
-    """Return the workload with a thousandth more bytes, at least one element, in every payload."""
+    """Return the workload with a thousandth more bytes in every payload, at least one element, or one byte where none are said."""
     payloads = []
     for each in workload.payloads:
-        width = max(1, each.size_bytes // max(each.elements, 1))
-        more = 1 + each.elements // 1000
-        payloads.append(replace(each, size_bytes=each.size_bytes + more * width, elements=each.elements + more))
+        width = max(1, each.size_bytes // each.elements) if each.elements else 1
+        more = 1 + (each.elements or each.size_bytes) // 1000
+        elements = each.elements + more if each.elements else 0
+        payloads.append(replace(each, size_bytes=each.size_bytes + more * width, elements=elements))
     return replace(workload, payloads=tuple(payloads))
 
 
@@ -125,6 +127,39 @@ def scheduled(job: WholeJob, workload: Workload, costs: Costs) -> Workload:
 def asked_on(job: WholeJob, topology: Topology) -> Job:
     """Return the job on a fabric, before its policy."""
     return made(GeneratedJobSpec(job.card, "h100"), topology)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptChoices(FabricCosts):
+    """Costs on a worse machine of what the library chose on the machine as it was.
+
+    NCCL chooses by the time of an operation alone. Beside others another choice may be better: one that is as fast alone and puts
+    half as many bytes on the links, for instance, which a slower link makes it take.
+    """
+
+    was: FabricCosts | None = None
+
+    def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
+        """Return the program that was chosen, on this machine; what the library chooses here where that is not to be had."""
+        assert self.was is not None
+        chosen = self.was.program(op, size_bytes, group)
+        knobs = {name: chosen.knobs[name] for name in ("algorithm", "protocol", "channels") if chosen.knobs.get(name)}
+        if chosen.name != LIBRARY or not knobs:
+            return super().program(op, size_bytes, group)
+        _, make, _ = algorithm(LIBRARY)
+        try:
+            return make(chosen.collective, self._machine(group), **knobs)  # type: ignore[no-any-return]
+        except UsageError:
+            return super().program(op, size_bytes, group)
+
+
+def made_worse(job: WholeJob, asked: Job, topology: Topology) -> Job:
+    """Return the job on a worse machine, on which the library does what it did."""
+    worse_on = asked_on(job, topology)
+    if not isinstance(asked.costs, FabricCosts) or not isinstance(worse_on.costs, FabricCosts):
+        return worse_on
+    given = {each.name: getattr(worse_on.costs, each.name) for each in fields(FabricCosts) if each.init}
+    return replace(worse_on, costs=KeptChoices(**given, was=asked.costs))
 
 
 def simulated(planned: Workload, asked: Job, late: dict[int, float] | None = None, *, folded: bool = True) -> JobRun:
@@ -156,12 +191,12 @@ class Tried:
 
 
 def tried(job: WholeJob) -> Tried:
-    """Return what came out of one job. What its policy decided is kept: decided anew, from other costs, it may be better."""
+    """Return what came out of one job. What its policy and the library decided is kept: decided anew, it may be better."""
     topology = ringwright.fabric(job.fabric)
     asked = asked_on(job, topology)
     planned = scheduled(job, asked.workload, asked.costs)
     run = simulated(planned, asked)
-    told = {name: simulated(planned, asked_on(job, each)) for name, each in worse(job, topology).items()}
+    told = {name: simulated(planned, made_worse(job, asked, each)) for name, each in worse(job, topology).items()}
     told["bytes x 1.001"] = simulated(longer(planned), asked)
     apart = 0.0
     if topology.n_ranks <= MOST_FAULTY:

@@ -15,11 +15,12 @@ from ringwright.engines.flat import flatten
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.messages import MessageGraph
-from ringwright.program import Program
+from ringwright.engines.slots import machines
 from ringwright.studies.jobs.costs import FabricCosts, TimedRanks
 from ringwright.workload import Workload
 
 Ids = np.ndarray | int
+Asked = tuple[str, int, tuple[int, ...]]  # operation, size in bytes, ranks
 
 
 @dataclass
@@ -108,24 +109,26 @@ def both(workload: Workload, costs: FabricCosts) -> tuple[float, float]:
 
 def seconds(run: JobRun, costs: FabricCosts) -> float:
     """Return the seconds that the messages of a job's one step take together."""
-    flat, graph, made = run.laid.flat, _Graph(), machine(costs.topology)
+    flat, graph = run.laid.flat, _Graph()
     begin, end = graph.tasks(flat.work_ps.copy())
-    carrying, known = made, dict[tuple[str, int, tuple[int, ...]], tuple[MessageGraph, Program]]()
     ops = {each.name: each.op for each in run.laid.operations}
+    asked: dict[int, Asked] = {}  # by instance
     for row in run.laid.rows:
-        if row.what != "operation" or len(row.rank_classes) < 2:
-            continue
-        ranks = tuple(run.laid.rank_classes.ranks[each] for each in row.rank_classes)
-        for at in range(row.first, row.first + row.count):
-            asked = (ops[row.name], row.last_bytes if at == row.first + row.count - 1 else row.size_bytes, ranks)
-            if asked not in known:
-                program = costs.program(asked[0], asked[1], TimedRanks(ranks))
-                known[asked] = flatten(program, made), program
-            part, program = known[asked]
-            begin[at], end[at] = graph.add(replace(part, delay=part.delay.copy()), round(program.software.base_s * PS))
-            carrying = made.carrying(program)
-    before = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
-    graph.wait(end[before], begin[flat.after])
+        if row.what == "operation" and len(row.rank_classes) > 1:
+            ranks = tuple(run.laid.rank_classes.ranks[each] for each in row.rank_classes)
+            for at in range(row.first, row.first + row.count):
+                size_bytes = row.last_bytes if at == row.first + row.count - 1 else row.size_bytes
+                asked[at] = (ops[row.name], size_bytes, ranks)
+    programs = {each: costs.program(each[0], each[1], TimedRanks(each[2])) for each in dict.fromkeys(asked.values())}
+    # What a node of the network can hold limits its results here too: each program has resources of its own for that.
+    used = machines(list(programs.values()), costs.topology)
+    parts = {each: flatten(programs[each], made) for each, made in zip(programs, used, strict=True)}
+    for at, each in asked.items():
+        part = replace(parts[each], delay=parts[each].delay.copy())
+        begin[at], end[at] = graph.add(part, round(programs[each].software.base_s * PS))
+    carrying = used[-1].carrying(next(reversed(programs.values()))) if used else machine(costs.topology)
+    before, after = flat.edges()
+    graph.wait(end[before], begin[after])
     for queue in range(len(flat.queues.names)):
         mine = np.flatnonzero(flat.queue == queue)
         turn = mine[np.lexsort((mine, run.times.moved[mine]))]

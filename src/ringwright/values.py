@@ -7,7 +7,7 @@ another that lies differently on the mesh (an all-reduce turns partial sums into
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,22 @@ VALUE_KINDS = ("activation", "parameter", "gradient", "optimizer", "buffer")
 KEPT = ("parameter", "optimizer")  # kinds of values that are there from step to step
 # What tasks compute, where it is known (``ringwright.algebra.computing``); without one, only reads and writes are.
 RELAY = "relay"  # computes nothing: an operation begins where another one ends
-MEANINGS = ("einsum", "pointwise", "rowwise", "sum", "cut", "join", "pad", "stack", "slice", "permute", "copy", RELAY)
+FUSED = "fused"  # several of them in one kernel, see ``parts_of``
+MEANINGS = (
+    "einsum",
+    "pointwise",
+    "rowwise",
+    "sum",
+    "cut",
+    "join",
+    "pad",
+    "stack",
+    "slice",
+    "permute",
+    "copy",
+    RELAY,
+    FUSED,
+)
 
 
 @dataclass(frozen=True)
@@ -85,13 +100,18 @@ class Change:
     """What a rule changes in a step of one rank: bytes on the wire by role, operations, floating-point operations, memory.
 
     ``wire_bytes`` are what a rank sends at the least for its operations (an all-reduce of S on p ranks: 2 (p - 1) / p S).
-    ``held_bytes`` are of values that are held at the same time and were not before, at most.
+    ``held_bytes`` are of values that are held at the same time and were not before, at most. ``launches`` are tasks that take
+    time, ``traffic_bytes`` what tasks say that they read and write, ``copied_bytes`` what copies read and write that no view
+    spares; these three are counted on the graph, for every rule.
     """
 
     wire_bytes: Mapping[str, float] = field(default_factory=dict)
     operations: int = 0
     flops: float = 0.0
     held_bytes: int = 0
+    launches: int = 0
+    traffic_bytes: int = 0
+    copied_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,3 +122,33 @@ class Applied:
     at: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     change: Change = field(default_factory=Change)
+
+
+@dataclass(frozen=True)
+class FusedPart:
+    """One of the works that a fused task does: which of the values there so far it takes, by place, and what it makes."""
+
+    work: Work
+    takes: tuple[int, ...]
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
+
+
+def parts_of(settings: Mapping[str, Any], reads: Sequence[Value], writes: Sequence[Value]) -> Iterator[FusedPart]:
+    """Yield the parts of a fused task in order.
+
+    ``between`` are values that never leave the kernel: name, dimensions, layout. Each of ``parts`` is a meaning, its settings,
+    the places of what it takes (what the task reads, then all that was made), and what it makes: a place among what the
+    task writes, or, below 0, -1 - place among ``between``.
+    """
+    between = [
+        Value(name, "", 0, tuple((dim, size) for dim, size in dims), tuple(Placement(*each) for each in layout))
+        for name, dims, layout in settings["between"]
+    ]
+    there = list(reads)
+    for meaning, mine, takes, makes in settings["parts"]:
+        made = [writes[at] if at >= 0 else between[-1 - at] for at in makes]
+        yield FusedPart(
+            Work(meaning=meaning, settings=mine), tuple(takes), tuple(there[at] for at in takes), tuple(made)
+        )
+        there += made

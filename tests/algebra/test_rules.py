@@ -43,4 +43,7 @@ def test_a_rule_changes_what_it_declares(case: Case, p: int) -> None:
         assert new.wire_bytes.get(role, 0.0) - old.wire_bytes.get(role, 0.0) == pytest.approx(declared, abs=1e-6)
     assert new.operations - old.operations == sum(each.change.operations for each in after.applied)
     assert new.flops - old.flops == pytest.approx(sum(each.change.flops for each in after.applied))
+    for name in ("launches", "traffic_bytes", "copied_bytes"):
+        declared = sum(getattr(each.change, name) for each in after.applied)
+        assert getattr(new, name) - getattr(old, name) == declared, name
     assert new.held_bytes - old.held_bytes <= sum(each.change.held_bytes for each in after.applied)

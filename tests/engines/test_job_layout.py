@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import random_workloads as drawn
@@ -22,9 +23,10 @@ def plainly(flat: FlatJob) -> dict[str, list[Any]]:
         each = columns[0].tolist() if len(columns) == 1 else list(zip(*(c.tolist() for c in columns), strict=True))
         return [each[low:high] for low, high in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)]
 
+    before, after = flat.edges()
     columns = ("work_ps", "latency_ps", "queue", "key", "size", "sms", "tag", "tiles", "waits")
     return {name: getattr(flat, name).tolist() for name in columns} | {
-        "after": lists(flat.after_start, flat.after),
+        "after": lists(np.searchsorted(before, np.arange(flat.n + 1)), after),
         "domain": lists(flat.domain_start, flat.domain),
         "load": lists(flat.load_start, flat.load, flat.share, flat.claim),
         "token": lists(flat.token_start, flat.token, flat.amount),

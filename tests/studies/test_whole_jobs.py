@@ -11,7 +11,7 @@ import whole_jobs
 import whole_step
 from ringwright.engines.job.run import simulate
 from ringwright.studies.jobs import costs as job_costs
-from ringwright.studies.jobs.costs import MOST_TOGETHER, FabricCosts, on_fabric
+from ringwright.studies.jobs.costs import MOST_TOGETHER, FabricCosts, TimedRanks, on_fabric
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
 
 # Pipeline stages and tensor-parallel groups on the NIC of a host; experts on four hosts; one NIC for each GPU; an uneven pipeline.
@@ -28,6 +28,18 @@ def test_a_step_takes_what_its_messages_take_together(seed: int) -> None:
     assert model == pytest.approx(messages, rel=0.05)
 
 
+def test_messages_know_how_much_a_switch_holds() -> None:
+    """A switch that adds holds few packets, and 20 us more a link make a large all-reduce five times slower."""
+    job = whole_jobs.drawn(392, 512)
+    topology = ringwright.fabric(job.fabric)
+    later = replace(topology, latency_s=topology.latency_s + 20e-6)
+    asked = whole_jobs.asked_on(job, later)
+    assert isinstance(asked.costs, FabricCosts)
+    dense = tuple(each for each in asked.workload.payloads if each.role == "dp")
+    model, messages = whole_step.both(replace(asked.workload, payloads=dense), asked.costs)
+    assert model == pytest.approx(messages, rel=1e-6)
+
+
 @pytest.mark.parametrize("seed", DRAWN)
 def test_nothing_that_is_worse_makes_a_job_faster(seed: int) -> None:
     told = whole_jobs.tried(whole_jobs.drawn(seed, 32))
@@ -37,6 +49,30 @@ def test_nothing_that_is_worse_makes_a_job_faster(seed: int) -> None:
     assert told.missed <= whole_jobs.ROUNDING
     assert told.apart <= 1e-6
     assert "two groups on one NIC" in told.kinds
+
+
+def test_a_slower_machine_is_faster_only_where_the_library_chooses_anew() -> None:
+    """NCCL takes LL alone, by 0.06 us; with links of 0.8 of the rate LL128, with half the bytes, which leaves more to gradients beside."""
+    job = whole_jobs.drawn(864, 512)
+    topology = ringwright.fabric(job.fabric)
+    asked = whole_jobs.asked_on(job, topology)
+    slower = replace(topology, rate=topology.rate * 0.8)
+    anew, kept = whole_jobs.asked_on(job, slower).costs, whole_jobs.made_worse(job, asked, slower).costs
+    group = TimedRanks(tuple(range(8)))
+    chosen = [each.program("all-gather", 1 << 20, group).protocol for each in (asked.costs, kept, anew)]
+    assert chosen == ["ll", "ll", "ll128"]
+    planned = whole_jobs.scheduled(job, asked.workload, asked.costs)
+    took = [simulate(planned, each, steps=1).step_s for each in (asked.costs, kept, anew)]
+    assert took[2] < took[0] < took[1]
+
+
+def test_more_bytes_are_a_thousandth_more_whether_or_not_elements_are_told() -> None:
+    workload = ringwright.job("gpt3-125m", gpus=4, parallel="tp2,dp2")
+    longer = whole_jobs.longer(workload)
+    assert {each.elements > 0 for each in workload.payloads} == {True, False}
+    for old, new in zip(workload.payloads, longer.payloads, strict=True):
+        assert old.size_bytes < new.size_bytes <= old.size_bytes * 1.001 + 8
+        assert bool(old.elements) == bool(new.elements)
 
 
 def test_what_is_drawn_holds_the_kinds_that_it_is_to_hold() -> None:

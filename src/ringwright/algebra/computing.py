@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ringwright.errors import UsageError
-from ringwright.values import SLICED, Value, Work
+from ringwright.values import FUSED, SLICED, Value, Work, parts_of
 from ringwright.workload import Mesh, Task
 
 Array = np.ndarray
@@ -210,6 +210,16 @@ def _axes_of(dim: str, axes: list[str], mesh: Mesh) -> list[str]:
     return named.split(".") if named else [axis for axis in mesh.sizes if axis in axes]
 
 
+def _fused(site: _Site, operands: list[Array]) -> list[Array]:
+    """Compute part after part; what lies between is held by nobody else."""
+    there, made = list(operands), dict[str, Array]()
+    for part in parts_of(site.settings, site.reads, site.writes):
+        task, mine = Task("a part", "", "", work=part.work), [there[at] for at in part.takes]
+        there += computed(task, part.reads, mine, part.writes, site.mesh, site.rank, site.when)
+        made |= dict(zip((value.name for value in part.writes), there[-len(part.writes) :], strict=True))
+    return [made[value.name] for value in site.writes]
+
+
 _MEANINGS: dict[str, Callable[[_Site, list[Array]], list[Array]]] = {
     "einsum": _einsum,
     "pointwise": _pointwise,
@@ -222,4 +232,5 @@ _MEANINGS: dict[str, Callable[[_Site, list[Array]], list[Array]]] = {
     "slice": _slice,
     "permute": _permute,
     "copy": lambda site, x: [x[0]],
+    FUSED: _fused,
 }

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ringwright.algebra.editing import Node, StepGraph, dims_of, sent_bytes, share_of, times_of
 from ringwright.algebra.rule import Refused, rule
-from ringwright.values import SLICED, Change, Value
+from ringwright.values import FUSED, SLICED, Change, Value
 from ringwright.workload import Payload, Task
 
 CUTTABLE = (
@@ -125,7 +125,9 @@ class _Region:
             self._sums(node)
         elif meaning == "pointwise" and settings.get("fn") == "dropout":
             raise Refused(f"{node.name} draws by place: parts would draw anew", "leave it out")
-        elif meaning in ("", "cut", "join", "permute", "slice", "stack", "pad", "copy") and self.dim not in legal:
+        elif (
+            meaning in ("", "cut", "join", "permute", "slice", "stack", "pad", "copy", FUSED) and self.dim not in legal
+        ):
             what = "what it computes is not known" if not meaning else f"it is a {meaning}"
             raise Refused(
                 f"{node.name}: {what}, and no cut along {self.dim} is declared", f"work with cuts: {self.dim}"

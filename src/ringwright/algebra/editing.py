@@ -244,6 +244,7 @@ class StepGraph:
         orders = {}
         for of, listed in (self.policy.order or {}).items():
             order = [(name, batch) for old, batch in listed for name in self._stand([old])]
+            order = list(dict.fromkeys(reversed(order)))[::-1]  # what stands for several is where the last of them was
             mine = [each for each in self.tasks.values() if each.of == of and each.per == "micro-batch"]
             there = set(order)
             for at in range(len(mine) - 1, -1, -1):

@@ -1,19 +1,20 @@
-"""F: several operations become one on their values side by side, and what it makes is taken apart again.
+"""F: several operations become one on their values side by side, and what it makes is taken apart again; or several tasks do.
 
 Sums may lie one behind the other. What is scattered or gathered must lie by rank: for each rank its block of every value; one
-behind the other, ranks would get other slices.
+behind the other, ranks would get other slices. Of tasks that are one kernel, what only they read never leaves it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ringwright.algebra.editing import StepGraph, dims_of, times_of
-from ringwright.algebra.rule import Refused, payload_at, rule
-from ringwright.values import SLICED, Change, Placement, Value
-from ringwright.workload import Payload
+from ringwright.algebra.editing import COPIES, Node, StepGraph, dims_of, times_of
+from ringwright.algebra.rule import Refused, payload_at, rule, task_at
+from ringwright.values import FUSED, KEPT, SLICED, Change, Placement, Value, Work
+from ringwright.workload import Payload, Task
 
-FUSED = ("all-reduce", "reduce-scatter", "all-gather")
+JOINED = ("all-reduce", "reduce-scatter", "all-gather")
 
 
 @rule("fuse", "AR(u) beside AR(v) = AR(u beside v); scattered or gathered: u and v beside each other rank by rank")
@@ -22,7 +23,7 @@ def fuse(graph: StepGraph, at: str, others: str | Sequence[str]) -> Change:
     names = list(dict.fromkeys([at, *(others.split(",") if isinstance(others, str) else others)]))
     if len(names) < 2:
         raise Refused("there is nothing to fuse it with", "others: names of operations")
-    members = [payload_at(graph, name, *FUSED) for name in names]
+    members = [payload_at(graph, name, *JOINED) for name in names]
     first = members[0]
     for each in members[1:]:
         if (each.op, each.axes, each.of, each.per, each.dtype) != (
@@ -79,3 +80,155 @@ def _beside(graph: StepGraph, values: list[Value], name: str, along: str = "") -
     size = sum(dims_of(value)[value.dims[0][0]] for value in values)
     total = sum(value.size_bytes for value in values)
     return graph.value(first, name, dims=((along, size),), layout=layout, size_bytes=total), along
+
+
+# --------------------------------------------------------------------------------------------------------------- tasks
+@rule("fuse-tasks", "g(f(x), y) = one kernel of f and g: what only g reads of f never leaves it")
+def fuse_tasks(graph: StepGraph, at: str, others: str | Sequence[str], saved_us: float = 0.0) -> Change:
+    """Make one task of this one and ``others``, each of which reads what one before it writes; it is ``saved_us`` shorter."""
+    names = {at, *(others.split(",") if isinstance(others, str) else others)}
+    chosen = {name: task_at(graph, name) for name in sorted(names)}
+    members = [task for task in graph.tasks.values() if task.name in chosen]
+    _alike(members)
+    _in_one_go(graph, members)
+    written = [name for task in members for name in task.writes]
+    inner = [name for name in written if _stays_inside(graph, name, members)]
+    seconds = sum(task.seconds for task in members) - saved_us * 1e-6
+    if saved_us < 0 or seconds < 0:
+        raise Refused(
+            f"one kernel saves {saved_us:g} us of {sum(t.seconds for t in members) * 1e6:g}", "saved_us: less"
+        )
+    reads = tuple(dict.fromkeys(each for task in members for each in task.reads if each[1] or each[0] not in written))
+    writes = tuple(name for name in written if name not in inner)
+    last, work = members[-1], _whole(graph, members, reads, writes, inner)
+    demands = dict[str, float]()
+    for name, amount in (each for task in members for each in task.demands):
+        demands[name] = demands.get(name, 0.0) + amount
+    made = Task(
+        graph.fresh(f"{at}.fused"),
+        *(last.of, last.kind, seconds, last.layer, last.slot, last.per, last.stream, last.tag),
+        tuple(demands.items()),
+        reads,
+        writes,
+        work,
+        last.lag,
+    )
+    graph.add(made, last)
+    for task in members:
+        graph.drop(task, [made])
+    return Change({}, 0, 0.0, 0)
+
+
+def _alike(members: list[Task]) -> None:
+    """Refuse what cannot be one launch of one stream."""
+    if len(members) < 2:
+        raise Refused("there is nothing to fuse it with", "others: names of tasks")
+    first = members[0]
+    for task in members:
+        if task.kind == COPIES:
+            raise Refused(f"{task.name} only says which bytes are which", "tasks that take time")
+        if not (task.work and task.writes):
+            raise Refused(f"nothing says what {task.name} writes", "tasks with values and work")
+        when = [(t.of, t.kind, t.slot, t.per, t.stream, t.tag, t.lag) for t in (first, task)]
+        if when[0] != when[1]:
+            raise Refused(
+                f"{task.name} runs at another time or place than {first.name}", "tasks of one slot and stream"
+            )
+
+
+def _in_one_go(graph: StepGraph, members: list[Task]) -> None:
+    """Refuse tasks that do not read of each other, and those between which somebody else must work."""
+    names = {task.name for task in members}
+    made = set(members[0].writes)
+    for task in members[1:]:
+        if not any(name in made and not distance for name, distance in task.reads):
+            raise Refused(f"{task.name} reads nothing that one before it writes", "tasks that read of each other")
+        made |= set(task.writes)
+    behind = _behind(graph, made, names)
+    if behind & names:
+        raise Refused(f"{min(behind & names)} needs what others make of the first ones", "all of them, or fewer")
+    listed = list(graph.tasks)
+    between = set(listed[listed.index(members[0].name) : listed.index(members[-1].name)]) - names
+    early = {name for name in between & behind if graph.tasks[name].slot == members[0].slot}
+    if early:
+        raise Refused(f"{min(early)} comes before the last of them and needs the first", "another order first: move")
+
+
+def _behind(graph: StepGraph, values: set[str], names: set[str]) -> set[str]:
+    """Return the tasks that wait in the same step for one of these values through somebody outside, or are outside."""
+    reached, todo = set[str](), [(name, False) for name in values]
+    while todo:
+        value, outside = todo.pop()
+        for node in _readers(graph, value):
+            if node.name in reached or (node.name in names and not outside):
+                continue
+            reached.add(node.name)
+            todo += [(name, True) for name in ((node.result,) if isinstance(node, Payload) else node.writes)]
+    return reached
+
+
+def _readers(graph: StepGraph, value: str) -> list[Node]:
+    """Return who reads a value in the step in which it is written."""
+    return [node for node in graph.readers(value) if isinstance(node, Payload) or (value, 0) in node.reads]
+
+
+def _stays_inside(graph: StepGraph, name: str, members: list[Task]) -> bool:
+    """Return whether only these tasks read a value; Refused for a sum over micro-batches that one of them reads."""
+    readers, value = graph.readers(name), graph.values[name]
+    inside = [node for node in readers if node in members]
+    if inside and value.per != members[0].per:
+        raise Refused(f"{name} is a sum over micro-batches, and {inside[0].name} reads it", "tasks before the sum")
+    late = any(distance for task in members for each, distance in task.reads if each == name)
+    return bool(readers) and inside == readers and not late and value.kind not in KEPT
+
+
+def _whole(graph: StepGraph, members: list[Task], reads: Any, writes: Sequence[str], inner: Sequence[str]) -> Work:
+    """Return the work of all, part by part; what lies between is neither written nor read."""
+    between = [
+        (value.name, value.dims, tuple((each.axis, each.how, each.dim) for each in value.layout))
+        for value in (graph.values[name] for name in inner)
+    ]
+    between += [each for task in members for each in _settings(task).get("between", ())]
+    inside = {name: -1 - at for at, (name, _, _) in enumerate(between)}
+    known = {each: at for at, each in enumerate(reads)}
+    parts: list[Any] = []
+    for meaning, settings, takes, makes in (part for task in members for part in _parts(task)):
+        made = tuple(writes.index(name) if name in writes else inside[name] for name in makes)
+        parts.append((meaning, settings, tuple(known[each] for each in takes), made))
+        known |= {(name, 0): len(known) + at for at, name in enumerate(makes)}
+    works = [task.work or Work() for task in members]
+    read_inside = [graph.values[n].size_bytes for t in members for n, late in t.reads if (n, late) not in reads]
+    unwritten = sum(graph.values[name].size_bytes for name in inner)
+    return Work(
+        sum(work.flops for work in works),
+        max(0, sum(work.read_bytes for work in works) - sum(read_inside)),
+        max(0, sum(work.written_bytes for work in works) - unwritten),
+        FUSED,
+        {"parts": parts, "between": between},
+    )
+
+
+def _settings(task: Task) -> Mapping[str, Any]:
+    return task.work.settings if task.work else {}
+
+
+def _parts(task: Task) -> list[tuple[str, Any, Sequence[tuple[str, int]], Sequence[str]]]:
+    """Return the parts of a task, a kernel's own or itself: meaning, settings, what it reads and writes by name."""
+    work = task.work or Work()
+    if work.meaning != FUSED:
+        settings = work.settings if work.meaning else {"same_as": task.name, **work.settings}
+        return [(work.meaning, _frozen(dict(settings)), task.reads, task.writes)]
+    there = list(task.reads)
+    parts: list[tuple[str, Any, Sequence[tuple[str, int]], Sequence[str]]] = []
+    for meaning, settings, takes, makes in work.settings["parts"]:
+        made = [task.writes[at] if at >= 0 else work.settings["between"][-1 - at][0] for at in makes]
+        parts.append((meaning, settings, [there[at] for at in takes], made))
+        there += [(name, 0) for name in made]
+    return parts
+
+
+def _frozen(setting: Any) -> Any:
+    """Return a setting with tuples for lists, as settings within settings are kept."""
+    if isinstance(setting, dict):
+        return {name: _frozen(each) for name, each in setting.items()}
+    return tuple(map(_frozen, setting)) if isinstance(setting, list | tuple) else setting

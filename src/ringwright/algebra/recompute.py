@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ringwright.algebra.editing import Node, StepGraph, times_of
 from ringwright.algebra.rule import Refused, rule
-from ringwright.values import KEPT, Change, Value, Work
+from ringwright.values import FUSED, KEPT, Change, Value, Work
 from ringwright.workload import Payload, Task
 
 BACKWARD = ("B", "dO", "dW")
@@ -93,7 +93,12 @@ def _ancestors(graph: StepGraph, value: Value, kept: set[str]) -> list[Node]:
 
 
 def _is_same_again(task: Task) -> None:
-    work = task.work or Work()
+    _require_same_again(task, task.work or Work())
+
+
+def _require_same_again(task: Task, work: Work) -> None:
+    for meaning, settings, _, _ in work.settings["parts"] if work.meaning == FUSED else ():
+        _require_same_again(task, Work(meaning=meaning, settings=settings))
     if work.settings.get("fn") == "dropout" and work.settings.get("counter") is None:
         raise Refused(f"{task.name} draws anew each time", "a counter for what it draws, or keep what it writes")
     if work.settings.get("random"):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ringwright.algebra.account import copied_bytes, launches, traffic_bytes
 from ringwright.algebra.editing import StepGraph
 from ringwright.algebra.valued import valued
 from ringwright.errors import UsageError
@@ -61,11 +62,16 @@ class RewriteRule:
         """Return the Workload with the rule applied at one site after another, and checked once at the end."""
         self._check_knobs(sites[0] if sites else workload.name, knobs)
         graph, changes = StepGraph(valued(workload)), []
+        before = _counted(graph)
         for at in sites:
             try:
-                changes.append(Applied(self.name, at, _plain(knobs), self.edit(graph, at, **knobs)))
+                change = self.edit(graph, at, **knobs)
             except Refused as refusal:
                 raise RewriteError(self.name, at, str(refusal), refusal.remedy) from None
+            after = _counted(graph)
+            more = {name: count - before[name] for name, count in after.items()}
+            before = after
+            changes.append(Applied(self.name, at, _plain(knobs), replace(change, **more)))
         made = graph.done()
         wrong = check(made, 1, warnings=False)
         if wrong and not check(workload, 1, warnings=False):
@@ -81,6 +87,16 @@ class RewriteRule:
         missing = [name for name, usual in self.knobs.items() if usual is inspect.Parameter.empty and name not in knobs]
         if missing:
             raise RewriteError(self.name, at, f"it needs '{missing[0]}'", f"{missing[0]}=...")
+
+
+def _counted(graph: StepGraph) -> dict[str, Any]:
+    """Return what is counted of a step, by the fields of ``Change``."""
+    tasks, batches = graph.tasks.values(), graph.before.micro_batches
+    return {
+        "launches": launches(tasks, batches),
+        "traffic_bytes": traffic_bytes(tasks, batches),
+        "copied_bytes": copied_bytes(tasks, graph.values, graph.mesh, batches),
+    }
 
 
 RULES: dict[str, RewriteRule] = {}

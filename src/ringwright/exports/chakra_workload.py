@@ -13,8 +13,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
@@ -72,8 +70,7 @@ class _Writer:
                 self.rows[rank_class].append(row)
         flat = laid.flat
         self.before: dict[int, list[int]] = defaultdict(list)
-        sources = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
-        for source, target in zip(sources.tolist(), flat.after.tolist(), strict=True):
+        for source, target in zip(*(ends.tolist() for ends in flat.edges()), strict=True):
             self.before[target].append(source)
 
     def file(self, rank_class: int) -> bytes:

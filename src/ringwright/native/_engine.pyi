@@ -56,3 +56,14 @@ def flows(
 ) -> tuple[Int64, Int64]: ...
 def fair_rates(starts: Int64, ways: Int32, capacity: Int64) -> Int64: ...
 def job(flat: FlatJob) -> tuple[Int64, Int64, Int64, Int64, int]: ...
+def merged(
+    ready: Float64,
+    tail: Float64,
+    size: Float64,
+    slice_bytes: float,
+    alpha: float,
+    beta: float,
+    states: int,
+    rounds: int,
+    search: int,
+) -> Int64: ...

@@ -1,5 +1,5 @@
 // Python bindings of the engines' hot loops. What they mean is said by engines/event_loop.py, hazards.py, flow_loop.py and
-// job/loop.py.
+// job/loop.py, and of one search: schedulers/priority/_fusion.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -14,54 +14,14 @@
 #include "engine_flows.hpp"
 #include "engine_hazards.hpp"
 #include "engine_jobs.hpp"
+#include "merging.hpp"
+#include "message_checks.hpp"
 #include "places.hpp"
 
 namespace nb = nanobind;
 using namespace ringwright;
 
 namespace {
-
-// Nothing but its one fork releases a branch: then a branch begins once, however the forks are drawn.
-void check_forks(const Flat& flat) {
-    if (!flat.child.size) return;
-    std::vector<char> is_branch(flat.waits.size);
-    for (size_t i = 0; i < flat.child.size; ++i) {
-        char& known = is_branch[flat.child[i]];
-        require(!known && flat.waits[flat.child[i]] == 1, "forks: a branch waits for its fork alone");
-        known = 1;
-    }
-    for (size_t i = 0; i < flat.nexts.size; ++i) require(!is_branch[flat.nexts[i]], "forks: a branch is released twice");
-}
-
-void check(const Flat& flat, const Resources& resources) {
-    const size_t messages = flat.size_bytes.size, all = flat.waits.size, servers = resources.ps_per_byte.size;
-    require(flat.hop.size == flat.parent.size && flat.child.size == flat.parent.size, "forks");
-    require_below(flat.parent, messages, "forks");
-    require_below(flat.child, messages, "forks");
-    for (size_t i = 1; i < flat.parent.size; ++i) require(flat.parent[i - 1] <= flat.parent[i], "forks");
-    require(all >= messages && flat.delay.size == messages, "columns of different lengths");
-    require(all < (size_t{1} << 31), "more than 2,147,483,647 messages");
-    for (size_t i = 0; i < all; ++i) require(flat.waits[i] >= 0, "waits");
-    require_cuts(flat.hop_starts, messages, flat.hops.size, "hop_starts");
-    require_cuts(flat.next_starts, all, flat.nexts.size, "next_starts");
-    require_below(flat.hops, servers, "hops");
-    require_below(flat.nexts, all, "nexts");
-    check_forks(flat);
-    require(resources.latency.size == servers && resources.whole.size == servers && resources.holds.size == servers,
-            "resources of different lengths");
-    require_below(resources.change_resource, servers, "changes");
-    const size_t changes = resources.change_resource.size;
-    require_times(flat.delay, "delay");
-    require_times(resources.latency, "latency");
-    require_times(resources.delay_latency, "delays");
-    require_ps_per_byte(resources.ps_per_byte, "ps_per_byte");
-    require_ps_per_byte(resources.change_ps_per_byte, "changes");
-    for (size_t i = 0; i < flat.size_bytes.size; ++i) require(flat.size_bytes[i] >= 0, "size_bytes");
-    require(resources.change_time.size == changes && resources.change_ps_per_byte.size == changes, "changes");
-    require_below(resources.delay_resource, servers, "delays");
-    const size_t delays = resources.delay_resource.size;
-    require(resources.delay_time.size == delays && resources.delay_latency.size == delays, "delays");
-}
 
 template <class Loop, class... More>
 nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... more) {
@@ -163,6 +123,7 @@ JobFlat read_job(Columns& flat, Columns& queues) {
     flat.read(job.sms, "sms");
     flat.read(job.after_start, "after_start");
     flat.read(job.after, "after");
+    flat.read(job.after_many, "after_many");
     flat.read(job.load_start, "load_start");
     flat.read(job.load, "load");
     flat.read(job.share, "share");
@@ -214,6 +175,21 @@ nb::tuple job(nb::object flat) {
                           to_numpy(std::move(times[3])), events);
 }
 
+// Where runs of tensors in ready order are cut into groups that are sent as one; groups are sent in slices.
+nb::object merged(Input<double> ready, Input<double> tail, Input<double> size, double slice, double alpha, double beta,
+                  int64_t states, int64_t rounds, int64_t search) {
+    const size_t n = ready.shape(0);
+    require(n > 0 && tail.shape(0) == n && size.shape(0) == n, "columns of different lengths, or empty");
+    for (const auto& column : {view(ready), view(tail), view(size)}) require_amounts(column, "ready, tail or size");
+    require(slice > 0 && alpha >= 0 && beta >= 0 && states > 0 && search > 0, "slice, alpha, beta, states or search");
+    std::vector<int64_t> cuts;
+    {
+        nb::gil_scoped_release unlocked;
+        cuts = Merging(view(ready), view(tail), view(size), {alpha, beta, slice}, {states, rounds, search}).cuts();
+    }
+    return to_numpy(std::move(cuts));
+}
+
 }  // namespace
 
 NB_MODULE(_engine, module) {
@@ -230,4 +206,6 @@ NB_MODULE(_engine, module) {
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
                nb::arg("messages"));
     module.def("job", &job, nb::arg("flat"));
+    module.def("merged", &merged, nb::arg("ready"), nb::arg("tail"), nb::arg("size"), nb::arg("slice_bytes"), nb::arg("alpha"), nb::arg("beta"),
+               nb::arg("states"), nb::arg("rounds"), nb::arg("search"));
 }

@@ -11,6 +11,7 @@
 #include "job_limits.hpp"
 #include "job_rates.hpp"
 #include "job_ready.hpp"
+#include "job_streaks.hpp"
 
 namespace ringwright {
 
@@ -19,7 +20,7 @@ public:
     explicit JobLoop(const JobFlat& flat)
         : ready(flat.n(), -1), start(flat.n(), -1), moved(flat.n(), -1), end(flat.n(), -1), flat_(flat),
           waits_(flat.n()), landed_(flat.n()), queues_(flat.queues()), agenda_(flat.queues()), marked_(flat.queues()),
-          rates_(flat, agenda_), limits_(flat, marked_), ready_(flat) {
+          rates_(flat, agenda_), limits_(flat, marked_), ready_(flat), streaks_(flat) {
         for (size_t i = 0; i < flat.n(); ++i) waits_[i] = static_cast<int32_t>(flat.waits[i]);
         set_orders();
     }
@@ -36,7 +37,8 @@ public:
             Happening next;
             while (!agenda_.empty() && agenda_.time() == now) {
                 if (!agenda_.pop(next)) continue;
-                if ((++events & kPause) == 0) pause();
+                if ((++turns_ & kPause) == 0) pause();
+                ++events;
                 happen(next, now);
             }
             dispatch(now);
@@ -56,6 +58,8 @@ private:
         int64_t flying = 0;
         int64_t busy_until = 0;
         int32_t moving = kNobody;
+        int32_t many = 1;           // pieces under way as one from `moving` on, see job_streaks.hpp
+        int64_t arrival = 0;        // of the first of them
         size_t head = 0;            // of the wire
         std::vector<int32_t> wire;  // issued, in that order; those before the head have moved
     };
@@ -87,6 +91,7 @@ private:
             }
             marked_.touch(queue);
             if (flat_.strict[queue]) continue;
+            if (queues_[queue].many > 1 && flat_.key[instance] < flat_.key[queues_[queue].moving]) cut(queue, now);
             ready_.push(queue, {flat_.key[instance], ++arrivals_, instance});
             limits_.arrive(instance, queue, {flat_.key[instance], arrivals_});
         }
@@ -95,12 +100,25 @@ private:
     void release(int32_t instance, std::vector<int32_t>& found) {
         const Row row = JobFlat::row(flat_.after_start, instance);
         for (int64_t at = row.first; at < row.last; ++at) {
-            const int32_t after = static_cast<int32_t>(flat_.after[at]);
-            if (--waits_[after] == 0) found.push_back(after);
+            const int32_t first = static_cast<int32_t>(flat_.after[at]), behind = first + static_cast<int32_t>(flat_.after_many[at]);
+            bool some = false;  // of a run most often none: two loops, the first of them without a branch
+            for (int32_t after = first; after < behind; ++after) some |= --waits_[after] == 0;
+            for (int32_t after = first; some && after < behind; ++after) {
+                if (waits_[after] == 0) found.push_back(after);
+            }
         }
     }
 
     void finish(int32_t instance, int32_t number, int64_t now) {
+        if (queues_[number].many > 1) instance = end_pieces(queues_[number], queues_[number].many - 1);
+        leave(instance, number, now);
+        limits_.give(instance);
+        released_.clear();
+        release(instance, released_);
+        for (const int32_t after : released_) become_ready(after, now);
+    }
+
+    void leave(int32_t instance, int32_t number, int64_t now) {
         Queue& queue = queues_[number];
         end[instance] = now;
         queue.moving = kNobody;
@@ -115,21 +133,60 @@ private:
             move(number, now);
         }
         marked_.touch(number);
-        limits_.give(instance);
-        released_.clear();
-        release(instance, released_);
-        for (const int32_t after : released_) become_ready(after, now);
+    }
+
+    // So many of the pieces under way as one have ended, none of which is the last that somebody waits for; return the next.
+    int32_t end_pieces(Queue& queue, int32_t count) {
+        const int32_t first = queue.moving;
+        const int64_t each = flat_.work[first];
+        int64_t at = moved[first];
+        for (int32_t piece = first; piece < first + count; ++piece) {
+            start[piece] = moved[piece] = at;
+            end[piece] = at += each;
+        }
+        start[first + count] = moved[first + count] = at;
+        count_off(first, count);
+        queue.many = 1;
+        return queue.moving = first + count;
+    }
+
+    // So many alike have ended, and nobody is released by them.
+    void count_off(int32_t instance, int32_t count) {
+        const Row row = JobFlat::row(flat_.after_start, instance);
+        for (int64_t run = row.first; run < row.last; ++run) {
+            for (int64_t after = flat_.after[run]; after < flat_.after[run] + flat_.after_many[run]; ++after) waits_[after] -= count;
+        }
+        events += count;
+    }
+
+    // Pieces under way as one become single again, since something happens to their queue or on their links: those that have
+    // not begun wait in the queue. Where one ends just now, it does; the next begins at the queue's turn.
+    void cut(int32_t number, int64_t now) {
+        Queue& queue = queues_[number];
+        const int32_t first = queue.moving, many = queue.many;
+        const int64_t each = flat_.work[first], over = now - moved[first];
+        const bool between = over > 0 && over % each == 0 && dispatched_ < now && dispatching_ < number;
+        const int32_t ended = static_cast<int32_t>(over / each) - between, next = end_pieces(queue, ended), left = many - ended - 1;
+        if (left > 0) ready_.put_back(number, {flat_.key[next], queue.arrival + ended + 1, next + 1}, left);
+        if (between) {
+            agenda_.forget(number);
+            count_off(next, 1);
+            leave(next, number, now);
+        } else {
+            rates_.single(next, moved[next]);
+        }
     }
 
     void dispatch(int64_t now) {
-        int32_t queue;
-        while (marked_.pop(queue)) {
-            if (flat_.strict[queue]) {
-                next_of_stream(queue, now);
+        while (marked_.pop(dispatching_)) {
+            if (flat_.strict[dispatching_]) {
+                next_of_stream(dispatching_, now);
             } else {
-                next_of_communication(queue, now);
+                next_of_communication(dispatching_, now);
             }
         }
+        dispatching_ = kNobody;
+        dispatched_ = now;
     }
 
     void next_of_stream(int32_t number, int64_t now) {
@@ -153,8 +210,19 @@ private:
             const int32_t instance = ready_.take(number, queues_[number].inflight, may);
             if (instance < 0) return;
             limits_.take(instance);
+            queues_[number].many = 1;
+            if (streaks_.behind(instance) && !queues_[number].flying && rates_.is_free(instance)) gather(instance, queues_[number], number, now);
             issue(instance, number, now);
         }
+    }
+
+    // Let the pieces behind this one that are like it go under way with it.
+    void gather(int32_t instance, Queue& queue, int32_t number, int64_t now) {
+        const int64_t most = std::min<int64_t>(streaks_.behind(instance), (kForever - now - 1) / flat_.work[instance] - 1);
+        if (most < 1) return;
+        const Run taken = ready_.more(number, instance, static_cast<int32_t>(most));
+        queue.many = 1 + taken.many;
+        queue.arrival = taken.first.arrival - 1;
     }
 
     void issue(int32_t instance, int32_t number, int64_t now) {
@@ -187,7 +255,8 @@ private:
         }
         queue.moving = instance;
         moved[instance] = now;
-        rates_.begin_wire(instance, now);
+        for (int32_t other = rates_.streak_beside(instance); other != kNobody; other = rates_.streak_beside(instance)) cut(other, now);
+        rates_.begin_wire(instance, queue.many, now);
     }
 
     // The instances of each strict queue by key, then by number.
@@ -224,7 +293,9 @@ private:
     JobRates rates_;
     JobLimits limits_;
     ReadyLists ready_;
-    int64_t arrivals_ = 0;
+    Streaks streaks_;
+    int64_t arrivals_ = 0, turns_ = 0, dispatched_ = -1;
+    int32_t dispatching_ = kNobody;  // the queue whose turn it is
 };
 
 }  // namespace ringwright

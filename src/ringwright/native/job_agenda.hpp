@@ -42,6 +42,12 @@ public:
         push({time, ++count_, What::done, queue, ++version_[queue]});
     }
 
+    // What was said of a queue holds no longer.
+    void forget(int32_t queue) {
+        overruled_ += pending_[queue];
+        pending_[queue] = 0;
+    }
+
     bool empty() const { return heap_.empty(); }
     int64_t time() const { return heap_.front().time; }
 

@@ -50,7 +50,7 @@ struct Row {
 struct JobFlat {
     static constexpr int32_t kNoQueue = -1;
 
-    Span<int64_t> work, latency, key, waits, after_start, after, load_start, domain_start, token_start;
+    Span<int64_t> work, latency, key, waits, after_start, after, after_many, load_start, domain_start, token_start;
     Span<int32_t> queue, tag, tiles, load, domain, token;
     Span<double> size, sms, share, claim, amount;
     // Per queue.
@@ -104,7 +104,7 @@ private:
         require_cuts(load_start, n(), load.size, "load_start");
         require_cuts(domain_start, n(), domain.size, "domain_start");
         require_cuts(token_start, n(), token.size, "token_start");
-        require_below(after, n(), "after");
+        check_successors();
         require_below(load, static_cast<size_t>(resources), "load");
         require_below(domain, static_cast<size_t>(domains), "domain");
         require_below(token, capacity.size, "token");
@@ -118,10 +118,21 @@ private:
             }
         }
         for (size_t at = 0; at < claim.size; ++at) require(claim[at] > 0, "claim: not above 0");
-        std::vector<int32_t> entering(n());
-        require(after.size < (size_t{1} << 31), "more than 2,147,483,647 edges");
-        for (size_t at = 0; at < after.size; ++at) ++entering[after[at]];
-        for (size_t i = 0; i < n(); ++i) require(waits[i] == entering[i], "waits: not the number of predecessors");
+    }
+
+    // Each of them a run of instances that are there; `waits` says in how many runs each instance is.
+    void check_successors() const {
+        require_below(after, n(), "after");
+        require(after_many.size == after.size, "after_many: not as many as after");
+        std::vector<int32_t> entering(n() + 1);  // more than before
+        require(after.size < (size_t{1} << 31), "more than 2,147,483,647 runs of successors");
+        for (size_t at = 0; at < after.size; ++at) {
+            require(after_many[at] > 0 && after_many[at] <= static_cast<int64_t>(n()) - after[at], "after_many: beyond the last");
+            ++entering[after[at]];
+            --entering[after[at] + after_many[at]];
+        }
+        int64_t open = 0;
+        for (size_t i = 0; i < n(); ++i) require(waits[i] == (open += entering[i]), "waits: not the number of predecessors");
     }
 
     void check_queues() const {

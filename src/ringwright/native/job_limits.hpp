@@ -59,6 +59,7 @@ public:
     }
 
     void arrive(int32_t instance, int32_t queue, Place place) {
+        if (!is_gated()) return;
         const bool lined = lined_[flat_.traffic[queue]];
         if (lined) placed_[instance] = place;
         each_domain(instance, [&](int32_t at) {
@@ -68,6 +69,7 @@ public:
     }
 
     void start(int32_t instance, int32_t queue) {
+        if (!is_gated()) return;
         each_domain(instance, [&](int32_t at) {
             --waiting(at, queue);
             ++running(at, queue);
@@ -77,6 +79,7 @@ public:
     }
 
     void finish(int32_t instance, int32_t queue) {
+        if (!is_gated()) return;
         each_domain(instance, [&](int32_t at) {
             --running(at, queue);
             wake(shut_[at]);
@@ -137,6 +140,8 @@ public:
 
 private:
     static constexpr double kSlack = 1e-9;  // of a pool's capacity
+
+    bool is_gated() const { return flat_.gates.size > 0; }  // else nobody asks what waits and what runs
 
     struct Gate {
         int32_t by, tag;

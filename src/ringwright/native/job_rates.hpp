@@ -19,7 +19,8 @@ class JobRates {
 public:
     JobRates(const JobFlat& flat, Agenda& agenda)
         : flat_(flat), agenda_(agenda), under_way_(flat.queues()), on_(flat.resources), level_(flat.resources, kUnbounded),
-          computing_(flat.domains), beside_(flat.domains), sms_(flat.domains), seen_(flat.queues()) {}
+          streak_(flat.resources, JobFlat::kNoQueue), computing_(flat.domains), beside_(flat.domains), sms_(flat.domains),
+          seen_(flat.queues()) {}
 
     void begin_compute(int32_t instance, int64_t now) {
         const int32_t queue = take_in(instance), domain = flat_.home(instance);
@@ -29,24 +30,59 @@ public:
 
     void end_compute(int32_t instance) { drop(computing_[flat_.home(instance)], flat_.queue[instance]); }
 
-    void begin_wire(int32_t instance, int64_t now) {
+    // `many` of the instance, one behind the other, where nobody else is on its links.
+    void begin_wire(int32_t instance, int32_t many, int64_t now) {
         const int32_t queue = take_in(instance);
         const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
-        for (int64_t at = loads.first; at < loads.last; ++at) on_[flat_.load[at]].push_back({queue, flat_.share[at], flat_.claim[at]});
+        for (int64_t at = loads.first; at < loads.last; ++at) {
+            on_[flat_.load[at]].push_back({queue, flat_.share[at], flat_.claim[at]});
+            if (many > 1) streak_[flat_.load[at]] = queue;
+        }
         resettle(loads, queue, now);
+        under_way_[queue].left *= many;
         begin(queue, wire_rate(instance), now);
-        for (int64_t at = domains.first; at < domains.last; ++at) {
+        for (int64_t at = domains.first; slows() && at < domains.last; ++at) {
             beside_[flat_.domain[at]].push_back(queue);
             slow(flat_.domain[at], now);
         }
     }
 
+    // Of pieces that were under way as one, this one goes on alone, as it has since.
+    void single(int32_t instance, int64_t since) {
+        const int32_t queue = flat_.queue[instance];
+        const Row loads = flat_.loads_of(instance);
+        for (int64_t at = loads.first; at < loads.last; ++at) streak_[flat_.load[at]] = JobFlat::kNoQueue;
+        under_way_[queue] = {instance, flat_.work[instance], since, 1.0};
+        agenda_.schedule(Agenda::later(since, flat_.work[instance]), queue);
+    }
+
+    // Whether an instance would have its links to itself, and full rate.
+    bool is_free(int32_t instance) const {
+        const Row loads = flat_.loads_of(instance);
+        for (int64_t at = loads.first; at < loads.last; ++at) {
+            if (!on_[flat_.load[at]].empty() || !(flat_.share[at] <= 1.0)) return false;
+        }
+        return true;
+    }
+
+    // A queue whose pieces go as one over a link of an instance; kNoQueue for none.
+    int32_t streak_beside(int32_t instance) const {
+        const Row loads = flat_.loads_of(instance);
+        for (int64_t at = loads.first; at < loads.last; ++at) {
+            if (streak_[flat_.load[at]] != JobFlat::kNoQueue) return streak_[flat_.load[at]];
+        }
+        return JobFlat::kNoQueue;
+    }
+
     void end_wire(int32_t instance, int64_t now) {
         const int32_t queue = flat_.queue[instance];
         const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
-        for (int64_t at = loads.first; at < loads.last; ++at) drop(on_[flat_.load[at]], Load{queue, flat_.share[at], flat_.claim[at]});
+        for (int64_t at = loads.first; at < loads.last; ++at) {
+            drop(on_[flat_.load[at]], Load{queue, flat_.share[at], flat_.claim[at]});
+            streak_[flat_.load[at]] = JobFlat::kNoQueue;
+        }
         resettle(loads, JobFlat::kNoQueue, now);
-        for (int64_t at = domains.first; at < domains.last; ++at) {
+        for (int64_t at = domains.first; slows() && at < domains.last; ++at) {
             drop(beside_[flat_.domain[at]], queue);
             slow(flat_.domain[at], now);
         }
@@ -77,8 +113,9 @@ private:
         return queue;
     }
 
+    bool slows() const { return flat_.interference.model != Model::none; }
+
     void slow(int32_t domain, int64_t now) {
-        if (flat_.interference.model == Model::none) return;
         double sms = 0;
         for (const int32_t other : beside_[domain]) sms += flat_.sms[under_way_[other].instance];
         sms_[domain] = sms;
@@ -165,6 +202,7 @@ private:
     std::vector<Work> under_way_;  // per queue
     std::vector<std::vector<Load>> on_;
     std::vector<double> level_;
+    std::vector<int32_t> streak_;  // by resource: whose pieces go over it as one
     std::vector<Load> asking_;
     std::vector<std::vector<int32_t>> computing_, beside_;  // per domain: queues
     std::vector<double> sms_;

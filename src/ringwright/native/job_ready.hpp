@@ -1,6 +1,6 @@
 // What is ready in each communication queue, the most urgent first.
 //
-// A blocking queue is one heap. In the others instances that fit and are refused alike (equal size, domains and tokens) share
+// A blocking queue is one heap of runs. In the others instances that fit and are refused alike (equal size, domains and tokens) share
 // a heap, so that looking for the first that may start costs a look at each kind and not at each instance.
 #pragma once
 
@@ -42,6 +42,74 @@ private:
     std::vector<Ready> heap_;
 };
 
+// Instances in a row that arrived in a row, with one key.
+struct Run {
+    Ready first;
+    int32_t many = 0;
+    bool operator>(const Run& other) const { return first > other.first; }
+};
+
+// The same of a blocking queue, in which pieces of an operation come in one after another: a run is one entry, whose first leaves it
+// without a change of the heap.
+class ReadyRuns {
+public:
+    bool empty() const { return heap_.empty() && !latest_.many; }
+
+    void push(const Ready& ready) {
+        if (latest_.many && follows(ready)) {
+            ++latest_.many;
+            return;
+        }
+        settle();
+        latest_ = {ready, 1};
+    }
+
+    const Ready& top() {
+        settle();
+        return heap_.front().first;
+    }
+
+    void pop(int32_t count = 1) {
+        settle();
+        Run& run = heap_.front();
+        run.many -= count;
+        run.first.arrival += count;
+        run.first.instance += count;
+        if (run.many) return;
+        std::pop_heap(heap_.begin(), heap_.end(), std::greater<Run>());
+        heap_.pop_back();
+    }
+
+    // Take at most so many that go on behind an instance, if they are the next.
+    Run more(int32_t instance, int32_t most) {
+        if (empty() || top().instance != instance + 1) return {};
+        const Run taken{top(), std::min(most, heap_.front().many)};
+        pop(taken.many);
+        return taken;
+    }
+
+    void put_back(const Run& run) {
+        heap_.push_back(run);
+        std::push_heap(heap_.begin(), heap_.end(), std::greater<Run>());
+    }
+
+private:
+    bool follows(const Ready& ready) const {
+        const Ready& first = latest_.first;
+        return ready.key == first.key && ready.arrival == first.arrival + latest_.many &&
+               ready.instance == first.instance + latest_.many;
+    }
+
+    // Put what came in last onto the heap.
+    void settle() {
+        if (latest_.many) put_back(latest_);
+        latest_.many = 0;
+    }
+
+    std::vector<Run> heap_;
+    Run latest_{};
+};
+
 class ReadyLists {
 public:
     explicit ReadyLists(const JobFlat& flat)
@@ -71,12 +139,16 @@ public:
     int32_t take(int32_t queue, double inflight, const May& may) {
         const double window = flat_.window[queue];
         if (!flat_.blocking[queue]) return take_fitting(queue, inflight, window, may);
-        ReadyHeap& ready = blocking_[queue];
+        ReadyRuns& ready = blocking_[queue];
         const int32_t instance = ready.top().instance;
         if (!(inflight < window) || !may(instance)) return -1;
         ready.pop();
         return instance;
     }
+
+    // Of a blocking queue: take at most so many instances that go on behind one, if they are the next; and put them back.
+    Run more(int32_t queue, int32_t instance, int32_t most) { return blocking_[queue].more(instance, most); }
+    void put_back(int32_t queue, const Ready& first, int32_t many) { blocking_[queue].put_back({first, many}); }
 
 private:
     struct Hash {
@@ -150,7 +222,7 @@ private:
     }
 
     const JobFlat& flat_;
-    std::vector<ReadyHeap> blocking_;
+    std::vector<ReadyRuns> blocking_;
     std::vector<double> smallest_;              // per queue
     std::vector<std::vector<int32_t>> in_use_;  // per queue: kinds of which something is ready
     std::vector<int32_t> kind_;                 // per instance

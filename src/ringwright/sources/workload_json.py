@@ -234,7 +234,19 @@ _value = _object(
     ),
     ("name", "of"),
 )
-_change = _object(Change, _same(wire_bytes=_by_name(_number), operations=_count, flops=_number, held_bytes=_count), ())
+_change = _object(
+    Change,
+    _same(
+        wire_bytes=_by_name(_number),
+        operations=_count,
+        flops=_number,
+        held_bytes=_count,
+        launches=_count,
+        traffic_bytes=_count,
+        copied_bytes=_count,
+    ),
+    (),
+)
 _applied = _object(Applied, _same(rule=_word, at=_word, settings=_settings, change=_change), ("rule", "at"))
 _task = _object(
     Task,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ringwright.validity.layouts import LayoutRefusal, cut, written
 from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workload_reach import Reach
-from ringwright.values import LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value
+from ringwright.values import FUSED, LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value, Work, parts_of
 from ringwright.workload import PER
 
 if TYPE_CHECKING:
@@ -107,17 +107,25 @@ def layouts(workload: Workload) -> Iterator[Finding]:
         reads = [known[name] for name, _ in task.reads]
         writes = [known[name] for name in task.writes]
         try:
-            if work.meaning == "cut":
-                cut(work.settings, reads[0], writes, sizes)
-            elif work.meaning == "join":
-                cut(work.settings, writes[0], reads, sizes)
-            else:
-                written(work.meaning, work.settings, reads, writes[0], sizes)
+            _require_layouts(work, reads, writes, sizes)
         except LayoutRefusal as refusal:
             yield Finding("layout", f"{task.name}: {refusal}", f"task {task.name}, class {task.of}", refusal.remedy)
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, IndexError, TypeError) as error:
             what = f"{task.name}: its settings do not fit its values ({error})"
             yield Finding("layout", what, f"task {task.name}, class {task.of}", "see ringwright.values")
+
+
+def _require_layouts(work: Work, reads: Sequence[Value], writes: Sequence[Value], sizes: Mapping[str, int]) -> None:
+    if work.meaning == "cut":
+        cut(work.settings, reads[0], writes, sizes)
+    elif work.meaning == "join":
+        cut(work.settings, writes[0], reads, sizes)
+    elif work.meaning == FUSED:
+        for part in parts_of(work.settings, reads, writes):
+            if part.reads and part.writes:
+                _require_layouts(part.work, part.reads, part.writes, sizes)
+    else:
+        written(work.meaning, work.settings, reads, writes[0], sizes)
 
 
 # What a payload's source and result are along its axes. Others (send-recv, shift, push and pull) move values as they are.

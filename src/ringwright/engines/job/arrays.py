@@ -21,7 +21,7 @@ def flatten(workload: Workload, step: StepBuilder, steps: int, tasks: Tasks, int
     policy = workload.policy.queue or Queue()
     bands = _Bands(step)
     strict = np.array([name[0] == "stream" for name in step.queues], bool)
-    after_start, after, waits = _edges_of(step, steps)
+    after_start, after, after_many, waits = _edges_of(step, steps)
     load_start, load, share, claim = _rows(_contended(step, bands), 2, bands, "loads", steps)
     domain_start, domain = _rows([[(each,) for each in domain] for domain in step.domains], 0, bands, "domain", steps)
     token_start, token, amount = _rows(list(step.tokens), 1, bands, "tokens", steps)
@@ -38,6 +38,7 @@ def flatten(workload: Workload, step: StepBuilder, steps: int, tasks: Tasks, int
         sms=np.tile(bands.values("sms"), steps),
         after_start=after_start,
         after=after,
+        after_many=after_many,
         load_start=load_start,
         load=load,
         share=share,
@@ -135,25 +136,31 @@ def _gates(policy: Queue, tags: dict[str, int]) -> np.ndarray:
     return np.array(rows, np.int32).reshape(-1, 4)
 
 
-def _edges_of(step: StepBuilder, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return successors of all steps, compressed, and how many predecessors each instance has."""
-    src, dst, distance = _edges(step)
+def _edges_of(step: StepBuilder, steps: int) -> tuple[np.ndarray, ...]:
+    """Return runs of successors of all steps, compressed (begins, firsts, how many), and how many predecessors each has."""
+    src, dst, many, distance = _edges(step)
     order = np.argsort(src, kind="stable")  # once for all steps: each of them is the same, further on
-    src, dst, distance = src[order], dst[order], distance[order]
-    sources, targets = [], []
+    src, dst, many, distance = (column[order] for column in (src, dst, many, distance))
+    ahead, every, furthest = dst + distance * step.n, np.bincount(src, minlength=step.n), int(distance.max(initial=0))
+    sources, targets, lengths = [], [], []
     for at in range(steps):
-        kept = slice(None) if at + int(distance.max(initial=0)) < steps else distance + at < steps
-        sources.append(np.bincount(src[kept], minlength=step.n))
-        targets.append(dst[kept] + (distance[kept] + at) * step.n)
-    after = np.concatenate(targets)
-    starts = np.zeros(step.n * steps + 1, np.int64)
+        whole = at + furthest < steps
+        kept = slice(None) if whole else distance + at < steps
+        sources.append(every if whole else np.bincount(src[kept], minlength=step.n))
+        targets.append(ahead[kept] + at * step.n)
+        lengths.append(many[kept])
+    n, after, after_many = step.n * steps, np.concatenate(targets), np.concatenate(lengths)
+    starts, waits = np.zeros(n + 1, np.int64), np.bincount(after, minlength=n + 1)
     np.cumsum(np.concatenate(sources), out=starts[1:])
-    return starts, after, np.bincount(after, minlength=step.n * steps).astype(np.int64)
+    waits -= np.bincount(after + after_many, minlength=n + 1)
+    return starts, after, after_many, np.cumsum(waits, out=waits)[:n]
 
 
-def _edges(step: StepBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the edges of one step in the order in which they were written down: who is waited for, who waits, distance."""
-    runs = np.frombuffer(step.runs, np.int64).reshape(-1, EDGES)
+def _edges(step: StepBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the edges of one step in the order in which they were written down, those of one instance to several in a row as
+    one: who is waited for, the first that waits, how many do, distance.
+    """
+    runs, many = _in_a_row(np.frombuffer(step.runs, np.int64).reshape(-1, EDGES))
     lengths = runs[:, 2] * runs[:, 5] * runs[:, 8]
     begins = np.cumsum(lengths) - lengths
     n = int(lengths.sum())
@@ -172,13 +179,23 @@ def _edges(step: StepBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     i, j = np.divmod(at, column[5][of])
     src[index] = column[0][of] + i * column[3][of] + j * column[6][of] + k * column[9][of]
     dst[index] = column[1][of] + i * column[4][of] + j * column[7][of] + k * column[10][of]
-    distance = np.repeat(runs[:, 11], lengths)
-    joined = [each[:2] for each in step.joined], [np.full(len(each[0]), each[2]) for each in step.joined]
-    return (
-        np.concatenate([src, *(each[0] for each in joined[0])]),
-        np.concatenate([dst, *(each[1] for each in joined[0])]),
-        np.concatenate([distance, *joined[1]]),
-    )
+    joined = [(*each[:2], np.ones(len(each[0]), np.int64), np.full(len(each[0]), each[2])) for each in step.joined]
+    columns = zip((src, dst, np.repeat(many, lengths), np.repeat(runs[:, 11], lengths)), *joined, strict=True)
+    src, dst, many, distance = (np.concatenate(column) for column in columns)
+    return src, dst, many, distance
+
+
+def _in_a_row(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the runs of edges without their innermost loop, where it goes from one that waits to the next; and how many do."""
+    runs, many = runs.copy(), np.ones(len(runs), np.int64)
+    inner = np.ones(len(runs), bool)  # whether all loops further inside are of one turn
+    for loop in (8, 5, 2):
+        turns = inner & (runs[:, loop] > 1)
+        row = turns & (runs[:, loop + 1] == 0) & (runs[:, loop + 2] == 1)
+        many[row] = runs[row, loop]
+        runs[row, loop] = 1
+        inner &= ~turns
+    return runs, many
 
 
 def _contended(step: StepBuilder, bands: _Bands) -> list[Loads]:
@@ -204,6 +221,8 @@ def _rows(
     of = bands.values(which)
     mine = lengths[of]
     starts = np.zeros(len(of) * steps + 1, np.int64)
+    if not mine.any():
+        return starts, *(column[:0] for column in columns)
     np.cumsum(np.tile(mine, steps), out=starts[1:])
     within = np.arange(int(mine.sum())) - np.repeat(starts[: len(of)], mine)
     entry = np.repeat((np.cumsum(lengths) - lengths)[of], mine) + within

@@ -43,9 +43,9 @@ class FlatJob:
     """The instances of all iterations.
 
     ``work_ps`` alone on the wire or the stream, after ``latency_ps``; ``key`` is a position in strict queues and an urgency in
-    the others; ``size`` counts against the window. Rows of the compressed lists: ``after`` (successors), ``load``
-    (resource, share, claim; each resource once), ``domain`` (rank classes that take part, for gates and interference),
-    ``token`` (token pool, amount).
+    the others; ``size`` counts against the window. Rows of the compressed lists: ``after`` (successors: the first of a run of
+    instances, and ``after_many`` of them one after another), ``load`` (resource, share, claim; each resource once), ``domain``
+    (rank classes that take part, for gates and interference), ``token`` (token pool, amount).
     """
 
     work_ps: np.ndarray
@@ -59,6 +59,7 @@ class FlatJob:
     sms: np.ndarray  # float64
     after_start: np.ndarray
     after: np.ndarray
+    after_many: np.ndarray
     load_start: np.ndarray
     load: np.ndarray
     share: np.ndarray
@@ -81,6 +82,14 @@ class FlatJob:
     def n(self) -> int:
         """Number of instances."""
         return len(self.work_ps)
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return every edge in order: who is waited for, and who waits. int64 of shape (edges,)."""
+        runs = np.repeat(np.arange(self.n), np.diff(self.after_start))
+        turn = np.arange(int(self.after_many.sum())) - np.repeat(
+            np.cumsum(self.after_many) - self.after_many, self.after_many
+        )
+        return np.repeat(runs, self.after_many), np.repeat(self.after, self.after_many) + turn
 
     def domains(self, instance: int) -> list[int]:
         """Return the rank classes that take part in an instance."""

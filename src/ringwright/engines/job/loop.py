@@ -103,10 +103,12 @@ class Loop:
 
     def _released(self, instance: int) -> list[int]:
         flat, released = self.flat, []
-        for after in flat.after[flat.after_start[instance] : flat.after_start[instance + 1]].tolist():
-            self.waits[after] -= 1
-            if self.waits[after] == 0:
-                released.append(after)
+        runs = slice(flat.after_start[instance], flat.after_start[instance + 1])
+        for first, many in zip(flat.after[runs].tolist(), flat.after_many[runs].tolist(), strict=True):
+            for after in range(first, first + many):
+                self.waits[after] -= 1
+                if self.waits[after] == 0:
+                    released.append(after)
         return released
 
     def _end(self, instance: int, now: int) -> None:

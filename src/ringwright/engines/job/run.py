@@ -130,9 +130,8 @@ def _run(laid: Laid, *, native: bool) -> tuple[InstanceTimes, str]:
 def _waits(laid: Laid, times: InstanceTimes, stuck: np.ndarray) -> str:
     """Say who waits for whom, following the first blocked instance up to the point where it goes no further."""
     flat, chain = laid.flat, [int(stuck[0])]
-    sources = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
     by_target: dict[int, list[int]] = defaultdict(list)
-    for source, target in zip(sources.tolist(), flat.after.tolist(), strict=True):
+    for source, target in zip(*(ends.tolist() for ends in flat.edges()), strict=True):
         if times.end[source] < 0:
             by_target[target].append(source)
     while len(chain) < 8:

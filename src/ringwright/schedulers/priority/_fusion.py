@@ -1,12 +1,18 @@
-"""Which tensors to merge: runs in ready order, judged by when forward ends if the most urgent available group goes first."""
+"""Which tensors to merge: runs in ready order, judged by when forward ends if the most urgent available group goes first.
+
+The search is compiled where a build is at hand (``native/merging.hpp``), with the same cuts.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
+
+from ringwright.native import engine
 
 MOST_STATES = 24
 MOST_ROUNDS = 40
@@ -21,6 +27,18 @@ class Tensor:
     ready_s: float
     tail_s: float
     size_bytes: float
+
+
+@dataclass(frozen=True)
+class SlicedSeconds:
+    """What a group of so many bytes takes (s): ``alpha_s`` for each slice, ``beta_s`` for each byte."""
+
+    alpha_s: float
+    beta_s: float
+    slice_bytes: int
+
+    def __call__(self, size_bytes: float) -> float:
+        return max(1, math.ceil(size_bytes / self.slice_bytes)) * self.alpha_s + self.beta_s * size_bytes
 
 
 def preemptive(jobs: Sequence[tuple[float, float, float]]) -> float:
@@ -64,16 +82,30 @@ def first_come(jobs: Sequence[tuple[float, float, float]]) -> float:
     return worst
 
 
-def merge(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> list[tuple[str, ...]]:
-    """Return the groups, each a run of ``tensors`` (in ready order); ``seconds`` is what a group of so many bytes takes."""
-    cuts = _prefixes(tensors, seconds)
-    if len(tensors) <= LARGEST_SEARCH:
-        cuts = _improved(tensors, cuts, seconds)
+def merge(tensors: Sequence[Tensor], seconds: SlicedSeconds, *, native: bool = True) -> list[tuple[str, ...]]:
+    """Return the groups, each a run of ``tensors`` (in ready order)."""
+    cuts = _compiled(tensors, seconds) if native and hasattr(engine, "merged") else _cuts(tensors, seconds)
     bounds = [0, *cuts, len(tensors)]
     return [tuple(t.name for t in tensors[a:b]) for a, b in pairwise(bounds)]
 
 
-def _group(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> tuple[float, float, float]:
+def _compiled(tensors: Sequence[Tensor], seconds: SlicedSeconds) -> list[int]:
+    import numpy as np
+
+    columns = np.array([(t.ready_s, t.tail_s, t.size_bytes) for t in tensors]).T.copy()
+    limits = (MOST_STATES, MOST_ROUNDS, LARGEST_SEARCH)
+    cuts: list[int] = engine.merged(
+        *columns, float(seconds.slice_bytes), seconds.alpha_s, seconds.beta_s, *limits
+    ).tolist()
+    return cuts
+
+
+def _cuts(tensors: Sequence[Tensor], seconds: SlicedSeconds) -> list[int]:
+    cuts = _prefixes(tensors, seconds)
+    return _improved(tensors, cuts, seconds) if len(tensors) <= LARGEST_SEARCH else cuts
+
+
+def _group(tensors: Sequence[Tensor], seconds: SlicedSeconds) -> tuple[float, float, float]:
     return (
         max(t.ready_s for t in tensors),
         seconds(sum(t.size_bytes for t in tensors)),
@@ -81,7 +113,7 @@ def _group(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> tupl
     )
 
 
-def _prefixes(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> list[int]:
+def _prefixes(tensors: Sequence[Tensor], seconds: SlicedSeconds) -> list[int]:
     """Dynamic program over prefixes: per prefix the states that no other one beats in both times."""
     states = [[_State(0.0, 0.0, 0, None)]]
     for end in range(1, len(tensors) + 1):
@@ -120,7 +152,7 @@ def _undominated(reached: list[_State]) -> list[_State]:
     return kept[:: max(1, -(-len(kept) // MOST_STATES))]
 
 
-def _improved(tensors: Sequence[Tensor], cuts: list[int], seconds: Callable[[float], float]) -> list[int]:
+def _improved(tensors: Sequence[Tensor], cuts: list[int], seconds: SlicedSeconds) -> list[int]:
     """Merge, split or shift one boundary at a time while the optimal schedule of the groups gets shorter."""
     known: dict[tuple[int, int], tuple[float, float, float]] = {}
 

@@ -84,10 +84,12 @@ def tac(graph: TransferGraph) -> dict[str, int]:
     for urgency in range(len(names)):
         alone, impending = waits.alone_and_impending()
         best = outstanding[0]
+        held, took = alone[best], time[best]
         for each in outstanding[1:]:
-            first, second = min(alone[best], time[each]), min(alone[each], time[best])
+            other, takes = alone[each], time[each]
+            first, second = min(takes, held), min(took, other)
             if impending[each] < impending[best] if first == second else first < second:
-                best = each
+                best, held, took = each, other, takes
         ranks[names[best]] = urgency
         outstanding.remove(best)
         waits.done(best)

@@ -21,7 +21,7 @@ from ringwright.costs.stages import Costs, seconds
 from ringwright.errors import UsageError
 from ringwright.knobs import Piece
 from ringwright.schedulers.order import GRADIENTS, by_layer, released, tails
-from ringwright.schedulers.priority._fusion import Tensor, merge
+from ringwright.schedulers.priority._fusion import SlicedSeconds, Tensor, merge
 from ringwright.schedulers.priority._listing import relisted
 from ringwright.workload import Payload, Queue, Rewrite, Workload
 
@@ -46,7 +46,7 @@ def pace(
         size = max(size, cut) if slice_mb is None else size
         if fusion == "dp":
             tensors = [Tensor(p.name, ready[p.name], rest[p.name], p.size_bytes) for p in mine]
-            groups += merge(tensors, lambda n, cut=cut, cost=cost: _sliced(n, cut, cost))  # type: ignore[misc]
+            groups += merge(tensors, SlicedSeconds(cost.alpha, cost.beta, cut))
     rewrites = [Rewrite("groups", GRADIENTS, {"names": groups})] if groups else []
     if size:
         rewrites.append(Rewrite("partition", GRADIENTS, {"size_bytes": size}))
@@ -87,8 +87,3 @@ def _slice(mine: list[Payload], cost: _Line) -> int:
     total = sum(payload.size_bytes for payload in mine)
     best = math.sqrt(cost.alpha * total / cost.beta) if cost.beta else float(total)
     return max(SMALLEST_SLICE, round(best))
-
-
-def _sliced(size_bytes: float, cut: int, cost: _Line) -> float:
-    pieces = max(1, math.ceil(size_bytes / cut))
-    return pieces * cost.alpha + cost.beta * size_bytes

@@ -2,8 +2,8 @@
 
 Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
 link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``occupying`` classes,
-``reduce_gib_s``, ``transport``, ``protocol``, ``packet_bytes``, ``header_bytes``, ``provenance``. Routes are not kept: what is read
-back takes shortest routes.
+``reduce_gib_s``, ``transport``, ``protocol``, ``packet_bytes``, ``header_bytes``, ``provenance``. Routes are not kept: what is
+read back takes shortest routes.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
     columns = [np.concatenate([np.arange(each[at], each[at] + each[1]) for each in made]) for at in (0, 3)]
     ranks = np.repeat([each[2] for each in made], [each[1] for each in made])
     events = pl.DataFrame({"instance": columns[0], "rank": ranks, "event": columns[1]})
-    waits = pl.DataFrame({"src": np.repeat(np.arange(flat.n), np.diff(flat.after_start)), "dst": flat.after})
+    waits = pl.DataFrame(dict(zip(("src", "dst"), flat.edges(), strict=True)))
     return (
         waits.join(events.rename({"instance": "src", "event": "src_event"}), on="src")
         .join(events.rename({"instance": "dst", "event": "dst_event"}), on=["dst", "rank"])
