@@ -227,7 +227,6 @@ def with_values() -> workload.Workload:
 
 WITHOUT_READERS = {
     "Topology.provenance": "told with each answer",
-    "Topology.transport": "names the tables that a most probable time is learnt from; the tests of answers change it",
     "Workload.assumptions": "told with each answer",
     "Step.label": "names phases in pictures",
     "Payload.samples": "poseidon decides by it what to send",

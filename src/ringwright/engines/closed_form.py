@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration import link_numbers
-from ringwright.engines.flat import delays, routes
+from ringwright.costs.transports import TRANSPORTS
+from ringwright.engines.flat import delays, handshakes, routes
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, UsageError
@@ -44,11 +45,15 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Level:
-    """What one message costs on a level: seconds before its first byte, bytes/s after it, a channel's own s per byte."""
+    """What one message costs on a level: seconds before its first byte, bytes/s after it, a channel's own s per byte.
+
+    One that is too large to go eagerly waits ``handshake_s`` more.
+    """
 
     alpha_s: float
     rate: float
     byte_s: float = 0.0
+    handshake_s: float = 0.0
 
 
 def run(program: Program, topology: Topology) -> Run:
@@ -81,9 +86,11 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
     total = np.zeros_like(sizes)
     for term in cost.terms:
         level = price(program, made, term.level)
-        total += term.messages * level.alpha_s + term.size_bytes * scale * (
-            made.software.wire_factor / level.rate + level.byte_s
-        )
+        carried = term.size_bytes * scale * made.software.wire_factor
+        total += term.messages * level.alpha_s + carried / level.rate + term.size_bytes * scale * level.byte_s
+        if level.handshake_s:
+            asks = carried > term.messages * TRANSPORTS[topology.transport].eager_bytes
+            total += np.where(asks, term.messages * level.handshake_s, 0.0)
     if math.isfinite(topology.reduce_rate):
         total += cost.reduced_bytes * scale * made.software.wire_factor / topology.reduce_rate
     return total + program.software.base_s if cost.terms else total
@@ -121,15 +128,18 @@ def price(program: Program, made: Machine, level: str) -> Level:
     ps_per_byte = np.maximum.reduceat(made.ps_per_byte[hops], starts[:-1][full])
     delay, byte_ps = (each[full] for each in delays(made, starts, hops))
     latency = np.add.reduceat(made.latency[hops], starts[:-1][full]) + delay
+    waits = handshakes(made, group[src][full], group[dst][full], np.full(len(full), np.inf))
     if level in top.classes:
         slowest = np.array([_slowest_class(made, hops[starts[route] : starts[route + 1]]) for route in full.tolist()])
         mine = slowest == top.classes.index(level)
         if mine.any():
-            ps_per_byte, latency, byte_ps = ps_per_byte[mine], latency[mine], byte_ps[mine]
+            ps_per_byte, latency, byte_ps, waits = ps_per_byte[mine], latency[mine], byte_ps[mine], waits[mine]
     worst = float(ps_per_byte.max())
     if math.isinf(worst):
         raise DeclinedError(f"a route of level '{level or 'any'}' is dead")
-    return Level(float(latency.max()) / PS, PS / worst if worst else math.inf, float(byte_ps.max()) / PS)
+    return Level(
+        float(latency.max()) / PS, PS / worst if worst else math.inf, float(byte_ps.max()) / PS, int(waits.max()) / PS
+    )
 
 
 def _slowest_class(made: Machine, hops: np.ndarray) -> int:

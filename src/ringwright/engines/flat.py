@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ringwright.costs.transports import TRANSPORTS
 from ringwright.engines import loops
 from ringwright.engines.hazards import Edges, loop_edges
 from ringwright.engines.machine import PS
@@ -53,12 +54,13 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
 
     hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
+    carried = on_the_wire(machine, pieces.size_bytes)
     if pieces.channel is not None:
         hop_starts, hops = paced(machine, pieces.channel, src, dst, hop_starts, hops)
     flat = MessageGraph(
         src,
         dst,
-        on_the_wire(machine, pieces.size_bytes),
+        carried,
         pieces.adds,
         pieces.step,
         hop_starts,
@@ -66,7 +68,7 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
         order.next_starts,
         order.nexts,
         order.waits,
-        delay + copied(pieces.size_bytes, byte_ps),
+        delay + copied(pieces.size_bytes, byte_ps) + handshakes(machine, src, dst, carried),
         **streams(pieces, src >= machine.topology.n_ranks, dst >= machine.topology.n_ranks),
     )
     return flat if pieces.stream is None else branched(flat, pieces.stream, machine.sends)
@@ -300,6 +302,24 @@ def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> tuple[np.n
     if used.byte_s:
         byte_ps[full] = np.maximum.reduceat(_priced(machine, used.byte_s, hops), begin)
     return delay, byte_ps
+
+
+def handshakes(machine: Machine, src: np.ndarray, dst: np.ndarray, size_bytes: np.ndarray) -> np.ndarray:
+    """Return the ps that each message from rank to rank between nodes waits for its receiver, by what it has on the wire.
+
+    Its transport sends up to a number of bytes eagerly. int64 of the shape of ``size_bytes``; ``src`` and ``dst`` are of the
+    topology.
+    """
+    import numpy as np
+
+    top = machine.topology
+    carrier, domains = TRANSPORTS.get(top.transport), top.domains
+    waits = np.zeros(len(size_bytes), np.int64)
+    if carrier is None or not carrier.handshake_s or domains is None:
+        return waits
+    asks = np.flatnonzero((size_bytes > carrier.eager_bytes) & (src < top.n_ranks) & (dst < top.n_ranks))
+    waits[asks[domains[src[asks]] != domains[dst[asks]]]] = round(carrier.handshake_s * PS)
+    return waits
 
 
 def _priced(machine: Machine, costs: Mapping[str, float], hops: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines.event_loop import ServiceTimes
 from ringwright.engines.events import LEFT_OUT
-from ringwright.engines.flat import copied, delays, on_the_wire, places, routes, step_pieces
+from ringwright.engines.flat import copied, delays, handshakes, on_the_wire, places, routes, step_pieces
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, InfeasibleError
@@ -101,6 +101,7 @@ class _State:
         route = self._find(step, src, dst, adds)
         delay = route.delay + copied(size, route.byte_ps)
         size = on_the_wire(self.machine, size)
+        delay += handshakes(self.machine, self.place[src], self.place[dst], size)
         pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
         time = np.maximum(self.come[src], self.come[dst])
         np.maximum.at(time, owner, pieces)

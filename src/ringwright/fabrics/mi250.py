@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -71,6 +72,6 @@ def mi250(
         chassis,
         boxes,
         options,
-        transport="slingshot",
+        transport=OF_PRODUCTS["mi250"],
         provenance="AMD MI250 data sheet and RCCL's models; TE-CCL times",
     )

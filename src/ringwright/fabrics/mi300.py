@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -36,6 +37,6 @@ def mi300(
         chassis,
         boxes,
         options,
-        transport="roce",
+        transport=OF_PRODUCTS["mi300"],
         provenance="AMD MI300X platform data sheet; times of the TE-CCL inputs",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
 from ringwright.knobs import Rate, Seconds
@@ -42,6 +43,6 @@ def p4d(
         boxes,
         options,
         layout="switch",
-        transport="efa",
+        transport=OF_PRODUCTS["p4d"],
         provenance="AWS p4d instance page; times of the TE-CCL inputs",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -38,6 +39,6 @@ def polaris(
         boxes,
         options,
         layout="switch",
-        transport="slingshot",
+        transport=OF_PRODUCTS["polaris"],
         provenance="ALCF Polaris pages; times of the TE-CCL inputs",
     )

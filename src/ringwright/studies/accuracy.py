@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_s
 from ringwright.costs.calibration.fit import LARGE_BYTES
 from ringwright.costs.nccl import placed
+from ringwright.costs.transports import USUAL_TRANSPORT, carrier
 from ringwright.errors import InputError
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable
@@ -43,6 +44,7 @@ class AccuracyCase:
     raw_s: tuple[float, ...]  # out-of-place times, to judge
     group: str
     assumed: bool = False
+    carrier: str = ""  # between its nodes
 
     def judge(self, calibration: Calibration, places: Sequence[int]) -> float | None:
         """Return the error over some sizes, None for no size."""
@@ -117,7 +119,8 @@ def _case(table: NcclTestsTable) -> AccuracyCase | None:
     settings = table.facts.get("settings", "")
     group = f"{entry.system}|{release}|{settings}|{table.op}" if entry.system else ""
     raw = tuple(row.time_s for row in rows)
-    return AccuracyCase(table.name, transport(fabric, settings), measured, raw, group, entry.assumed)
+    over = carrier(f"{settings} {table.facts.get('inter_node', '')}", USUAL_TRANSPORT)
+    return AccuracyCase(table.name, transport(fabric, settings), measured, raw, group, entry.assumed, over)
 
 
 def _digits(software: str) -> str:
@@ -137,7 +140,7 @@ def by_sizes(rows: Iterable[AccuracyCase]) -> list[AccuracyRow]:
     lines = []
     for case in rows:
         count = len(case.measured.sizes_bytes)
-        calibration = fit([case.measured.at(range(0, count, 2))], name=case.name)
+        calibration = fit([case.measured.at(range(0, count, 2))], name=case.name, transport=case.carrier)
         others = slice(1, None, 2)
         lines.append(_judged(case, calibration, 1, every=others))
     return lines
@@ -150,7 +153,7 @@ def by_nodes(rows: Sequence[AccuracyCase]) -> list[AccuracyRow]:
         others = other_node_counts(case, rows)
         if not others:
             continue
-        calibration = fit([other.measured for other in others], name=case.name)
+        calibration = fit([other.measured for other in others], name=case.name, transport=case.carrier)
         lines.append(_judged(case, calibration, len(others)))
     return lines
 

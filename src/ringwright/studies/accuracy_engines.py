@@ -45,7 +45,8 @@ def by_sizes(rows: Iterable[AccuracyCase], engine: str = "events") -> list[Again
     for case in rows:
         if runs(case):
             measured = case.measured
-            calibration = fit([measured.at(range(0, len(measured.sizes_bytes), 2))], name=case.name)
+            every_second = measured.at(range(0, len(measured.sizes_bytes), 2))
+            calibration = fit([every_second], name=case.name, transport=case.carrier)
             lines.append(_against(case, calibration, case.places(large=True, every=slice(1, None, 2)), engine))
     return [line for line in lines if line is not None]
 
@@ -56,7 +57,7 @@ def by_nodes(rows: Sequence[AccuracyCase], engine: str = "events") -> list[Again
     for case in rows:
         others = other_node_counts(case, rows)
         if others and runs(case):
-            calibration = fit([other.measured for other in others], name=case.name)
+            calibration = fit([other.measured for other in others], name=case.name, transport=case.carrier)
             lines.append(_against(case, calibration, case.places(large=True), engine))
     return [line for line in lines if line is not None]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, fit, times_s
-from ringwright.costs.learnt.described import carrier, forced, named_release
+from ringwright.costs.learnt.described import forced, named_release
+from ringwright.costs.transports import carrier
 from ringwright.errors import UsageError
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable

@@ -13,11 +13,11 @@ from ringwright.algorithms.libraries.nccl_2_4.system import node_type, system_of
 from ringwright.algorithms.libraries.open_mpi import OPS as MPI_OPS
 from ringwright.costs.calibration.record import MeasuredTimes
 from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
-from ringwright.costs.learnt.described import carrier, modelled
+from ringwright.costs.learnt.described import modelled
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.costs.nccl.node_types import placed
 from ringwright.costs.nccl.timing import NcclOverride
-from ringwright.costs.transports import USUAL_TRANSPORT
+from ringwright.costs.transports import USUAL_TRANSPORT, carrier
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective

@@ -6,7 +6,7 @@ in one NVLink domain, whose hosts reach each other by links that are inside. Lat
 takes the calibrated hop, rates so that the narrowest link of a route has the calibrated rate (outside: its share of the
 node's). Links inside a node keep the proportions they had, and so do those outside: an oversubscribed spine stays
 oversubscribed. Messages outside occupy their sender, whose proxy sends one after the other; inside, each channel has threads
-of its own, and what a message costs there is delay.
+of its own, and what a message costs there is delay. The transport is the calibration's, where it says one.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
         latency_s=changed.latency_s,
         message_s=changed.message_s,
         occupying=tuple(name for name in topology.classes if name in changed.occupying),
+        transport=(calibration.carrier if calibration.outside else "") or topology.transport,
         provenance=calibration.provenance,
     )
 

@@ -17,6 +17,7 @@ from ringwright.costs.calibration.record import Calibration, LinkClassCosts, Mea
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.nccl.node_types import NodeType, placed
 from ringwright.costs.nccl.timing import COLUMNS, stages
+from ringwright.costs.transports import OF_PRODUCTS, carrier
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def times_s(calibration: Calibration, measured: MeasuredTimes) -> np.ndarray:
     links = (calibration.inside, calibration.outside)
     numbers = [(link.latency_s, link.message_s, link.rate_bytes_per_s) if link else (0.0, 0.0, 1e18) for link in links]
     machine = _machines(np.log(np.maximum(np.array([numbers[0] + numbers[1]]), 1e-18)))
-    return _design([measured]).predicted_s(machine)[:, 0]
+    return _design([measured], calibration.carrier).predicted_s(machine)[:, 0]
 
 
 def ratio_error(predicted_s: np.ndarray | Sequence[float], measured_s: np.ndarray | Sequence[float]) -> float:
@@ -69,13 +70,17 @@ def ratio_error(predicted_s: np.ndarray | Sequence[float], measured_s: np.ndarra
 def fit(
     measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", date: str = "", transport: str = ""
 ) -> Calibration:
-    """Return the calibration of some measurements of one type of node; UsageError where there is nothing to fit."""
+    """Return the calibration of some measurements of one type of node; UsageError where there is nothing to fit.
+
+    ``transport`` joins the nodes; empty: what the product comes with.
+    """
     import numpy as np
 
     if not measured or not any(part.sizes_bytes for part in measured):
         raise UsageError("there is no measured size to fit", remedy="give a table with a row of numbers")
     kind, _ = placed(measured[0].fabric)
-    design = _design(measured)
+    over = carrier(transport, OF_PRODUCTS.get(kind.name, ""))
+    design = _design(measured, over)
     nodes = max(placed(part.fabric)[1].nodes for part in measured)
     best = _search(design, np.log(np.array(_expected(kind))), np.log(np.array(_most(kind))))
     ratios = np.abs(np.log(design.predicted_s(_machines(best[None]))[:, 0] / design.times_s))
@@ -112,14 +117,14 @@ def _most(kind: NodeType) -> tuple[float, ...]:
     return (*_HIGH_S[:2], inside * _SHEET, *_HIGH_S[2:], outside)
 
 
-def _design(measured: Sequence[MeasuredTimes]) -> _Design:
+def _design(measured: Sequence[MeasuredTimes], over: str) -> _Design:
     import numpy as np
 
     serial, parallel, seconds, weights = [], [], [], []
     for part in measured:
         kind, system = placed(part.fabric)
         for size, time_s in zip(part.sizes_bytes, part.times_s, strict=True):
-            stage_terms = stages(part.op, size, kind, system, part.release, part.forced)
+            stage_terms = stages(part.op, size, kind, system, part.release, part.forced, over)
             serial.append(stage_terms.serial)
             parallel.append(stage_terms.parallel)
             seconds.append(time_s)

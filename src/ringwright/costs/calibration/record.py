@@ -12,6 +12,7 @@ import msgspec
 
 from ringwright import drafts
 from ringwright.costs.nccl.timing import NcclOverride
+from ringwright.costs.transports import OF_PRODUCTS, carrier
 from ringwright.errors import InputError, UsageError
 
 SCHEMA = "ringwright.calibration/1"
@@ -67,6 +68,11 @@ class Calibration(msgspec.Struct, frozen=True):
     error: float = 0.0
     error_p90: float = 0.0
     tables: tuple[MeasuredTimes, ...] = ()
+
+    @property
+    def carrier(self) -> str:
+        """The transport between its nodes: what it says, else what its product comes with, else empty."""
+        return carrier(self.transport, OF_PRODUCTS.get(self.fabric.partition(":")[0], ""))
 
     @property
     def provenance(self) -> str:

@@ -109,7 +109,8 @@ def _numbers(calls: Sequence[LibraryCall], name: str) -> list[int]:
 
 def _followed(call: LibraryCall) -> tuple[np.ndarray, np.ndarray]:
     """Return the closed form at each size in s (n,), and its power of each number of the machine (n, numbers); float64."""
-    rows = [stages(call.op, size, call.kind, call.system, call.release, call.forced) for size in call.sizes_bytes]
+    asked = call.kind, call.system, call.release, call.forced, call.transport
+    rows = [stages(call.op, size, *asked) for size in call.sizes_bytes]
     serial = np.array([row.serial for row in rows]).reshape(-1, len(COLUMNS))
     most = max((len(row.parallel) for row in rows), default=0)
     none = (0.0,) * len(COLUMNS)

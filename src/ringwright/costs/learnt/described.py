@@ -15,7 +15,7 @@ from ringwright.costs.nccl.constants import release_numbers, releases
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, search
 from ringwright.costs.nccl.timing import NcclOverride
-from ringwright.costs.transports import NETWORKS
+from ringwright.costs.transports import carrier
 
 # The node type of a GPU, by the first name that is in the GPU's; Grace Hopper has none of its own: four GPUs, each with its NIC.
 BASES = (
@@ -29,14 +29,6 @@ BASES = (
     ("H800", "dgx-h100"),
     ("A100", "dgx-a100"),
     ("A800", "dgx-a100"),
-)
-CARRIERS = (
-    (r"TCP|socket", "tcp"),
-    (r"Slingshot", "slingshot"),
-    (r"EFA", "efa"),
-    (r"RoCE", "roce"),
-    (r"InfiniBand|\bIB\b|NDR|HDR|EDR", "infiniband"),
-    (r"Ethernet", "tcp"),
 )
 NICS = re.compile(r"(\d+(?:\.\d+)?) ?x ?(\d+(?:\.\d+)?) ?Gb/s")
 MESH_GPUS = 4  # of a node whose GPUs are joined pair by pair
@@ -115,13 +107,6 @@ def forced(settings: str) -> NcclOverride | None:
 
 def _whole(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 8 else 0
-
-
-def carrier(words: str, usual: str) -> str:
-    """Return the transport that words name ("InfiniBand HDR", "4 x Slingshot 11"), or the usual one."""
-    if words in NETWORKS:
-        return words
-    return next((name for pattern, name in CARRIERS if re.search(pattern, words)), usual)
 
 
 def modelled(release: str) -> str:

@@ -23,7 +23,10 @@ What is modelled, and where it comes from in NVIDIA/nccl:
 - All-to-all: direct messages to all peers, in 128 KiB pieces through the network; a proxy works for each. Send-recv: to the
   next rank alone.
 
-Left out: congestion in the fabric, stragglers, rendezvous thresholds of a transport, loading of kernels at first use.
+- A message between nodes above what its transport sends eagerly waits for its receiver (``costs.transports``), on the path of
+  one chunk; what follows it waits meanwhile.
+
+Left out: congestion in the fabric, stragglers, loading of kernels at first use.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from ringwright.costs.nccl.constants import Constants, constants
 from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
 from ringwright.costs.nccl.node_types import NodeType
 from ringwright.costs.nccl.selection import NcclChoice, choose, cut
+from ringwright.costs.transports import waits_s
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,14 +95,14 @@ class ClosedForm:
     system: NcclSystem
     release: str
     forced: NcclOverride | None = None
+    transport: str = ""
 
     def time_s(self, size_bytes: int, machine: Sequence[float]) -> float:
         """Return seconds for the six numbers of a machine; UsageError for what has no closed form."""
         import numpy as np
 
-        return stages(self.op, size_bytes, self.kind, self.system, self.release, self.forced).time_s(
-            np.array([1.0, *machine])
-        )
+        held = stages(self.op, size_bytes, self.kind, self.system, self.release, self.forced, self.transport)
+        return held.time_s(np.array([1.0, *machine]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class _Call:
     held: Constants
     choice: NcclChoice
     chunks: Chunking
+    transport: str
 
     @property
     def channels(self) -> int:
@@ -138,6 +143,10 @@ class _Call:
     def beyond_ll(self, hardware: str) -> float:
         """Seconds by which a hop of this protocol is slower than one of LL."""
         return self.held.beyond_us(hardware, self.choice.algorithm, self.choice.protocol) * 1e-6
+
+    def waits_s(self, message_bytes: float) -> float:
+        """Seconds that a message between nodes waits for its receiver, of so many bytes of data."""
+        return waits_s(self.transport, message_bytes * self.wire)
 
     def whole(self, hops: int, least: int) -> int:
         """Hops inside nodes after which a chunk must be there before it goes on; LL and LL128 pass on line by line."""
@@ -178,14 +187,23 @@ def senders(channels: int, system: NcclSystem) -> int:
 
 
 def stages(
-    op: str, size_bytes: int, kind: NodeType, system: NcclSystem, release: str, forced: NcclOverride | None = None
+    op: str,
+    size_bytes: int,
+    kind: NodeType,
+    system: NcclSystem,
+    release: str,
+    forced: NcclOverride | None = None,
+    transport: str = "",
 ) -> Stages:
-    """Return the stages of ``op`` on ``size_bytes`` (nccl-tests size column); UsageError for what NCCL has no kernel for."""
+    """Return the stages of ``op`` on ``size_bytes`` (nccl-tests size column); UsageError for what NCCL has no kernel for.
+
+    ``transport`` carries messages between nodes; of one that is not known all messages are of one class.
+    """
     size = max(1, size_bytes)
     if op == "all-to-all":
-        return _all_to_all(size, kind, system, constants(release))
+        return _all_to_all(size, system, constants(release), transport)
     if op == "send-recv":
-        return _send_recv(size, kind, system, constants(release))
+        return _send_recv(size, kind, system, constants(release), transport)
     choice = choose(op, size, system, release)
     if forced is not None:
         choice = replace(
@@ -194,7 +212,7 @@ def stages(
             protocol=forced.protocol or choice.protocol,
             channels_used=forced.channels or choice.channels_used,
         )
-    call = _Call(op, size, kind, system, constants(release), choice, cut(choice, system))
+    call = _Call(op, size, kind, system, constants(release), choice, cut(choice, system), transport)
     if not has_form(op, choice.algorithm):
         raise UsageError(
             f"there is no timing for {choice.algorithm} {op}",
@@ -238,7 +256,7 @@ def _ring_loop(call: _Call, loop_bytes: int) -> tuple[Row, Row, Row]:
     wire = chunk * call.wire * channels
     constant = inner * call.beyond_ll("nvlink") + outer * call.beyond_ll("net")
     whole = call.whole(inner, rounds)
-    constant += (whole + outer) * chunk / slices * call.channel_byte_s
+    constant += (whole + outer) * chunk / slices * call.channel_byte_s + outer * call.waits_s(chunk / slices)
     path = _row(constant, (inner, 0.0, whole * wire / slices), (outer, 0.0, outer * wire / slices * call.fan))
     inside = _row(0.0, (0.0, steps * slices, steps * wire))
     messages = steps * slices * channels / call.senders
@@ -256,7 +274,7 @@ def _tree(call: _Call) -> Stages:
     inner, outer = 2 * (gpus - 1), 2 * levels
     constant = call.base_s + inner * call.beyond_ll("nvlink") + outer * call.beyond_ll("net")
     whole = call.whole(inner, 2)
-    constant += (whole + outer) * chunk * call.channel_byte_s
+    constant += (whole + outer) * chunk * call.channel_byte_s + outer * call.waits_s(chunk)
     half = 1.0 if nodes == 2 else 0.5
     first = _row(
         constant,
@@ -279,7 +297,11 @@ def _nvls(call: _Call) -> Stages:
     loop = min(call.size, call.chunks.loop_bytes)
     heads = call.system.graphs.nvls.channels if call.system.mnnvl else gpus
     per_byte = (1 + (1 / heads if call.op == "all-reduce" else 0)) / NVLS_EFFICIENCY
-    constant = call.base_s + call.held.hop_us("nvlink", name, "simple") * 1e-6 + 2 * levels * net_us * 1e-6
+    constant = (
+        call.base_s
+        + call.held.hop_us("nvlink", name, "simple") * 1e-6
+        + 2 * levels * (net_us * 1e-6 + call.waits_s(loop / channels))
+    )
     first = _row(constant, (1.0, 0.0, loop * per_byte), (2 * levels, 0.0, levels * loop))
     inside = _row(0.0, (0.0, 0.0, call.size * per_byte))
     outside = _row(0.0, (), (0.0, 2 * load * loops * channels / call.senders, load * call.size))
@@ -289,7 +311,7 @@ def _nvls(call: _Call) -> Stages:
     return Stages(first, (inside, outside))
 
 
-def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) -> Stages:
+def _all_to_all(size: int, system: NcclSystem, held: Constants, transport: str) -> Stages:
     """Direct messages; the first one's hop is paid once, all others follow as fast as their sender lets them.
 
     A proxy posts the first piece for each peer, then bytes flow; the further pieces are posted meanwhile, and take longer than
@@ -299,7 +321,9 @@ def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) 
     each = size / peers
     hardware, away = ("net", peers - gpus) if system.nodes > 1 else ("nvlink", 0)
     extra_us = held.beyond_us(hardware, "ring", "simple")
-    serial = _row((held.base_us("ring", "simple") + extra_us) * 1e-6, (1.0,), (1.0,) if system.nodes > 1 else ())
+    first_s = waits_s(transport, min(each, P2P_PIECE_BYTES)) if system.nodes > 1 else 0.0
+    constant = (held.base_us("ring", "simple") + extra_us) * 1e-6 + first_s
+    serial = _row(constant, (1.0,), (1.0,) if system.nodes > 1 else ())
     pieces = max(1.0, -(-each // P2P_PIECE_BYTES))
     inside = _row(0.0, (0.0, gpus - 1, (gpus - 1) * each))
     peers_first = _row(0.0, (), (0.0, away, gpus * away * each))
@@ -307,7 +331,7 @@ def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) 
     return Stages(serial, (inside, peers_first, posted))
 
 
-def _send_recv(size: int, kind: NodeType, system: NcclSystem, held: Constants) -> Stages:
+def _send_recv(size: int, kind: NodeType, system: NcclSystem, held: Constants, transport: str) -> Stages:
     """Each rank to the next one: of a node one GPU sends out, by the NICs that are its own."""
     gpus = max(1, system.ranks // system.nodes)
     hardware = "net" if system.nodes > 1 else "nvlink"
@@ -317,6 +341,7 @@ def _send_recv(size: int, kind: NodeType, system: NcclSystem, held: Constants) -
     others = kind.nics / max(1, kind.nics // gpus)
     if system.nodes == 1:
         return Stages(_row(base_s, (1.0,)), (inside,))
+    base_s += waits_s(transport, min(size, P2P_PIECE_BYTES))
     return Stages(_row(base_s, (), (1.0,)), (inside, _row(0.0, (), (0.0, pieces, size * others))))
 
 

@@ -129,7 +129,8 @@ def _timed(
     kind = node_type(program.collective, topology)
     if kind is None or is_2_4(release):
         return program
-    form = ClosedForm(program.collective.op, kind, system, release, told)
+    over = "" if topology is None else topology.transport
+    form = ClosedForm(program.collective.op, kind, system, release, told, over)
     return dataclasses.replace(program, software=dataclasses.replace(program.software, closed_form=form))
 
 
