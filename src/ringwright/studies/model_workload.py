@@ -10,11 +10,12 @@ from ringwright.costs.gpus import WIDTHS, element_type, gpu
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import memory
 from ringwright.workloads.collectives import collectives, totals
-from ringwright.workloads.flops import default_mtp, flops_per_token
+from ringwright.workloads.flops import MODES, default_mtp, flops_per_token
 from ringwright.workloads.job import job
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, parse
+from ringwright.workloads.requests import RankRequest, request_sizes, requests
 from ringwright.workloads.stage_layers import listed, sizes
 from ringwright.workloads.step import StepSpec, refuse
 from ringwright.workloads.times import Roofline
@@ -23,6 +24,8 @@ IMAGES_A_RANK = 32
 DEVICE = "h100"  # whose memory is compared where none is named
 TURNS = 4  # micro-batches a stage after which 1F1B, interleaved or not, has been at its peak
 NARROWEST = 2  # bytes of an element on the wire
+SERVE = "serve"  # both of its passes
+PASSES = ("prefill", "decode")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class WorkloadSpec:
     stage: int | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     stages: str = ""  # layers of each chunk along the model: 7,8,8
+    all_stages: bool = False  # requests of every stage, not of one
 
 
 def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
@@ -50,10 +54,10 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
     The device says whether attention keeps its scores on chip, and what its memory holds.
     """
     card = model(question.model, **question.dims)
-    step = settled(card, question)
-    roofline = Roofline(gpu(device), element_type(question.dtype or usual_dtype(card)), step.width_bytes)
-    made = job(card, step, roofline, most=TURNS * step.parallel.pp)
-    rows = collectives(card, step)
+    steps = _passes(card, question)
+    step, roofline = steps[0], _roofline(card, question, steps[0], device)
+    jobs = [job(card, each, roofline, most=TURNS * step.parallel.pp) for each in steps]
+    rows = {each.mode: _requests(card, each, question) for each in steps}
     return {
         "schema": "ringwright.workload/1",
         "model": question.model,
@@ -65,12 +69,36 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
         "unit": "image" if card.is_image else "token",
         "gpus": step.parallel.world,
         "parallel": str(step.parallel),
+        "mode": question.mode,
         "stage": step.place,
+        "all_stages": question.all_stages,
         "assumptions": [*assumptions(card, step, question), *remembered(step, device, is_image=card.is_image)],
-        "collectives": totals(rows),
-        "memory": memory.stages(made),
-        "device_memory_bytes": memory.device_bytes(made),
+        "collectives": totals([row for each in steps for row in collectives(card, each)]),
+        "requests": [row for mine in rows.values() for row in mine],
+        "request_sizes": [row for mode, mine in rows.items() for row in request_sizes(mine, mode)],
+        "memory": memory.worst([memory.stages(each) for each in jobs]),
+        "device_memory_bytes": memory.device_bytes(jobs[0]),
     }
+
+
+def _passes(trained: ModelCard, question: WorkloadSpec) -> list[StepSpec]:
+    """Return the step that is asked about, or both passes of serving; UsageError where mode or stages cannot be."""
+    if question.mode not in (*MODES, SERVE):
+        raise UsageError(f"'{question.mode}' does not exist", remedy=f"one of: {', '.join((*MODES, SERVE))}")
+    if question.all_stages and question.stage is not None:
+        raise UsageError(f"--stage {question.stage} and --all-stages at once", remedy="one of both")
+    modes = PASSES if question.mode == SERVE else (question.mode,)
+    return [settled(trained, replace(question, mode=mode)) for mode in modes]
+
+
+def _roofline(trained: ModelCard, question: WorkloadSpec, step: StepSpec, device: str) -> Roofline:
+    return Roofline(gpu(device), element_type(question.dtype or usual_dtype(trained)), step.width_bytes)
+
+
+def _requests(trained: ModelCard, step: StepSpec, question: WorkloadSpec) -> list[RankRequest]:
+    """Return the requests of the stage that is asked about, or of each."""
+    stages = range(step.parallel.pp) if question.all_stages else (step.place,)
+    return [row for stage in stages for row in requests(trained, replace(step, stage=stage))]
 
 
 def remembered(step: StepSpec, device: str, *, is_image: bool) -> Iterator[str]:
@@ -155,7 +183,9 @@ def assumptions(card: ModelCard, step: StepSpec, question: WorkloadSpec) -> Iter
         yield f"data type of parameters and activations: {usual_dtype(card)}"
     if question.gradients is None and step.trains:
         yield "data type of gradients: float32"
-    if question.stage is None and parallel.pp > 1:
+    if question.mode == SERVE:
+        yield "serving: one pass over the prompts, then one decoded token of each sequence, after as many tokens"
+    if question.stage is None and parallel.pp > 1 and not question.all_stages:
         yield f"collectives of stage {step.place} of {parallel.pp} (--stage asks for another)"
     yield from _counted(card, step)
     if parallel.world > 1:

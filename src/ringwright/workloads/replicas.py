@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ringwright.workloads.expected.data import FIRST_BYTES, LATER_BYTES, buckets
 from ringwright.workloads.expected.row import ExpectedRow, gathered, scattered, whole
@@ -33,7 +34,7 @@ def gradients(card: ModelCard, blocks: list[ModelBlock], step: StepSpec) -> Iter
                 continue
             if parallel.zero:
                 yield scattered("each", "backward", role, step.gradient_bytes * size, count)
-                yield gathered("each", "update", role, step.width_bytes * size, ranks, count)
+                yield gathered("each", "optimiser", role, step.width_bytes * size, ranks, count)
             else:
                 yield whole("each", "backward", role, "all-reduce", step.gradient_bytes * size, count)
 
@@ -60,14 +61,16 @@ def sharded(blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
     """
     parallel = step.parallel
     root = [layer for block in blocks if block.unit == "root" for layer in block.layers]
-    units = [root, *(list(block.layers) for block in blocks if block.unit == "block")]
-    for at, unit in enumerate(units):
+    units = [("root", root), *((block.name, list(block.layers)) for block in blocks if block.unit == "block")]
+    for at, (name, unit) in enumerate(units):
         for role, ranks, expert in _groups(parallel):
             number = padded(_rows_first(unit, ranks, expert=expert), ranks)
             if ranks == 1 or not number or (not at and step.mode == "decode"):
                 continue
             phases = [step.forwards[0], *(["backward"] if step.trains and at else [])]
             for phase in phases:
-                yield gathered("each", phase, role, step.width_bytes * number, ranks, step.micro_batches)
+                row = gathered("each", phase, role, step.width_bytes * number, ranks, step.micro_batches)
+                yield replace(row, layer=name)
             if step.trains:
-                yield scattered("each", "backward", role, step.gradient_bytes * number, step.micro_batches)
+                row = scattered("each", "backward", role, step.gradient_bytes * number, step.micro_batches)
+                yield replace(row, layer=name)
