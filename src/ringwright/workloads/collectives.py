@@ -21,13 +21,14 @@ from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.replicas import gradients, sharded
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
 from ringwright.workloads.step import StepSpec, refuse
+from ringwright.workloads.tables import ROLE, exchanged_bytes
 
-ROLES = ("tp", "cp", "ep", "pp", "dp", "edp", "embedding")
+ROLES = ("tp", "cp", "ep", "mp", "pp", "dp", "edp", "embedding")
 COUNT_BYTES, LOSS_BYTES = 4, 4
 
 
 def collectives(model: ModelCard, step: StepSpec) -> list[ExpectedRow]:
-    """Return what one rank issues, as rows with role (tp, cp, pp, ep, dp, edp, embedding), op, size_bytes and count.
+    """Return what one rank issues, as rows with role (tp, cp, pp, ep, mp, dp, edp, embedding), op, size_bytes and count.
 
     ``edp`` is the group of ranks with the same experts. Raises UsageError where the model cannot be shared out like that.
     """
@@ -46,7 +47,7 @@ def by_layer(model: ModelCard, step: StepSpec) -> list[ExpectedRow]:
         for row in (*_tensor(block, model, step), *_context(block, model, step), *_experts(block, model, step))
     ]
     rows += [replace(row, count=row.count * step.micro_batches) for row in _ends(model, step)]
-    rows += _pipeline(model, step)
+    rows += [*_pipeline(model, step), *_vectors(model, step)]
     if parallel.zero == 3:
         rows += sharded(mine, step)
     elif step.trains:
@@ -135,7 +136,7 @@ def _experts(block: ModelBlock, model: ModelCard, step: StepSpec) -> Iterator[Ex
 def _ends(model: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield what embedding and logits need where the vocabulary is cut: in the first stage, and in the last."""
     parallel = step.parallel
-    if parallel.tp == 1:
+    if parallel.tp == 1 or not model.cuts_words:
         return
     if step.place == 0:
         yield from (replace(row, layer="embedding") for row in _lookup(model, step))
@@ -188,6 +189,15 @@ def _pipeline(model: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
         yield ExpectedRow("each", phase, "pp", "recv", size, 0, received)
         if parallel.sg:
             yield gathered("each", phase, "tp", size * parallel.tp, parallel.tp, received)
+
+
+def _vectors(model: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
+    """Yield the all-to-all of vectors that were looked up for other ranks' samples, and that of their gradients."""
+    if not model.has_tables or step.parallel.dp == 1:
+        return
+    size = exchanged_bytes(model, step.load)
+    for phase in ("forward", "backward"):
+        yield replace(whole("each", phase, ROLE, "all-to-all", size, step.micro_batches), layer="tables")
 
 
 def _shared(model: ModelCard, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:

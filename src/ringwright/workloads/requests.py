@@ -71,7 +71,7 @@ def requests(model: ModelCard, step: StepSpec) -> list[RankRequest]:
 
 def group_ranks(role: str, parallel: Parallel) -> int:
     """Return how many ranks a group of this role has."""
-    sizes = {"dp": parallel.replicas, "edp": parallel.edp, "embedding": ENDS}
+    sizes = {"dp": parallel.replicas, "edp": parallel.edp, "mp": parallel.dp, "embedding": ENDS}
     return sizes[role] if role in sizes else int(getattr(parallel, role))
 
 
