@@ -36,15 +36,17 @@ def time_us(point: GridPoint) -> float:
     ("point", "what", "remedy"),
     [
         (replace(NCCL, backend="ncll"), "'ncll' is no backend", "gloo, nccl, mpi"),
+        (replace(NCCL, library="nccl"), "'nccl' is no library", "nccl-2-4, open-mpi"),
         (replace(NCCL, library="open-mpi"), "no library of backend 'nccl'", "nccl-2-4"),
         (replace(NCCL, backend="gloo", library="nccl-2-4"), "no library of backend 'gloo'", "leave library out"),
         (replace(NCCL, env="NCCL_ALGO"), "'NCCL_ALGO' is no setting", "NCCL_ALGO=Ring"),
         (replace(NCCL, env="NCCL_ALGO=Rign"), "NCCL_ALGO=Rign is not understood", "ring"),
         (replace(NCCL, env="NCCL_PROTO=LL256"), "NCCL_PROTO=LL256 is not understood", "ll128"),
         (replace(NCCL, env="NCCL_ALGO=Ring NCCL_ALGO=Tree"), "set twice", "once"),
-        (replace(NCCL, env="NCCL_NTHREADS=256"), "no setting 'NCCL_NTHREADS'", "NCCL_MAX_NCHANNELS"),
+        (replace(NCCL, env="NCCL_NTHREADS=256"), "a cell has no setting 'NCCL_NTHREADS'", "NCCL_MAX_NCHANNELS"),
         (replace(NCCL, env="NCCL_MIN_NCHANNELS=0"), "no number of 1 or more", "NCCL_MIN_NCHANNELS=4"),
         (replace(NCCL, env="NCCL_MIN_NCHANNELS=8 NCCL_MAX_NCHANNELS=4"), "at least 8 and at most 4", "the larger"),
+        (replace(NCCL, env="NCCL_BUFFSIZE=1024"), "no number of 65536 or more", "NCCL_BUFFSIZE=65536"),
         (replace(NCCL, env="GLOO_SOCKET_IFNAME=lo"), "no setting 'GLOO_SOCKET_IFNAME'", "NCCL_ALGO"),
         (replace(NCCL, nodes=3), "do not lie evenly on 3 nodes", "nodes that divide"),
         (replace(NCCL, parallel="ddp:dp=64", nodes=2), "has no 32 ranks on each of 2 nodes", "nodes = 8"),
@@ -111,12 +113,31 @@ def test_axes_make_combinations() -> None:
     assert {point.nodes for point, _ in grid.left_out} == {3}
 
 
+@pytest.mark.parametrize(
+    ("axis", "value"), [("backend", "ncll"), ("env", "NCCL_ALGO=Rign"), ("env", "NCCL_ALGOS=Ring"), ("library", "nccl")]
+)
+def test_a_value_that_does_not_exist_ends_the_sweep_before_it_begins(axis: str, value: str) -> None:
+    axes = {"model": ["llama"], "parallel": ["ddp:dp=8"], "backend": ["nccl"]}
+    with pytest.raises(UsageError):
+        grid_of({**axes, axis: [*axes.get(axis, []), value]})
+
+
+def test_what_is_left_out_says_what_helps() -> None:
+    grid = grid_of(
+        {"model": ["llama"], "parallel": ["ddp:dp=2"], "backend": ["gloo", "nccl"], "env": ["NCCL_ALGO=Ring"]}
+    )
+    assert [point.backend for point in grid.points] == ["nccl"]
+    ((_, why),) = grid.left_out
+    assert "gloo has no setting 'NCCL_ALGO'; one of: GLOO_SOCKET_IFNAME" in why
+
+
 # ----------------------------------------------------------------------------------------------- what settings mean
 def test_settings_are_knobs_of_the_model() -> None:
     assert settings("A=1 B=x,y") == {"A": "1", "B": "x,y"}
     asked = replace(NCCL, env="NCCL_ALGO=NVLSTree NCCL_PROTO=Simple")
     assert knobs(asked, "all-reduce") == {"algorithm": "nvls_tree", "protocol": "simple"}
     assert knobs(asked, "all-to-all") == {}
+    assert knobs(replace(NCCL, env="NCCL_BUFFSIZE=8388608"), "all-reduce") == {"buffer_bytes": 8 << 20}
     limited = replace(NCCL, env="NCCL_MIN_NCHANNELS=4 NCCL_MAX_NCHANNELS=8")
     assert [knobs(limited, "all-reduce", channels) for channels in (2, 6, 16)] == [{"channels": 4}, {}, {"channels": 8}]
     tuned = replace(MPI, env=f"{ALLREDUCE}=4 OMPI_MCA_coll_tuned_allreduce_algorithm_segmentsize=65536")
@@ -132,6 +153,7 @@ def test_settings_are_knobs_of_the_model() -> None:
         {"env": "NCCL_ALGO=Ring"},
         {"env": "NCCL_PROTO=LL"},
         {"env": "NCCL_MAX_NCHANNELS=1"},
+        {"env": "NCCL_BUFFSIZE=65536"},
         {"nodes": 4},
         {"library": "nccl-2-4@2.18"},
         {"fabric": "dgx-a100:2"},

@@ -19,7 +19,8 @@ LIBRARIES = {
     "mpi": ("open-mpi", "mpich2", "mvapich"),
 }  # by backend; the first is usual
 GLOO = ("GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT", "TORCH_GLOO_LAZY_INIT")
-NCCL = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
+NCCL = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE")
+LEAST_BUFFER_BYTES, MOST_BUFFER_BYTES = 64 << 10, 1 << 30
 TUNED, DYNAMIC = "OMPI_MCA_coll_tuned_", "OMPI_MCA_coll_tuned_use_dynamic_rules"
 OPEN_MPI = {"algorithm": "algorithm", "algorithm_segmentsize": "segment_bytes", "algorithm_tree_fanout": "fanout"}
 SENT_APART = ("all-to-all", "send-recv")  # for which NCCL chooses nothing
@@ -45,12 +46,25 @@ def library_of(point: GridPoint) -> str:
     return point.library or next(iter(LIBRARIES[point.backend]), "")
 
 
-def check(point: GridPoint) -> None:
-    """Raise UsageError for a backend, a library or settings that do not exist or do not go together."""
+def known(point: GridPoint) -> GridPoint:
+    """Return a grid point whose backend, library and settings exist, whether or not they go together; UsageError otherwise."""
+    every = [slug for slugs in LIBRARIES.values() for slug in slugs]
     if point.backend not in LIBRARIES:
         raise UsageError(f"'{point.backend}' is no backend", remedy=f"one of: {', '.join(LIBRARIES)}")
+    if point.library and _slug(point.library) not in every:
+        raise UsageError(f"'{point.library}' is no library", remedy=f"one of: {', '.join(every)}")
+    given = settings(point.env)
+    _nccl(given)
+    _open_mpi({name: value for name, value in given.items() if name.startswith("OMPI_")})
+    _known({name: value for name, value in given.items() if not name.startswith("OMPI_")}, (*NCCL, *GLOO), "a cell")
+    return point
+
+
+def check(point: GridPoint) -> None:
+    """Raise UsageError for a backend, a library or settings that do not exist or do not go together."""
+    known(point)
     legal = LIBRARIES[point.backend]
-    if point.library and point.library.partition("@")[0].partition(":")[0] not in legal:
+    if point.library and _slug(point.library) not in legal:
         raise UsageError(
             f"'{point.library}' is no library of backend '{point.backend}'",
             remedy=f"one of: {', '.join(legal)}" if legal else "leave library out, or backend = 'nccl' (simulated)",
@@ -65,6 +79,10 @@ def check(point: GridPoint) -> None:
         _open_mpi(given)
     elif given:
         raise UsageError(f"no settings of {library_of(point)} are read here", remedy="leave env out")
+
+
+def _slug(library: str) -> str:
+    return library.partition("@")[0].partition(":")[0]
 
 
 def knobs(point: GridPoint, op: str, channels: int | None = None) -> Knobs:
@@ -86,6 +104,7 @@ def knobs(point: GridPoint, op: str, channels: int | None = None) -> Knobs:
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], whose: str) -> None:
+    """Raise UsageError for a setting that is none of these."""
     strange = sorted(set(given) - set(names))
     if strange:
         raise UsageError(f"{whose} has no setting '{strange[0]}'", remedy=f"one of: {', '.join(names)}")
@@ -101,6 +120,8 @@ def _nccl(given: Mapping[str, str]) -> Knobs:
             if value not in plain:
                 raise UsageError(f"{name}={given[name]} is not understood", remedy=f"one of: {', '.join(plain)}")
             made[knob] = plain[value]
+    if "NCCL_BUFFSIZE" in given:
+        made["buffer_bytes"] = _number("NCCL_BUFFSIZE", given["NCCL_BUFFSIZE"], LEAST_BUFFER_BYTES)
     counts = [_number(name, given[name]) for name in ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS") if name in given]
     if len(counts) > 1 and counts[0] > counts[1]:
         raise UsageError(
@@ -130,7 +151,7 @@ def _open_mpi(given: Mapping[str, str]) -> dict[str, Knobs]:
     return made
 
 
-def _number(name: str, value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value) <= 1 << 30:
-        raise UsageError(f"{name}={value} is no number of 1 or more", remedy=f"{name}=4")
+def _number(name: str, value: str, least: int = 1) -> int:
+    if not value.isdecimal() or not least <= int(value) <= MOST_BUFFER_BYTES:
+        raise UsageError(f"{name}={value} is no number of {least} or more", remedy=f"{name}={max(least, 4)}")
     return int(value)
