@@ -145,7 +145,9 @@ SMALL = [
 @pytest.mark.parametrize("slow", [{}, {1: 1.5}], ids=["healthy", "slow-rank"])
 def test_folded_equals_every_rank(name: str, form: str, micro_batches: int, slow: dict[int, float]) -> None:
     layers = 4 if "pp" not in form else 8
-    made = job(model(name, layers=layers), StepSpec(parse(form), model(name).fixed_tokens or 256, micro_batches), ROOFLINE)
+    made = job(
+        model(name, layers=layers), StepSpec(parse(form), model(name).fixed_tokens or 256, micro_batches), ROOFLINE
+    )
     costs = LinkCosts(20e9, 1e-5, ring=True)
     folded_, whole = (simulate(made, costs, steps=2, slowdowns=slow, folded=each) for each in (True, False))
     assert len(whole.laid.rank_classes) == made.mesh.size

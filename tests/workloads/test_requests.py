@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +157,13 @@ def test_every_stage_is_in_one_table() -> None:
 def test_what_cannot_be_asked_is_refused(more: dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError, match=what):
         workload(WorkloadSpec("llama3-8b", **{"gpus": 8, "parallel": "tp2,pp2", **more}))
+
+
+def test_a_file_holds_one_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["workload", "llama3-8b", "--gpus", "2", "--parallel", "tp2", "-o", str(tmp_path / "job.json"), "--mode"]
+    assert ringwright.cli.main([*words, "serve"]) == 2
+    assert "--mode prefill, or --mode decode" in capsys.readouterr().err
+    assert ringwright.cli.main([*words, "decode"]) == 0
 
 
 def test_a_model_that_does_not_decode_is_not_served() -> None:
