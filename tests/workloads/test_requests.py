@@ -172,7 +172,12 @@ def test_a_model_that_does_not_decode_is_not_served() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [f"workload {LLAMA} --all-stages", "workload gpt3-175b --gpus 1024 --parallel tp8,pp8"]
+    "words",
+    [
+        f"workload {LLAMA} --all-stages",
+        "workload gpt3-175b --gpus 1024 --parallel tp8,pp8,sp --stage 0",
+        "workload gpt2 --gpus 8",
+    ],
 )
 def test_the_table_fits_eighty_columns_and_cuts_no_digit(
     words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -188,6 +193,8 @@ def test_the_table_fits_eighty_columns_and_cuts_no_digit(
         assert f"{row['count']:,}" in table
         assert f" {row['group_ranks']:,} " in table
     assert "…" not in out
+    heads = [line for line in table.splitlines() if "phase" in line.split()]
+    assert len(heads) == 1, "one table, not one below the other"
 
 
 def test_stages_that_ask_alike_share_their_rows(
@@ -198,4 +205,8 @@ def test_stages_that_ask_alike_share_their_rows(
     lines = capsys.readouterr().out.splitlines()
     head = next(line for line in lines if line.split()[:2] == ["stage", "phase"])
     assert head.split() == ["stage", "phase", "layer", "role", "op", "ranks", "count", "size", "in", "all"]
+    assert {line.split()[2] for line in lines if " dp " in line and "training" not in line} == {"several"}
+    assert {" ".join(line.split()[2:4]) for line in lines if " pp " in line and "training" not in line} == {
+        "other stage"
+    }
     assert {line.split()[0] for line in lines if " dp " in line and "training" not in line} >= {"0", "1-14", "15"}

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 QUANTILES = ("p50", "p95", "p99")
-COLUMNS = ("phase", "layer", "role", "op", "ranks", "count", "size")
-WIDE = 100  # columns of a terminal that have room for stages and sums
+COLUMNS = ("phase", "layer", "role", "op", "ranks", "count", "size", "in all")
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -56,23 +55,25 @@ def _requests(out: Console, result: Mapping[str, Any]) -> None:
 
 
 def _table(out: Console, rows: Sequence[Mapping[str, Any]], *, every_stage: bool) -> None:
-    """Print the requests, with their stages where there are several; then the sum is left out where it does not fit."""
-    summed = not every_stage or out.width >= WIDE
+    """Print the requests, with their stages where there are several; the sum of each is left out where it does not fit."""
     cells = [
         [
             *([stages] if every_stage else []),
             row["phase"],
-            row["layer"],
+            row["layer"] or ("other stage" if row["role"] == "pp" else "several"),
             row["role"],
             row["op"],
             f"{row['group_ranks']:,}",
             f"{row['count']:,}",
             format_size(row["bytes"]),
-            *([format_size(row["count"] * row["bytes"])] if summed else []),
+            format_size(row["count"] * row["bytes"]),
         ]
         for stages, row in _alike(rows)
     ]
-    columns = [*(["stage"] if every_stage else []), *COLUMNS, *(["in all"] if summed else [])]
+    columns = [*(["stage"] if every_stage else []), *COLUMNS]
+    natural = sum(max(map(len, column)) for column in zip(columns, *cells, strict=True))
+    if natural + layout.INDENT * len(columns) > out.width:
+        columns, cells = columns[:-1], [each[:-1] for each in cells]
     layout.table(out, columns, cells, left=("stage", "phase", "layer", "role", "op"))
 
 
