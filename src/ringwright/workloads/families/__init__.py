@@ -82,7 +82,7 @@ def _module(plugin: Plugin) -> Any:
     for name, dims in sizes.items():
         if "image" in dims and not any(callable(getattr(target, each, None)) for each in ("sides", "tokens")):
             raise plugin.error(f"'{name}' takes images, but it has neither sides(dims) nor tokens(dims)")
-        if "image" not in dims and "positions" not in dims and name not in getattr(target, "SEQUENCES", {}):
+        if not {"image", "positions", "tables"} & set(dims) and name not in getattr(target, "SEQUENCES", {}):
             raise plugin.error(f"'{name}' has neither a dimension 'positions' nor a length in SEQUENCES")
     return target
 
