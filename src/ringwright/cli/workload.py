@@ -72,22 +72,8 @@ def workload(
     --------
     ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8 --all-stages
     """
-    question = model_workload.WorkloadSpec(
-        model,
-        gpus,
-        parallel,
-        micro_batches,
-        micro_batch_size,
-        seq,
-        dtype,
-        gradients,
-        recompute,
-        mode,
-        stage,
-        dims or {},
-        stages,
-        all_stages,
-    )
+    form = (model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
+    question = model_workload.WorkloadSpec(*form, stage, dims or {}, stages, all_stages)
     result = model_workload.workload(question, file.gpu)
     file.save(question)
     if json:

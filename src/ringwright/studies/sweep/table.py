@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,7 @@ def gather(out: Path) -> dict[str, Any]:
     seen: Rows = []
     points = []
     for point, folder, facts in finished(out):
-        told = {**point.row(), "outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
-        told["lab_verdict"] = facts.get("lab_verdict", "")
+        told = _told(point, facts)
         points.append(told)
         if facts["outcome"] != "done":
             continue
@@ -79,6 +79,12 @@ def gather(out: Path) -> dict[str, Any]:
         "agreeing": agree,
         "checked": len(checks),
     }
+
+
+def _told(point: GridPoint, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a grid point's configuration with what came of it."""
+    told = {"outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
+    return {**point.row(), **told, "lab_verdict": facts.get("lab_verdict", "")}
 
 
 def _simulated(path: Path) -> Rows:
