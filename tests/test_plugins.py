@@ -533,6 +533,59 @@ def test_a_model_family_of_others_is_a_model(
     assert "tower-small" in error
 
 
+MORE_MODELS = """
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear
+
+
+class Patches:
+    SIZES = {"seer": {"layers": 2, "hidden": 64, "heads": 4, "image": 32, "patch": 8}}
+    REFUSED = {"pp": ("it was never cut into stages", "dp")}
+
+    @staticmethod
+    def tokens(dims):
+        return (dims["image"] // dims["patch"]) ** 2
+
+    @staticmethod
+    def untrained(dims):
+        return 7
+
+    @staticmethod
+    def anatomy(dims):
+        layers = (linear("up", 256, 64, "columns"), linear("down", 64, 256, "rows"))
+        return Anatomy(tuple(ModelBlock(f"layer{at}", layers) for at in range(dims["layers"])))
+
+
+class Tables:
+    SIZES = {"ranker": {"tables": 4, "rows": 400, "lookups": 1, "width": 8}}
+
+    @staticmethod
+    def anatomy(dims):
+        tables = tuple(Layer(f"table{at}", ((100, 8),), "tables") for at in range(4))
+        return Anatomy((ModelBlock("tables", tables, unit="root"), ModelBlock("top", (linear("top1", 1, 18),))))
+
+
+class Blind:
+    SIZES = {"blind": {"image": 32}}
+    anatomy = Tables.anatomy
+"""
+
+
+def test_a_family_of_others_may_cut_images_share_tables_and_refuse_forms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = {name: f"more_of_others:{name.title()}" for name in ("patches", "tables", "blind")}
+    install(tmp_path, monkeypatch, {"families": points}, more_of_others=MORE_MODELS)
+    told = json.loads(said(capsys, "workload", "seer", "--gpus", "4", "--parallel", "tp2", "--json")[0])
+    assert told["parameters"] == 2 * 2 * 64 * 256 + 7
+    assert "an image is 16 tokens" in told["assumptions"]
+    assert {row["bytes"] for row in told["requests"] if row["role"] == "tp"} == {32 * 16 * 64 * 2}
+    assert "never cut into stages" in said(capsys, "workload", "seer", "--parallel", "pp2", code=2)[1]
+    told = json.loads(said(capsys, "workload", "ranker", "--gpus", "2", "--json")[0])
+    assert {row["role"] for row in told["requests"]} == {"mp", "dp"}
+    error = said(capsys, "workload", "no-such-model", code=2)[1]
+    assert "'blind' takes images, but it has neither sides(dims) nor tokens(dims)" in error
+
+
 def test_the_files_of_families_are_the_list() -> None:
     from ringwright.workloads import families, model_cards, models
 

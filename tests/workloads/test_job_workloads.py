@@ -49,6 +49,16 @@ CASES = [
     ("vgg16", "dp8", 1, 1),
     ("resnet50", "dp8", 1, 1),
     ("inception-v3", "dp8", 1, 1),
+    ("vit-l-16", "tp4,pp2,dp2", 4, 197),
+    ("vit-h-14", "tp2,pp4,dp2,zero1", 8, 257),
+    ("vit-b-16", "dp8", 1, 197),
+    ("dit-xl-2", "tp4,dp2,zero1", 2, 256),
+    ("dit-b-2", "dp8", 1, 256),
+    ("stable-diffusion-1.5", "dp8", 1, 1),
+    ("mamba-130m", "dp8,zero1", 2, 2048),
+    ("mamba-130m", "dp8,fsdp", 1, 2048),
+    ("dlrm-kaggle", "dp8", 2, 1),
+    ("dlrm-mlperf", "dp4", 1, 1),
 ]
 SUMMED = ("dp", "edp", "embedding")  # buckets are the policy's: compare bytes, not counts
 SENT = {"shift": "send", "send-recv": "send"}
@@ -125,6 +135,9 @@ SMALL = [
     ("llama3-8b", "pp4,vp2,dp2", 8),
     ("mixtral-8x7b", "ep4,dp4,pp2", 4),
     ("mixtral-8x7b", "tp2,sp,ep4,dp4", 2),
+    ("vit-b-16", "tp2,pp2,dp2", 4),
+    ("dit-s-2", "tp2,dp2", 2),
+    ("mamba-130m", "fsdp,dp4", 2),
 ]
 
 
@@ -132,7 +145,9 @@ SMALL = [
 @pytest.mark.parametrize("slow", [{}, {1: 1.5}], ids=["healthy", "slow-rank"])
 def test_folded_equals_every_rank(name: str, form: str, micro_batches: int, slow: dict[int, float]) -> None:
     layers = 4 if "pp" not in form else 8
-    made = job(model(name, layers=layers), StepSpec(parse(form), 256, micro_batches), ROOFLINE)
+    made = job(
+        model(name, layers=layers), StepSpec(parse(form), model(name).fixed_tokens or 256, micro_batches), ROOFLINE
+    )
     costs = LinkCosts(20e9, 1e-5, ring=True)
     folded_, whole = (simulate(made, costs, steps=2, slowdowns=slow, folded=each) for each in (True, False))
     assert len(whole.laid.rank_classes) == made.mesh.size

@@ -24,7 +24,8 @@ from ringwright.studies.model_workload import WorkloadSpec, workload
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.row import in_iteration
-from ringwright.workloads.flops import Gemm, LayerWork, attention_widths, flops_per_token, forward
+from ringwright.workloads.flops import attention_widths, flops_per_token, forward
+from ringwright.workloads.layer_work import Gemm, LayerWork
 from ringwright.workloads.model_cards import card
 from ringwright.workloads.models import active_parameters, model, names, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, check, parse
@@ -240,7 +241,7 @@ def test_matrix_products_add_up_to_the_operations_and_hold_the_parameters(name: 
     works = [work for block in forward(made, 2, sequence).values() for work in block]
     counted = sum(work.flops for work in works if work.kind != "router")
     assert 3 * counted == pytest.approx(flops_per_token(made) * 2 * sequence, rel=1e-9)
-    assert sum(work.parameters for work in works) == parameters(made)
+    assert sum(work.parameters for work in works) == made.anatomy().elements
 
 
 @pytest.mark.parametrize(
@@ -632,7 +633,7 @@ def table() -> list[str]:
         made = model(name)
         active = active_parameters(made)
         of_them = f"{active:,}" if active != parameters(made) else ""
-        what = "an image" if made.is_image else f"a token of {usual_sequence(made):,}"
+        what = "an image" if made.takes_samples else f"a token of {usual_sequence(made):,}"
         lines.append(f"| `{name}` | {parameters(made):,} | {of_them} | {flops_per_token(made):.4g} | {what} |")
     return lines
 

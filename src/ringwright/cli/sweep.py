@@ -19,7 +19,9 @@ def sweep(
     retry: bool = False,
     json: options.Json = False,
 ) -> int:
-    """Run each point of a grid (model, parallel form, ranks, batch, sequence, fault) that is not there yet, and compare them.
+    """Run each point of a grid (model, parallel form, ranks, batch, fault, backend ...) that is not there yet, and compare them.
+
+    Points whose library does not run here (backend nccl or mpi) are simulated by its model, and marked so.
 
     Exit code 1 where a grid point failed, or what was recorded is not what the closed formulas say.
 

@@ -27,6 +27,7 @@ def workload(
     recompute: Annotated[str, options.IN_JOB] = "none",
     mode: Annotated[str, options.IN_JOB] = "training",
     stage: int | None = None,
+    all_stages: bool = False,
     stages: Annotated[str, options.IN_JOB] = "",
     dims: Annotated[dict[str, int] | None, Parameter(name="--dims")] = None,
     file: WorkloadFile = NO_FILE,
@@ -55,9 +56,11 @@ def workload(
     recompute
         none, selective or full.
     mode
-        training, prefill or decode.
+        training, prefill, decode, or serve: a pass over the prompts and a decoded token in one table.
     stage
         Pipeline stage whose collectives are shown (default: a middle one).
+    all_stages
+        Show those of every pipeline stage in one table.
     stages
         Layers of each stage, listed by hand: 10,11,11, or 9,14*8,9.
     dims
@@ -67,23 +70,10 @@ def workload(
 
     Examples
     --------
-    ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8
+    ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8 --all-stages
     """
-    question = model_workload.WorkloadSpec(
-        model,
-        gpus,
-        parallel,
-        micro_batches,
-        micro_batch_size,
-        seq,
-        dtype,
-        gradients,
-        recompute,
-        mode,
-        stage,
-        dims or {},
-        stages,
-    )
+    form = (model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
+    question = model_workload.WorkloadSpec(*form, stage, dims or {}, stages, all_stages)
     result = model_workload.workload(question, file.gpu)
     file.save(question)
     if json:

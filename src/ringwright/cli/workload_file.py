@@ -38,7 +38,10 @@ class WorkloadFile:
                 raise UsageError(f"--{given} is for a file", remedy="name it: -o workload.json")
             return
         from ringwright.studies.jobs import generated, written
+        from ringwright.studies.model_workload import SERVE
 
+        if question.mode == SERVE:
+            raise UsageError("a file holds one pass of serving", remedy="--mode prefill, or --mode decode")
         workload = generated.workload(generated.GeneratedJobSpec(question, self.gpu), self.policy)
         made = written.save(workload, self.output, self.to, force=self.force)
         print(f"wrote {made[0]}" + (f" and {len(made) - 1} more" if len(made) > 1 else ""), file=sys.stderr)

@@ -67,7 +67,7 @@ def held(card: ModelCard) -> str | None:
 def operations(card: ModelCard) -> str | None:
     """Operations counted product by product are those of the closed form: three passes' worth for each token."""
     tokens = usual_sequence(card)
-    modules = {} if card.is_image else {"mtp": 0}
+    modules = {} if card.takes_samples else {"mtp": 0}
     whole = flops_per_token(card, **modules)
     works = [work for block in forward(card, 2, tokens).values() for work in block]
     counted = 3.0 * sum(work.flops for work in works if work.kind != "router") / (2 * tokens)
@@ -149,7 +149,7 @@ def _house_meta(family: str, dims: dict[str, int]) -> Any:
 
 
 def _as_built(card: ModelCard, meta: Meta | None) -> str | None:
-    """The model's own parameters, built without memory, have the shapes that the family's file says."""
+    """The model's own parameters that are trained, built without memory, have the shapes that the family's file says."""
     if meta is None:
         return f"{DECLINED}no meta model was given"
     if parameters(card) > MOST_BUILT:
@@ -158,7 +158,7 @@ def _as_built(card: ModelCard, meta: Meta | None) -> str | None:
         built = meta(dict(card.dims))
     except MissingExtraError as error:
         return f"{DECLINED}{error.what}"
-    have = Counter(tuple(each.shape) for each in built.parameters())
+    have = Counter(tuple(each.shape) for each in built.parameters() if each.requires_grad)
     want = Counter(card.anatomy().shapes())
     strange = (have - want) + (want - have)
     if not strange:

@@ -44,6 +44,7 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     effects = document.get("effects", [])
     content = {
         "rows": None,
+        "simulated": None,
         "most_tracks": MOST_TRACKS,
         "most_courses": MOST_COURSES,
         "not_run": list(document.get("not_run", {}).items()),

@@ -56,7 +56,7 @@ def library_call(
     if kind is None or collective.op not in LEARNT_OPS or collective.p < 2:
         return None
     said = "" if calibration is None else calibration.transport
-    forced = NcclOverride(*(knobs.get(name) for name in ("algorithm", "protocol", "channels")))
+    forced = NcclOverride(*(knobs.get(name) for name in ("algorithm", "protocol", "channels", "buffer_bytes")))
     asked = kind, system_of(collective, topology)
     over = carrier(said, topology.transport or USUAL_TRANSPORT)
     return _call(collective.op, sizes_bytes, *asked, str(knobs.get("release", NEWEST)), over, forced)

@@ -21,7 +21,7 @@ def fitting(name: str, gpus: int, per_host: int, memory_bytes: float) -> tuple[s
     UsageError, with the remedy, where no form is small enough.
     """
     card = model(name)
-    if card.is_image:
+    if card.takes_samples:
         return f"dp{gpus}", "data parallel, as models of images are trained"
     least = float("inf")
     for text, held in _forms(card, gpus, per_host):

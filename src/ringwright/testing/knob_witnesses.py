@@ -95,6 +95,12 @@ _RAILS = "rail-optimised:4,pxn=false"  # messages change the rail in the spines
 
 WITNESSES = (
     # Of libraries: what a forced algorithm is given.
+    Witness(
+        "nccl-2-4:buffer_bytes",
+        _collective("all-reduce", "256M", fabric="dgx-h100:2"),
+        "nccl-2-4:algorithm=ring:protocol=simple",
+        "nccl-2-4:algorithm=ring:protocol=simple:buffer_bytes=64K",
+    ),
     Witness("mpich2:paper", _collective("all-reduce", "1K"), "mpich2", "mpich2:paper=true"),
     Witness("mpich2:builtin", _collective("all-reduce", "1M"), "mpich2", "mpich2:builtin=false"),
     Witness(

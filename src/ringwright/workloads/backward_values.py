@@ -117,7 +117,7 @@ class Backward:
     def _sent(self, sent: Exchanged) -> None:
         """Let a gradient go back through an exchange; it is that of all that was added up, too."""
         coming, op = self.gradients.get(sent.after, ""), self._op(sent)
-        if sent.item.beside:
+        if sent.item.beside and sent.item.role == "cp":
             self._ring(sent)
             return
         if not coming:

@@ -11,89 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ringwright.workloads.layer_work import ALONE, Gemm, LayerWork, Load
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel
 from ringwright.workloads.parts import Layer, ModelBlock
+from ringwright.workloads.special_layers import ONE_A_SEQUENCE, PASSES, attended, is_patches, passed, patches
+from ringwright.workloads.tables import CUT, interaction, local, looked_up
 
-ALONE = Parallel()
 MODES = ("training", "prefill", "decode")
-BOTH_WAYS = ("bert",)  # families where every token sees every other one
-
-
-@dataclass(frozen=True)
-class Gemm:
-    """A product of (m x k) and (k x n), ``times`` over."""
-
-    m: int
-    n: int
-    k: int
-    times: int = 1
-
-    @property
-    def flops(self) -> int:
-        """Operations of all of them."""
-        return 2 * self.m * self.n * self.k * self.times
-
-    def for_inputs(self) -> Gemm:
-        """Return the product that gives the gradient of its inputs."""
-        return Gemm(self.m, self.k, self.n, self.times)
-
-    def for_weights(self) -> Gemm:
-        """Return the product that gives the gradient of its weights."""
-        return Gemm(self.k, self.n, self.m, self.times)
-
-
-@dataclass(frozen=True)
-class LayerWork:
-    """One layer's forward pass on one rank.
-
-    ``kind`` is "matrix", "convolution", "experts", "router", "attention", "norm", "lookup" or "logits"; ``moved_bytes`` is what
-    is read and written when nothing stays in a cache; ``parameters`` are those this rank holds of it, ``cut`` and ``expert``
-    as in ``parts.Layer``. ``scores`` is the product of queries and keys where a mask spares nothing.
-    """
-
-    name: str
-    kind: str
-    gemms: tuple[Gemm, ...] = ()
-    attention_flops: int = 0
-    moved_bytes: int = 0
-    parameters: int = 0
-    cut: str = ""
-    expert: bool = False
-    scores: Gemm | None = None
-
-    @property
-    def flops(self) -> int:
-        """Operations in all."""
-        return self.attention_flops + sum(gemm.flops for gemm in self.gemms)
-
-
-@dataclass(frozen=True)
-class Load:
-    """How much goes through a layer: sequences (or images) and tokens of each, the rank's axes, bytes of an element."""
-
-    sequences: int
-    sequence: int = 1
-    parallel: Parallel = ALONE
-    mode: str = "training"
-    width_bytes: int = 2
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that a tensor parallel group has."""
-        return self.sequences if self.mode == "decode" else self.sequences * self.sequence // self.parallel.cp
-
-    @property
-    def own_tokens(self) -> int:
-        """Tokens of one rank, where sequence parallelism shares them out."""
-        return -(-self.tokens // (self.parallel.tp if self.parallel.sp else 1))
-
-    @property
-    def sent_tokens(self) -> int:
-        """Tokens whose hidden state one rank sends to the next stage."""
-        return self.tokens // self.parallel.tp if self.parallel.sg else self.own_tokens
+BOTH_WAYS = ("bert", "vit", "diffusion")  # families where every token sees every other one
 
 
 def forward(
@@ -113,7 +40,7 @@ def forward(
     """
     load = Load(sequences, sequence, parallel, mode, width_bytes)
     anatomy = card.anatomy()
-    sides = iter(card.sides() if card.is_image else ())
+    sides = iter(card.sides())
     works = {block.name: tuple(_block(card, at, block, load, sides)) for at, block in enumerate(anatomy.blocks)}
     tied = [layer for layer in anatomy.layers() if layer.tied]
     if tied:
@@ -131,7 +58,7 @@ def flops_per_token(card: ModelCard, sequence: int | None = None, *, mtp: int | 
     from ringwright.workloads.models import usual_sequence
 
     length = sequence or usual_sequence(card)
-    if card.is_image:
+    if card.takes_samples:
         return 3.0 * sum(work.flops for works in forward(card, 1).values() for work in works)
     anatomy = card.anatomy()
     modules = default_mtp(card) if mtp is None else mtp
@@ -176,17 +103,23 @@ def _block(
     card: ModelCard, at: int, block: ModelBlock, load: Load, sides: Iterator[tuple[int, int]]
 ) -> Iterator[LayerWork]:
     positions = load.own_tokens  # of what a norm works on: tokens, or the pixels of the convolution before it
-    for layer in block.in_use():
-        if layer.name in ("o", "cross_o"):
+    for layer in local(block.in_use(), load.parallel.dp):
+        if layer.name == "top1":
+            yield interaction(card, load)
+        if layer.keys:
+            yield attended(layer, card.dims["heads"], load)
+        elif layer.name in ("o", "cross_o"):
             yield _attention(card, at, block, layer.name, load)
         if layer.expert:
             yield _experts(card, layer, load)
+        elif (work := _apart(layer, load)) is not None:
+            yield work
         elif len(layer.shapes[0]) == 4:
             before, after = next(sides)
             positions = load.sequences * after * after
             yield _convolution(layer, before, after, load)
-        elif card.is_image and len(layer.shapes[0]) == 2:
-            yield _matrix(layer, load, load.sequences, "matrix")
+        elif card.takes_samples and len(layer.shapes[0]) == 2:
+            yield _matrix(layer, load, load.sequences * layer.rows, "matrix")
         elif len(layer.shapes[0]) == 1:
             yield _small(layer, positions, load)
         elif _is_lookup(layer):
@@ -195,17 +128,26 @@ def _block(
             yield _matrix(layer, load, _rows(layer, load), _kind(layer))
 
 
+def _apart(layer: Layer, load: Load) -> LayerWork | None:
+    """Return the work of a layer that is of a kind of its own; None for all others."""
+    if layer.name in PASSES:
+        return passed(layer, load)
+    if layer.cut == CUT:
+        return looked_up(layer, load)
+    return patches(layer, load) if is_patches(layer) else None
+
+
 def _kind(layer: Layer) -> str:
     return {"router": "router", "head": "logits"}.get(layer.name, "matrix")
 
 
 def _is_lookup(layer: Layer) -> bool:
-    return layer.cut == "vocabulary" or layer.name in ("places", "types")
+    return layer.cut == "vocabulary" or layer.name in ("places", "types", "labels")
 
 
 def _rows(layer: Layer, load: Load) -> int:
     """Return for how many tokens a matrix is used: for one of each sequence where only one is asked about."""
-    if layer.name == "pooler" or (layer.name == "head" and load.mode != "training"):
+    if layer.name in ONE_A_SEQUENCE or (layer.name == "head" and load.mode != "training"):
         return load.sequences
     return load.own_tokens if layer.name == "router" else load.tokens
 
@@ -255,9 +197,10 @@ def _small(layer: Layer, positions: int, load: Load) -> LayerWork:
 
 
 def _lookup(layer: Layer, load: Load) -> LayerWork:
-    words, hidden = layer.shapes[0]
-    held = padded_vocabulary(words, load.parallel.tp) // load.parallel.tp if layer.cut else words
-    return LayerWork(layer.name, "lookup", (), 0, 2 * load.width_bytes * load.tokens * hidden, held * hidden, layer.cut)
+    *_, words, hidden = layer.shapes[0]
+    held = hidden * padded_vocabulary(words, load.parallel.tp) // load.parallel.tp if layer.cut else layer.elements
+    rows = load.sequences if layer.name == "labels" else load.tokens
+    return LayerWork(layer.name, "lookup", (), 0, 2 * load.width_bytes * rows * hidden, held, layer.cut)
 
 
 def _attention(card: ModelCard, at: int, block: ModelBlock, before: str, load: Load) -> LayerWork:
@@ -290,6 +233,7 @@ def _per_token(card: ModelCard, at: int, block: ModelBlock, sequence: int) -> fl
             total += 2 * _seen(card, at, block, layer.name, sequence) * (queries + values)
         if layer.expert:
             total += 2 * math.prod(layer.shapes[0]) * card.dims["active"] / card.dims["experts"]
-        elif len(layer.shapes[0]) == 2 and not _is_lookup(layer) and layer.name != "router":
-            total += 2 * math.prod(layer.shapes[0]) / (sequence if layer.name == "pooler" else 1)
+        elif is_patches(layer) or (len(layer.shapes[0]) == 2 and layer.name not in (*PASSES, "router")):
+            once = layer.name in ONE_A_SEQUENCE
+            total += 0 if _is_lookup(layer) else 2 * math.prod(layer.shapes[0]) / (sequence if once else 1)
     return total

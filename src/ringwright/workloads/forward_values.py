@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ringwright.values import SLICED, Value
 from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.layer_values import layer, loss, ring_heads, ring_turn
-from ringwright.workloads.segments import HANDED, TAKEN, Exchange, Item, Segment
-from ringwright.workloads.tensors import ALL, ANSWERS, EXPERTS, OWN, PART, ROUTED
+from ringwright.workloads.segments import HANDED, POOLED, TAKEN, Exchange, Item, Segment
+from ringwright.workloads.tensors import ALL, ANSWERS, EXPERTS, IMAGES, OWN, PART, ROUTED
 
 Part = SegmentFlow | Exchanged
 
@@ -70,6 +70,9 @@ def _exchange(line: Pass, item: Exchange, following: Item | None) -> Exchanged:
         line.made[part] = reshaped(line, line.made[line.stream], part, PART, keeps_cut=False)
         sent = Exchanged(item, line.stream, part)
         line.stream = line.current = part
+    elif kind == POOLED:
+        sent = _sent(line, item, line.routed, IMAGES)
+        line.routed = sent.after
     elif kind == "before" or item.beside:
         sent = _sent(line, item, line.ring[-1], ALL)
         line.ring.append(sent.after)

@@ -51,6 +51,7 @@ class _Builder:
         self.parallel, self.blocks = step.parallel, card.anatomy().blocks
         self.mesh, self.roles = grid(step.parallel)
         self.roles["embedding"] = self.roles["pp"]
+        self.roles["mp"] = self.roles["dp"] if card.has_tables else ()
         self.works = works_of(
             card, step.micro_batch_size, step.sequence, step.parallel, mode=step.mode, width_bytes=step.width_bytes
         )
@@ -162,7 +163,7 @@ class _Builder:
             own = (("words", copied, False),) if copied else ()
             return self.cutter.last(self.cutter.segment("logits", "logits", "dense", list(tied), own))
         items = groups[-1][2]
-        if self.card.is_image or groups[-1][0] != "head" or not isinstance(items[-1], Segment):
+        if self.card.takes_samples or groups[-1][0] != "head" or not isinstance(items[-1], Segment):
             return []
         return self.cutter.last(items.pop())  # type: ignore[arg-type]
 

@@ -13,10 +13,22 @@ from __future__ import annotations
 from ringwright.values import Value
 from ringwright.workloads.collectives import LOSS_BYTES
 from ringwright.workloads.dataflow import MASK_BYTES, Pass, SegmentFlow
-from ringwright.workloads.flops import LayerWork, attention_widths
+from ringwright.workloads.flops import attention_widths
+from ringwright.workloads.layer_work import LayerWork
+from ringwright.workloads.special_values import (
+    CONDITIONS,
+    PLAIN_NORM,
+    TOKEN_BYTES,
+    patches,
+    plain_norm,
+    scan,
+    table,
+    taps,
+)
+from ringwright.workloads.tables import CUT
 from ringwright.workloads.tensors import ALL, ANSWERS, EXPERTS, IMAGES, OWN, ROUTED, Tensors
 
-TOKEN_BYTES, SCALE_BYTES, PROBABILITY_BYTES = 8, 4, 4
+SCALE_BYTES, PROBABILITY_BYTES = 4, 4
 INNER_NORMS = ("q_norm", "k_norm", "kv_norm")
 POST_NORM = ("bert", "transformer")
 LOSS_SUMS = 3  # the largest logit, the sum over all words, the logit of the right one
@@ -24,7 +36,7 @@ LOSS_SUMS = 3  # the largest logit, the sum over all words, the logit of the rig
 
 def layer(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
     """Let a layer take its part in a pass."""
-    if line.tensors.model.is_image:
+    if line.tensors.model.takes_samples:
         _image(line, flow, work)
     elif work.kind in _KINDS:
         _KINDS[work.kind](line, flow, work)
@@ -35,7 +47,7 @@ def layer(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
 
 
 def _lookup(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
-    if work.name in ("places", "types"):
+    if work.name in ("places", "types", "labels"):
         return  # added to the words
     tokens = [line.new(flow, "tokens", ALL, "token", 1, each=TOKEN_BYTES, dtype="int64")]
     partial = line.tensors.tp if work.cut else ()
@@ -80,6 +92,11 @@ def _inner_norm(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
 def _entering(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
     """A matrix whose outputs are cut, or that is whole."""
     name = work.name.removeprefix("cross_").removeprefix("shared_")
+    if name in CONDITIONS:
+        flow.inputs.append(line.new(flow, f"{name}_input", ANSWERS, "condition", work.gemms[0].k))
+        return
+    if name in ("qkv", "up", "pixels") and line.tensors.model.family in PLAIN_NORM:
+        plain_norm(line, flow, name)
     if name == "kv_down":
         line.current = line.branch
     elif work.name == "cross_k" and line.tensors.tp == ():
@@ -210,12 +227,16 @@ def loss(line: Pass, flow: SegmentFlow, number: int) -> None:
 def _image(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
     """Images: what a convolution, a norm or a matrix reads; activation functions work in place."""
     step = line.tensors.step
-    flow.read(line.current)
+    if work.cut == CUT:
+        table(line, flow, work)
+        return
+    flow.read(line.current, line.routed if work.kind == "interaction" else "")
     read = out = work.moved_bytes // (2 * step.width_bytes)
     if work.gemms:
         (gemm,) = work.gemms
-        out = gemm.m * gemm.n
-        read = work.moved_bytes // step.width_bytes - gemm.n * gemm.k - out
+        out = gemm.m * gemm.n * gemm.times
+        held = 0 if work.kind == "interaction" else gemm.n * gemm.k
+        read = work.moved_bytes // step.width_bytes - held - out
     if not read:
         return
     pixels = -(-read // step.micro_batch_size)
@@ -224,8 +245,11 @@ def _image(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
 
 
 def cache(tensors: Tensors, of: str, block: str) -> Value:
-    """Return the keys and values of a step's sequences, or their latent form, which one block looks at when a model answers."""
+    """Return what one block looks at when a model answers: keys and values of all sequences, their latent form, or a state."""
     dims, step = tensors.model.dims, tensors.step
+    if "state" in dims:
+        size = step.micro_batches * step.micro_batch_size * dims["inner"] * (dims["state"] + dims["taps"])
+        return Value(f"{of}.{block}.cache", of, size * step.width_bytes, kind="buffer", per="step")
     latent = "kv_rank" in dims
     width = dims["kv_rank"] + dims["rope"] if latent else attention_widths(dims)[2] // step.parallel.tp
     tokens = step.micro_batches * step.micro_batch_size * step.sequence // step.parallel.cp
@@ -239,4 +263,7 @@ _KINDS = {
     "router": _router,
     "experts": _experts,
     "logits": _logits,
+    "patches": patches,
+    "taps": taps,
+    "scan": scan,
 }

@@ -13,7 +13,8 @@ from dataclasses import replace
 from ringwright.errors import UsageError
 from ringwright.workload import Edge, Workload
 from ringwright.workloads.chain import ChainLayer, chain
-from ringwright.workloads.flops import LayerWork, forward
+from ringwright.workloads.flops import forward
+from ringwright.workloads.layer_work import LayerWork
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import usual_sequence
 from ringwright.workloads.parts import Layer
@@ -92,7 +93,7 @@ def _works(card: ModelCard) -> Iterator[tuple[str, LayerWork, Layer | None]]:
     layers = {block.name: iter(block.in_use()) for block in card.anatomy().blocks}
     for block, works in forward(card, 1, usual_sequence(card)).items():
         for work in works:
-            own = block in layers and work.kind != "attention"
+            own = block in layers and work.kind not in ("attention", "interaction")
             yield f"{block}.{work.name}", work, next(layers[block]) if own else None
 
 

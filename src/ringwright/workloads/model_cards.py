@@ -31,8 +31,9 @@ class ModelCard:
 
     def sides(self) -> list[tuple[int, int]]:
         """Return the sides (pixels) of the image before and after each convolution, in the order of registration."""
-        pairs: list[tuple[int, int]] = self._module().sides(self.dims)
-        return pairs
+        pairs = getattr(self._module(), "sides", None)
+        made: list[tuple[int, int]] = pairs(self.dims) if pairs and self.takes_samples else []
+        return made
 
     def branches(self) -> set[str]:
         """Return the layers ("block.layer") that begin a branch of their block beside its first; none where it has none."""
@@ -41,9 +42,48 @@ class ModelCard:
         return names
 
     @property
-    def is_image(self) -> bool:
-        """Whether it takes images, not tokens."""
+    def takes_images(self) -> bool:
+        """Whether it takes images, through convolutions or cut into patches."""
         return "image" in self.dims
+
+    @property
+    def takes_samples(self) -> bool:
+        """Whether it works on whole samples, not on tokens (words, or patches of an image)."""
+        return self.has_tables or (self.takes_images and self.fixed_tokens is None)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether it looks up tables of embeddings that are shared out over the ranks."""
+        return "tables" in self.dims
+
+    @property
+    def unit(self) -> str:
+        """What its operations are counted for."""
+        return "sample" if self.has_tables else "image" if self.takes_samples else "token"
+
+    @property
+    def fixed_tokens(self) -> int | None:
+        """Tokens of an image that is cut into patches; None for models whose sequences may have any length, or that have none."""
+        count = getattr(self._module(), "tokens", None)
+        tokens: int | None = count(self.dims) if count else None
+        return tokens or None
+
+    @property
+    def refused(self) -> dict[str, tuple[str, str]]:
+        """Parallel forms that it has not: the reason for each, and what it has instead."""
+        reasons: dict[str, tuple[str, str]] = getattr(self._module(), "REFUSED", {})
+        return reasons
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it answers token by token."""
+        whole = self.takes_samples or self.fixed_tokens is not None
+        return not whole and self.family not in ("bert", "transformer")
+
+    @property
+    def cuts_words(self) -> bool:
+        """Whether tensor parallelism cuts what its inputs are looked up in, and its logits."""
+        return "vocabulary" in self.dims
 
     @property
     def is_mixture(self) -> bool:

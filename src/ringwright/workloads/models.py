@@ -12,6 +12,8 @@ from ringwright.workloads.model_cards import ModelCard
 MAY_BE_NONE = ("auxiliary", "dense_layers", "pooler")
 ONE_IMAGE = ("alexnet", "inception-v3", "inception-v3-no-aux")  # their tables hold the sides of one image
 
+HALVED = {"stable-diffusion-1.5": 8}  # what the side of an image is a multiple of
+
 
 def names() -> tuple[str, ...]:
     """Return the name of every model, without aliases."""
@@ -36,13 +38,9 @@ def model(name: str, **changed: int) -> ModelCard:
 
 
 def parameters(card: ModelCard) -> int:
-    """Return the parameters of the whole model, once each.
-
-    With DeepSeek-V3 they count the corrections that its routers add to the scores, which no gradient reaches.
-    """
-    blocks = card.anatomy()
-    routers = sum(block.moe for block in blocks.blocks) if card.family == "deepseek-v3" else 0
-    return blocks.elements + routers * card.dims.get("experts", 0)
+    """Return the parameters of the whole model, once each; with those that no gradient reaches (``untrained`` of its family)."""
+    untrained = getattr(families.family(card.family), "untrained", None)
+    return card.anatomy().elements + (untrained(card.dims) if untrained else 0)
 
 
 def active_parameters(card: ModelCard) -> int:
@@ -54,9 +52,9 @@ def active_parameters(card: ModelCard) -> int:
 
 
 def usual_sequence(card: ModelCard) -> int:
-    """Return the tokens of a sequence that the model was trained with; 1 for images."""
-    if card.is_image:
-        return 1
+    """Return the tokens of a sequence that the model was trained with, or of an image; 1 for whole samples."""
+    if card.takes_samples or card.fixed_tokens:
+        return card.fixed_tokens or 1
     trained: dict[str, int] = getattr(families.family(card.family), "SEQUENCES", {})
     return trained.get(card.size) or card.dims["positions"]
 
@@ -99,11 +97,28 @@ def _check(size: str, dims: dict[str, int], changed: dict[str, int], depths: tup
                 f"no plan for a depth of {value}", where=size, remedy=f"one of: {', '.join(map(str, depths))}"
             )
     made = {**dims, **changed}
-    if "heads" in made and "head" not in made and "nope" not in made and made["hidden"] % made["heads"]:
+    _check_side(size, made)
+    if (
+        {"heads", "hidden"} <= set(made)
+        and "head" not in made
+        and "nope" not in made
+        and made["hidden"] % made["heads"]
+    ):
         raise UsageError(
             f"{made['heads']} heads cannot share {made['hidden']} places evenly",
             where=size,
             remedy=f"heads that divide {made['hidden']}",
+        )
+
+
+def _check_side(size: str, dims: dict[str, int]) -> None:
+    """Raise UsageError for an image that cannot be cut into patches, or halved as often as the model halves it."""
+    piece = dims.get("patch", HALVED.get(size, 1))
+    if dims.get("image", piece) % piece:
+        raise UsageError(
+            f"an image of {dims['image']} cannot be cut into pieces of {piece}",
+            where=size,
+            remedy=f"--dims.image {-(-dims['image'] // piece) * piece}",
         )
 
 

@@ -124,9 +124,12 @@ def check(
     ):
         if value < 1:
             raise UsageError(f"{name}: {value}", remedy="1 or more")
-    if card.is_image:
+    _check_refused(card, parallel)
+    if card.takes_samples:
         if parallel.world != parallel.dp or parallel.ep > 1 or parallel.sp or parallel.sg:
-            raise UsageError(f"{card.size} takes images: {parallel} does not go with it", remedy=f"dp{parallel.world}")
+            raise UsageError(
+                f"{card.size} takes {card.unit}s: {parallel} does not go with it", remedy=f"dp{parallel.world}"
+            )
         return
     _check_sent(parallel)
     _check_widths(card, parallel)
@@ -148,6 +151,15 @@ def _next(gpus: int, inner: int) -> int:
     return -(-gpus // inner) * inner
 
 
+def _check_refused(model: ModelCard, parallel: Parallel) -> None:
+    """Raise UsageError, with its reason, for a form that the family has not."""
+    usual = Parallel()
+    for axis, (reason, remedy) in model.refused.items():
+        if getattr(parallel, axis) != getattr(usual, axis):
+            word = "sp" if axis == "sp" else f"{axis}{getattr(parallel, axis)}"
+            raise UsageError(f"{model.size} has no {word}: {reason}", remedy=remedy)
+
+
 def _check_sent(parallel: Parallel) -> None:
     """Raise UsageError where stages send nothing that tensor parallel ranks could share out."""
     if parallel.sg and (parallel.tp == 1 or parallel.pp == 1):
@@ -159,7 +171,7 @@ def _check_sent(parallel: Parallel) -> None:
 
 
 def _check_widths(card: ModelCard, parallel: Parallel) -> None:
-    heads = card.dims["heads"]
+    heads = 0 if "state" in card.dims else card.dims["heads"]
     groups = card.dims.get("kv_heads", heads)
     for name, number in (("attention heads", heads), ("key and value heads", groups)):
         if number % parallel.tp:
@@ -207,10 +219,16 @@ def _check_tokens(card: ModelCard, parallel: Parallel, sequence: int, micro_batc
     over_tp = parallel.tp if parallel.sp or parallel.sg else 1
     cuts = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{over_tp}"] if over_tp > 1 else [])
     pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * over_tp
+    fixed = card.fixed_tokens
+    if fixed and sequence != fixed:
+        raise UsageError(
+            f"an image of {card.size} is {fixed} tokens, not {sequence}",
+            remedy="leave --seq out; --dims.image changes the image",
+        )
     if sequence % pieces:
         raise UsageError(
             f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({' x '.join(cuts)})",
-            remedy=f"--seq {_next(sequence, pieces)}",
+            remedy="leave cp, sp and sg out" if fixed else f"--seq {_next(sequence, pieces)}",
         )
     if card.family in ("gpt2", "bert") and sequence > card.dims["positions"]:
         raise UsageError(

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from ringwright.values import PARTIAL, SLICED, Placement, Value
 from ringwright.workloads.parameters import Held
+from ringwright.workloads.replicas import has_ddp
 from ringwright.workloads.segments import Item, Segment
 from ringwright.workloads.stage import RankClassBuilder
+from ringwright.workloads.tables import touched
 from ringwright.workloads.tensors import Tensors
 
 SINGLE, MOMENTS = 4, 2
@@ -21,7 +23,10 @@ SINGLE, MOMENTS = 4, 2
 
 @dataclass(frozen=True)
 class Owned:
-    """A layer's parameters on a rank: block, layer, how many, the role that shares them, the axes that cut them."""
+    """A layer's parameters on a rank: block, layer, how many, the role that shares them, the axes that cut them.
+
+    ``touched`` are those of a table's rows that a step looks up: they alone have gradients, and plain gradient descent no states.
+    """
 
     block: str
     layer: str
@@ -29,6 +34,7 @@ class Owned:
     role: str
     cut: tuple[str, ...]
     maker: str = ""
+    touched: int | None = None
 
 
 def owned(items: Sequence[Item], tensors: Tensors, held: Sequence[Held] = ()) -> Iterator[Owned]:
@@ -37,12 +43,12 @@ def owned(items: Sequence[Item], tensors: Tensors, held: Sequence[Held] = ()) ->
     for item in items:
         if not isinstance(item, Segment):
             continue
-        cuts = {work.name: work.cut for work in item.works}
+        cuts, rows = {work.name: work.cut for work in item.works}, touched(item.works, tensors.step.width_bytes)
         for layer, elements, expert in item.parameters:
             shared = expert and parallel.ep > 1
             cut = tensors.roles["ep"] if shared else tensors.tp if cuts.get(layer, "rows") else ()
             role, maker = "edp" if shared else "dp", makers.get((item.block, layer), "")
-            yield Owned(item.block, layer, elements, role, cut, maker)
+            yield Owned(item.block, layer, elements, role, cut, maker, rows.get(layer))
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,8 @@ class ParameterValues:
         for each in layers:
             self._states(each)
             self._gradient(each)
-        if self.tensors.model.is_image and not self.zero and self.stage.roles["dp"]:
-            size = self.tensors.step.gradient_bytes * sum(each.elements for each in layers)
+        if has_ddp(self.tensors.model, self.tensors.step.parallel) and self.stage.roles["dp"]:
+            size = self.tensors.step.gradient_bytes * sum(each.elements for each in layers if each.touched is None)
             name = f"{self.stage.name}.buckets"
             self.stage.keep(self.tensors.numbers(name, self.stage.name, size, size, "buffer"))
 
@@ -143,6 +149,11 @@ class ParameterValues:
 
     def _states(self, each: Owned) -> None:
         step, update = self.tensors.step, f"{self.stage.name}.U.{each.block}"
+        if each.touched is not None:
+            parameters = self._parameter(each, ())
+            self.stage.reads(update, parameters, distance=1)
+            self.stage.writes(update, parameters)
+            return
         shared = self._ranks(each) if self.zero else ()
         master = SINGLE if step.width_bytes < SINGLE and self.zero != 3 else 0
         size = -(-(master + MOMENTS * SINGLE) * each.elements // self.tensors.mesh.extent(shared))
@@ -164,7 +175,8 @@ class ParameterValues:
         step, update = self.tensors.step, f"{self.stage.name}.U.{each.block}"
         payload, ranks = f"{self.stage.name}.{each.block}.{each.layer}", self._ranks(each)
         dtype = "float32" if step.gradient_bytes == SINGLE else self.stage.dtype
-        size = step.gradient_bytes * each.elements
+        number = each.elements if each.touched is None else min(each.touched, each.elements)
+        size = step.gradient_bytes * number
         whole = step.parallel.sp and not each.cut and each.role == "dp"  # of parts of the sequence
         uncut = tuple(Placement(axis, PARTIAL) for axis in self.tensors.tp if whole)
         name = self._name(each, "gradient")

@@ -9,6 +9,7 @@ from ringwright.workload import Mesh, Task
 from ringwright.workloads.segments import Item, Segment
 from ringwright.workloads.stage import RankClassBuilder
 from ringwright.workloads.step import StepSpec
+from ringwright.workloads.tables import touched
 from ringwright.workloads.task_work import update_work
 from ringwright.workloads.times import Roofline
 
@@ -17,7 +18,10 @@ FUSED = "gradients"
 
 @dataclass(frozen=True)
 class Held:
-    """A layer's parameters on one rank: where they are, how many, whether of experts, and the task that made the gradient."""
+    """A layer's parameters on one rank: where they are, how many, who shares them, and the task that made the gradient.
+
+    Of a table, which no other rank has, they are those of the rows that a step looks up, and the role is empty.
+    """
 
     block: str
     layer: str
@@ -29,20 +33,15 @@ class Held:
 
 def held(items: Sequence[Item], makers: Mapping[str, str], step: StepSpec) -> list[Held]:
     """Return the parameters of a chunk's segments."""
-    shared = step.parallel.ep > 1
-    return [
-        Held(
-            item.block,
-            layer,
-            elements,
-            "edp" if expert and shared else "dp",
-            makers[item.name],
-            item.factors.get(layer),
-        )
-        for item in items
-        if isinstance(item, Segment)
-        for layer, elements, expert in item.parameters
-    ]
+    shared, made = step.parallel.ep > 1, list[Held]()
+    for item in items:
+        if isinstance(item, Segment):
+            rows = touched(item.works, step.width_bytes)
+            for layer, elements, expert in item.parameters:
+                role = "" if layer in rows else "edp" if expert and shared else "dp"
+                number = min(rows.get(layer, elements), elements)
+                made.append(Held(item.block, layer, number, role, makers[item.name], item.factors.get(layer)))
+    return made
 
 
 def summed(stage: RankClassBuilder, held: Sequence[Held], step: StepSpec) -> None:

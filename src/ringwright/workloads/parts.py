@@ -14,7 +14,8 @@ class Layer:
     """Parameters that are used together.
 
     ``shapes`` are in the order of registration (weight, bias). ``cut`` says how tensor parallelism cuts the weight:
-    "columns" (outputs), "rows" (inputs), "vocabulary", or "" (every rank has all of it).
+    "columns" (outputs), "rows" (inputs), "vocabulary", or "" (every rank has all of it). Of whole samples, ``rows`` is how
+    many of one (pixels, words) a matrix works on, ``keys`` how many each of these attends to before it, if there is attention.
     """
 
     name: str
@@ -25,6 +26,8 @@ class Layer:
     tied: bool = False  # used once more at the end of the model, as the matrix of the outputs
     frozen: int = 0  # how many of the shapes, from the first one on, get no gradient
     inputs_first: bool = False  # the matrix is stored as inputs x outputs
+    rows: int = 1
+    keys: int = 0
 
     @property
     def elements(self) -> int:

@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ringwright.workloads.collectives import LOSS_BYTES
-from ringwright.workloads.flops import LayerWork, Load, attention_widths, padded_vocabulary
+from ringwright.workloads.flops import attention_widths, padded_vocabulary
+from ringwright.workloads.layer_work import LayerWork, Load
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.step import StepSpec
+from ringwright.workloads.tables import CUT, ROLE, exchanged_bytes
 from ringwright.workloads.times import Roofline, Seconds
 
 
@@ -53,6 +55,7 @@ class Exchange:
 
 
 Item = Segment | Exchange
+POOLED = "vectors"  # of tables, one of each for every sample
 TAKEN, HANDED = "gather", "scatter"  # of what stages send in parts
 
 
@@ -114,6 +117,9 @@ class Cutter:
                 yield from flushed("dense")
                 yield "exchange", self._leave()
                 inside = False
+            elif work.cut == CUT and after is None:
+                yield from flushed("tables")
+                yield "exchange", self._vectors()
         yield from flushed("dense")
 
     def _enter(self) -> Exchange:
@@ -126,6 +132,11 @@ class Cutter:
         if self.step.parallel.sp:
             return Exchange("leave", "tp", ("reduce-scatter", self.activations), ("all-gather", self.activations))
         return Exchange("leave", "tp", forward=("all-reduce", self.activations))
+
+    def _vectors(self) -> Exchange:
+        """Return the exchange of what was looked up, beside the MLP that does not need it."""
+        vectors = ("all-to-all", exchanged_bytes(self.card, self.load))
+        return Exchange(POOLED, ROLE, vectors, vectors, beside=True)
 
     def _to_experts(self) -> Iterator[Exchange]:
         parallel = self.step.parallel
@@ -183,7 +194,7 @@ class Cutter:
         factors = {
             work.name: (work.gemms[0].n, work.gemms[0].k)
             for work in works
-            if self.card.is_image and work.kind == "matrix" and work.gemms
+            if self.card.takes_samples and work.kind == "matrix" and work.gemms[0].m == self.step.micro_batch_size
         }
         tag = "experts" if kind == "experts" else ""
         return Segment(name, block, self.seconds(works), (*held, *parameters), tag, factors, tuple(works))
@@ -230,7 +241,7 @@ class Cutter:
 
     def first(self, name: str) -> list[Item]:
         """Return what follows a lookup where the vocabulary is cut."""
-        if self.step.parallel.tp == 1 or self.card.is_image:
+        if self.step.parallel.tp == 1 or not self.card.cuts_words:
             return []
         if self.step.parallel.sp:
             return [Exchange(name, "tp", ("reduce-scatter", self.activations), ("all-gather", self.activations))]
@@ -239,7 +250,7 @@ class Cutter:
     def last(self, logits: Segment) -> list[Item]:
         """Return the logits with what is exchanged before and, for the loss, behind them."""
         step = self.step
-        if step.parallel.tp == 1 or self.card.is_image or self.card.dims.get("pooler"):
+        if step.parallel.tp == 1 or not self.card.cuts_words or self.card.dims.get("pooler"):
             return [logits]
         enter = replace(self._enter(), name="logits", again=("", 0))
         if not step.trains:

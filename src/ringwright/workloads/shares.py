@@ -12,6 +12,7 @@ from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel
 from ringwright.workloads.parts import Layer, ModelBlock, Shape
 from ringwright.workloads.stage_layers import chunks
+from ringwright.workloads.tables import local
 
 
 def middle(parallel: Parallel) -> int:
@@ -60,7 +61,8 @@ def shares(layer: Layer, parallel: Parallel) -> tuple[Shape, ...]:
 
 def cut(block: ModelBlock, parallel: Parallel) -> ModelBlock:
     """Return a rank's part of a block."""
-    return replace(block, layers=tuple(replace(layer, shapes=shares(layer, parallel)) for layer in block.layers))
+    mine = local(block.layers, parallel.dp)
+    return replace(block, layers=tuple(replace(layer, shapes=shares(layer, parallel)) for layer in mine))
 
 
 def elements(blocks: Iterable[ModelBlock], *, expert: bool | None = None) -> int:

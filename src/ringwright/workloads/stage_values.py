@@ -198,8 +198,8 @@ class StageValues:
         return [name for name in (ports.taken, ports.handed_gradient) if name]
 
     def _caches(self, task: str, flow: SegmentFlow) -> None:
-        """Let attention read the cache where the model answers."""
-        if self.tensors.step.trains or not any(work.kind == "attention" for work in flow.item.works):
+        """Let attention or a recurrence read the cache where the model answers."""
+        if self.tensors.step.trains or not any(work.kind in ("attention", "scan") for work in flow.item.works):
             return
         value = cache(self.tensors, self.stage.name, flow.item.block)
         self.stage.keep(value)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.errors import UsageError
-from ringwright.workloads.flops import MODES, Load
+from ringwright.workloads import tables
+from ringwright.workloads.flops import MODES
+from ringwright.workloads.layer_work import Load
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel, check
 from ringwright.workloads.shares import middle
@@ -67,9 +69,10 @@ def refuse(card: ModelCard, step: StepSpec) -> None:
         micro_batches=step.micro_batches,
         micro_batch_size=step.micro_batch_size,
     )
-    if not card.is_image:
+    if not card.takes_samples:
         chunks(card, step.parallel)
-    if not step.trains and (card.is_image or card.family in ("bert", "transformer")):
+    tables.check(card, step.parallel)
+    if not step.trains and not card.decodes:
         raise UsageError(f"{card.size} has no mode '{step.mode}': it does not decode", remedy="--mode training")
     if step.mode == "decode" and step.parallel.cp > 1:
         raise UsageError(

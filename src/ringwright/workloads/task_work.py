@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ringwright.values import Work
-from ringwright.workloads.flops import LayerWork, attention_widths
+from ringwright.workloads.flops import attention_widths
+from ringwright.workloads.layer_work import LayerWork
 from ringwright.workloads.segments import Cutter
 from ringwright.workloads.times import UPDATE_READ, UPDATE_WRITTEN, Seconds
 
@@ -56,9 +57,7 @@ def update_work(elements: float) -> Work:
 def _layer(cutter: Cutter, work: LayerWork) -> SegmentWork:
     width = cutter.step.width_bytes
     if work.kind == "attention":
-        queries, values, exchanged = attention_widths(cutter.card.dims)
-        share = values / (queries + values + exchanged)
-        written = round(work.moved_bytes * share)
+        written = round(work.moved_bytes * _written(cutter, work))
         again = 1.0 if cutter.step.recompute == "selective" else 0.0
         forward = Work(work.flops, work.moved_bytes - written, written)
         flops = (BACKWARD_ATTENTION + again) * work.flops
@@ -78,13 +77,21 @@ def _layer(cutter: Cutter, work: LayerWork) -> SegmentWork:
     )
 
 
+def _written(cutter: Cutter, work: LayerWork) -> float:
+    """Return the share of what attention moves that it writes."""
+    if cutter.card.takes_samples and work.scores is not None:
+        return work.scores.m / (2 * (work.scores.m + work.scores.n))
+    queries, values, exchanged = attention_widths(cutter.card.dims)
+    return values / (queries + values + exchanged)
+
+
 def _cuts(cutter: Cutter, works: Sequence[LayerWork]) -> tuple[tuple[str, ...], Seconds]:
     """Return the dimensions along which layers may be cut, and the seconds that each part more costs.
 
     Attention looks along the sequence, so only whole sequences can be cut off it.
     """
     step = cutter.step
-    if cutter.card.is_image:
+    if cutter.card.takes_samples:
         dims = ["batch"] if step.micro_batch_size > 1 else []
     elif any(work.expert for work in works):
         dims = ["tokens"]

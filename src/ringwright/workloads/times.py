@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.costs.gpus import Gpu
-from ringwright.workloads.flops import Gemm, LayerWork, Load
+from ringwright.workloads.layer_work import Gemm, LayerWork, Load
 
 # Bytes a parameter in a step of Adam with moments and master copy in 4 bytes: 30 of the step, 12 to unscale gradients
 # and to take their norm. Read are gradient, copy and moments, then the gradient twice; written are copy, moments and the

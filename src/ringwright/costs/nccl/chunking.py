@@ -7,6 +7,7 @@ LL128 15 of 16. Source: ``src/enqueue.cc`` of NVIDIA/nccl.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ringwright.costs.nccl.constants import Constants, constants
@@ -36,15 +37,27 @@ class Chunking:
 
 
 def chunking(
-    op: str, algorithm: str, protocol: str, size_bytes: int, channels: int, system: NcclSystem, release: str
+    op: str,
+    algorithm: str,
+    protocol: str,
+    size_bytes: int,
+    channels: int,
+    system: NcclSystem,
+    release: str,
+    *,
+    buffer_bytes: int = 0,
 ) -> Chunking:
-    """Return the cut of ``size_bytes`` over ``channels``; raise UsageError if there is nothing to cut it with."""
+    """Return the cut of ``size_bytes`` over ``channels``; raise UsageError if there is nothing to cut it with.
+
+    ``buffer_bytes`` replaces the buffer of Simple (NCCL_BUFFSIZE); the other protocols have their own. 0: as shipped.
+    """
     if channels < 1 or size_bytes < 0:
         raise UsageError(f"{size_bytes} bytes over {channels} channels", remedy="give at least one channel")
     held = constants(release)
     multi = algorithm == "ring" and protocol == "simple" and op in _TWICE
     chunk_steps, slice_steps = (4, 2) if multi else (1, 1)
-    chunk = _chunk_bytes(held, system, op, algorithm, protocol, size_bytes, channels, chunk_steps)
+    buffers = {**BUFFER_BYTES, "simple": buffer_bytes or BUFFER_BYTES["simple"]}
+    chunk = _chunk_bytes(held, system, op, algorithm, protocol, size_bytes, channels, chunk_steps, buffers)
     chunks, ring_steps = _loop(system, op, algorithm)
     loop = channels * chunks * chunk
     loops = -(-size_bytes // loop)
@@ -80,13 +93,14 @@ def _chunk_bytes(
     size_bytes: int,
     channels: int,
     chunk_steps: int,
+    buffers: Mapping[str, int],
 ) -> int:
     scaled_first = held.rules.chunk == "scaled"
-    chunk = BUFFER_BYTES[protocol] // BUFFER_STEPS * chunk_steps
+    chunk = buffers[protocol] // BUFFER_STEPS * chunk_steps
     if scaled_first:
         chunk = _data_bytes(chunk, protocol)
     if algorithm == "collnet_chain":
-        chunk = min(256 << 10, BUFFER_BYTES["simple"] // BUFFER_STEPS)
+        chunk = min(256 << 10, buffers["simple"] // BUFFER_STEPS)
     for share, least in _halvings(held, system, op, algorithm, protocol):
         while size_bytes // (_parts(system, algorithm) * channels * chunk) < share and chunk > least:
             chunk //= 2

@@ -23,7 +23,8 @@ ALWAYS_TREE = 0x7FFFFFFFFFFFFFFF
 class NcclChoice:
     """One decision: ``channels`` is what NCCL allows, ``channels_used`` what an operation alone in a launch ends on.
 
-    ``time_us`` is NCCL's own prediction; ``release`` is the one whose constants were used.
+    ``time_us`` is NCCL's own prediction; ``release`` is the one whose constants were used; ``buffer_bytes`` is what NCCL_BUFFSIZE
+    makes the buffer of Simple (0: as shipped), which the prediction does not look at.
     """
 
     op: str
@@ -37,6 +38,7 @@ class NcclChoice:
     nodes: int
     ranks: int
     release: str
+    buffer_bytes: int = 0
 
 
 def costs(
@@ -85,8 +87,16 @@ def sweep(
 
 def cut(choice: NcclChoice, system: NcclSystem) -> Chunking:
     """Return how a choice is cut into chunks and loops."""
-    used = choice.channels_used
-    return chunking(choice.op, choice.algorithm, choice.protocol, choice.size_bytes, used, system, choice.release)
+    return chunking(
+        choice.op,
+        choice.algorithm,
+        choice.protocol,
+        choice.size_bytes,
+        choice.channels_used,
+        system,
+        choice.release,
+        buffer_bytes=choice.buffer_bytes,
+    )
 
 
 def tree_threshold_bytes(nodes: int, ranks: int, channels: int, *, nvlink: bool) -> int:

@@ -64,11 +64,12 @@ _NONE: Row = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class NcclOverride:
-    """What an environment forces on NCCL (NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS); None leaves its choice."""
+    """What an environment forces on NCCL (NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, NCCL_BUFFSIZE); None leaves its choice."""
 
     algorithm: str | None = None
     protocol: str | None = None
     channels: int | None = None
+    buffer_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,7 @@ def stages(
             algorithm=forced.algorithm or choice.algorithm,
             protocol=forced.protocol or choice.protocol,
             channels_used=forced.channels or choice.channels_used,
+            buffer_bytes=forced.buffer_bytes or 0,
         )
     call = _Call(op, size, kind, system, constants(release), choice, cut(choice, system), transport)
     if not has_form(op, choice.algorithm):

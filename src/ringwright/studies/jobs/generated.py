@@ -83,15 +83,19 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
 
 def _without_fit(trained: ModelCard, device: str) -> list[str]:
     """Say which fit there is for the device, where the model is one that fits are made of."""
-    name = SYSTEMS[device][2] if device in SYSTEMS and not trained.is_image else ""
+    name = SYSTEMS[device][2] if device in SYSTEMS and not trained.takes_samples else ""
     return [f"figures of the data sheet; --fit {name} takes those of measured steps"] if name else []
 
 
 def _likely(
     question: GeneratedJobSpec, trained: ModelCard, device: str, ranks: int
 ) -> Callable[[float], Probable] | None:
-    """Return what tells how long such steps took on GPUs; None for what no table has: images, inference, times that are given."""
-    if trained.is_image or question.card.mode != "training" or question.step_ms is not None:
+    """Return what tells how long such steps took on GPUs; None where no table has it: words and attention are trained there."""
+    if (
+        not {"vocabulary", "heads"} <= set(trained.dims)
+        or question.card.mode != "training"
+        or question.step_ms is not None
+    ):
         return None
     kind = named(experts=trained.is_mixture, fitted=bool(question.fit))
     return partial(probable, kind=kind, fit=question.fit or "", device=device, gpus=ranks)

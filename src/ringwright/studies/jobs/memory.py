@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from ringwright.memory import UNKNOWN, memory, peak_bytes
@@ -44,6 +45,11 @@ def stages(workload: Workload) -> list[StageMemory]:
         }
         for number, each in enumerate(memory(workload))
     ]
+
+
+def worst(passes: Sequence[list[StageMemory]]) -> list[StageMemory]:
+    """Return, for each stage, the pass that needs most."""
+    return [max(each, key=lambda stage: stage["peak_bytes"]) for each in zip(*passes, strict=True)]
 
 
 def peak(workload: Workload) -> PeakMemory:

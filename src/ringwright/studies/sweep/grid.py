@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, RingwrightError, UsageError
+from ringwright.studies.sweep.environment import known
 from ringwright.studies.sweep.point import GridPoint, point
 from ringwright.studies.sweep.program import check
 
@@ -51,7 +52,7 @@ def read_grid(path: Path) -> Grid:
     common = document.get("all", {})
     grid = grid_of(document["axes"], common) if document.get("axes") else Grid(())
     singles = document.get("cell", [])
-    points = grid + legal(point({**common, **each}) for each in singles)
+    points = grid + legal(known(point({**common, **each})) for each in singles)
     if not points.points:
         why = points.left_out[0][1] if points.left_out else "it has no axes and no cell"
         raise UsageError(f"nothing to run: {why}", where=str(path))
@@ -67,7 +68,7 @@ def grid_of(axes: Mapping[str, Iterable[Any]], common: Mapping[str, Any] | None 
     if total > MOST_CELLS:
         raise UsageError(f"{total:,} combinations, at most {MOST_CELLS:,} are run", remedy="fewer values on an axis")
     made = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
-    return legal(point({**(common or {}), **each}) for each in made)
+    return legal(known(point({**(common or {}), **each})) for each in made)
 
 
 def legal(points: Iterable[GridPoint]) -> Grid:
@@ -78,7 +79,7 @@ def legal(points: Iterable[GridPoint]) -> Grid:
         try:
             check(each)
         except RingwrightError as error:
-            bad.append((each, error.what))
+            bad.append((each, f"{error.what}; {error.remedy}" if error.remedy else error.what))
         else:
             good[each] = None
     return Grid(tuple(good), tuple(bad))

@@ -12,6 +12,8 @@ from ringwright.errors import UsageError
 
 ROLES = ("dp", "tp", "pp", "ep")
 MORE = ("capacity",)  # of experts, beside the ranks
+# Settings that keys of older sweeps do not hold, with what they were then.
+LATER: dict[str, str | int] = {"backend": "gloo", "nodes": 1, "env": "", "library": ""}
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,9 @@ class GridPoint:
 
     ``parallel`` is a form with the ranks of its roles: ``ddp:dp=2``, ``tp+fsdp:tp=2,dp=2``. ``steps`` are iterations, or decoded
     tokens; the fault script's clock starts after ``warm`` of them. ``dims`` replaces dimensions of the model's card.
+
+    ``backend`` is the library between ranks; all but gloo are simulated by the model of ``library`` with the settings of ``env``,
+    on ``nodes`` nodes of ``fabric``.
     """
 
     model: str
@@ -39,11 +44,21 @@ class GridPoint:
     fault: str = ""
     tcp: str = "reno"
     seed: int = 0
+    backend: str = "gloo"
+    nodes: int = 1
+    env: str = ""
+    library: str = ""
+
+    @property
+    def ground(self) -> str:
+        """What its figures rest on: "measured" on real ranks, "counted" in a fake job, "simulated" by a library's model."""
+        return "simulated" if self.backend != "gloo" else "counted" if self.world else "measured"
 
     @property
     def key(self) -> str:
         """A name that only this configuration has, and a person can read."""
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+        said = {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:10]
         words = [self.model, self.size, self.parallel.replace(":", "-").replace(",", "-").replace("=", ""), self.mode]
         return "_".join([*words, digest])
 
@@ -87,6 +102,7 @@ class GridPoint:
             "form": self.spread["form"],
             **roles,
             "ranks": self.world or self.ranks,
+            "ground": self.ground,
         }
 
 

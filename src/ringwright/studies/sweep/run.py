@@ -24,12 +24,14 @@ from ringwright import drafts
 from ringwright.capture.settings import Options, settings
 from ringwright.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
 from ringwright.steps import Advance
+from ringwright.studies.sweep import environment
 from ringwright.studies.sweep.grid import Grid
 from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.program import WARM, told
 
 CELLS = "cells"
 FACTS = "cell.json"
+SIMULATED = "simulated.json"
 JOB = "ringwright.execute.models.job"
 WORKER = "ringwright.execute.models.worker"
 _RECORD = Options(nccl="off")
@@ -52,7 +54,8 @@ def sweep(
     ``fresh`` all of them. ``progress``
     is called with grid points done, grid points in all, and the key of the next one. Raises MissingExtraError without PyTorch.
     """
-    _check_libraries()
+    if any(point.ground != "simulated" for point in grid.points):
+        _check_libraries()
     (out / CELLS).mkdir(parents=True, exist_ok=True)
     counts = {"run": 0, "kept": 0, "failed": 0}
     with worker() as ask:
@@ -97,8 +100,9 @@ def run_point(
         "program": told(point),
     }
     variables = _environment(folder, options or _RECORD) | ({"RINGWRIGHT_CAPTURE": ""} if options is None else {})
+    variables |= environment.settings(point.env)
     try:
-        run = _in_lab if point.fabric else _here
+        run = _simulated if point.ground == "simulated" else _in_lab if point.fabric else _here
         outcome = run(point, folder, variables, ask, timeout_s)
     except RingwrightError as error:
         outcome = {"outcome": "failed", "why": error.what}
@@ -119,6 +123,22 @@ def _here(point: GridPoint, folder: Path, variables: dict[str, str], ask: Ask, t
         }
     )
     return {**_outcome(folder, answer["codes"], is_late=answer["is_late"]), "cpu_s": answer["cpu_s"]}
+
+
+def _simulated(
+    point: GridPoint, folder: Path, _variables: dict[str, str], _ask: Ask, _timeout_s: float
+) -> dict[str, Any]:
+    """Time what its ranks would issue by the model of its library, which does not run here."""
+    from ringwright.studies.sweep import simulated
+
+    result = simulated.rows(point)
+    drafts.write(folder / SIMULATED, json.dumps(result, indent=1) + "\n")
+    why = (
+        "rank programs compute on CPUs, where NCCL does not run"
+        if point.backend == "nccl"
+        else "PyTorch has no MPI here"
+    )
+    return {"outcome": "done", "ground": "simulated", "simulated_by": result[0]["simulated_by"], "simulated_for": why}
 
 
 def _in_lab(point: GridPoint, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:

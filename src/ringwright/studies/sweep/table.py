@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +14,12 @@ from ringwright.sources import read
 from ringwright.studies.sweep.measure import agreement, calls, results
 from ringwright.studies.sweep.patterns import patterns, provisions
 from ringwright.studies.sweep.point import GridPoint
-from ringwright.studies.sweep.run import CELLS, facts_of
+from ringwright.studies.sweep.run import CELLS, SIMULATED, facts_of
 
 if TYPE_CHECKING:
     import polars as pl
 
+Rows = list[dict[str, Any]]
 RESULTS = "results.parquet"
 SCHEMA = "ringwright.sweep/1"
 
@@ -34,15 +38,19 @@ def finished(out: Path) -> list[tuple[GridPoint, Path, dict[str, Any]]]:
 
 def gather(out: Path) -> dict[str, Any]:
     """Read every grid point's recording, write the table, and return the object of schema ``ringwright.sweep/1``."""
-    rows: list[dict[str, Any]] = []
-    checks: list[dict[str, Any]] = []
-    seen: list[dict[str, Any]] = []
+    rows: Rows = []
+    checks: Rows = []
+    seen: Rows = []
     points = []
     for point, folder, facts in finished(out):
-        told = {**point.row(), "outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
-        told["lab_verdict"] = facts.get("lab_verdict", "")
+        told = _told(point, facts)
         points.append(told)
         if facts["outcome"] != "done":
+            continue
+        if point.ground == "simulated":
+            timed = _simulated(folder / SIMULATED)
+            told |= {} if timed else {"outcome": "unreadable", "why": f"no times in {SIMULATED}"}
+            rows += timed
             continue
         try:
             trace = read([str(path) for path in recordings(folder)])
@@ -64,6 +72,7 @@ def gather(out: Path) -> dict[str, Any]:
         "table": str(out / RESULTS),
         "rows": table.height,
         "cells": points,
+        "simulated": [row for row in rows if row["what"] == "communication"],
         "patterns": seen,
         "provisions": provisions(seen),
         "agreement": checks,
@@ -72,12 +81,27 @@ def gather(out: Path) -> dict[str, Any]:
     }
 
 
+def _told(point: GridPoint, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a grid point's configuration with what came of it."""
+    told = {"outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
+    return {**point.row(), **told, "lab_verdict": facts.get("lab_verdict", "")}
+
+
+def _simulated(path: Path) -> Rows:
+    """Return the rows of a cell that a library's model has timed; none where the file is not what was written."""
+    with suppress(OSError, ValueError):
+        kept = json.loads(path.read_text())
+        if isinstance(kept, list) and all(isinstance(row, dict) and row.get("ground") == "simulated" for row in kept):
+            return kept
+    return []
+
+
 def recordings(folder: Path) -> list[Path]:
     """Return the files of a grid point's recording."""
     return sorted(folder.glob("calls.*.jsonl"))
 
 
-def _table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+def _table(rows: Rows) -> pl.DataFrame:
     import polars as pl
 
     names = list(dict.fromkeys(name for row in rows for name in row))

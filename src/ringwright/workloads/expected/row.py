@@ -19,7 +19,7 @@ class ExpectedRow:
     ``when`` is "setup", "each" (iteration), "first", "second" or "later" (from the second iteration on), "prefill" or
     "decode" (per token); ``phase`` is what the training thread does then (setup, forward, backward, prefill, decode).
     ``role`` names the group (dp, tp, pp, ep). ``size_bytes`` is the size column of nccl-tests: the larger of what one
-    rank puts in and gets out; ``sent_bytes`` is what it puts in.
+    rank puts in and gets out; ``sent_bytes`` is what it puts in. ``layer`` is the block that asks for it, where it is one.
     """
 
     when: str
@@ -29,6 +29,7 @@ class ExpectedRow:
     size_bytes: int
     sent_bytes: int
     count: int = 1
+    layer: str = ""
 
 
 def merged(rows: Iterable[ExpectedRow]) -> list[ExpectedRow]:

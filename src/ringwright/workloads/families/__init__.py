@@ -9,6 +9,9 @@ A file here, and a module or object that an entry point of ``ringwright.families
 
     def anatomy(dims: dict[str, int]) -> Anatomy: ...                       # its parameters, block by block
     def sides(dims: dict[str, int]) -> list[tuple[int, int]]: ...           # of images: pixels before and after convolutions
+    def tokens(dims: dict[str, int]) -> int: ...                            # of images cut into patches, in place of sides
+    def untrained(dims: dict[str, int]) -> int: ...                         # parameters without gradient, not in the anatomy
+    REFUSED = {"pp": ("why it has no stages", "dp or fsdp")}                # parallel forms that it has not, and what it has
 """
 
 from __future__ import annotations
@@ -77,9 +80,9 @@ def _module(plugin: Plugin) -> Any:
     if not isinstance(sizes, dict) or not sizes or not all(map(_is_size, sizes.values())):
         raise plugin.error("its SIZES are not name -> dimension -> number")
     for name, dims in sizes.items():
-        if "image" in dims and not callable(getattr(target, "sides", None)):
-            raise plugin.error(f"'{name}' takes images, but it has no function sides(dims)")
-        if "image" not in dims and "positions" not in dims and name not in getattr(target, "SEQUENCES", {}):
+        if "image" in dims and not any(callable(getattr(target, each, None)) for each in ("sides", "tokens")):
+            raise plugin.error(f"'{name}' takes images, but it has neither sides(dims) nor tokens(dims)")
+        if not {"image", "positions", "tables"} & set(dims) and name not in getattr(target, "SEQUENCES", {}):
             raise plugin.error(f"'{name}' has neither a dimension 'positions' nor a length in SEQUENCES")
     return target
 

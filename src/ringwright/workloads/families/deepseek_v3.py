@@ -95,3 +95,8 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     ]
     corrections = ((4, number),) * (dims["layers"] - dims["dense_layers"])
     return Anatomy((before, *blocks, after), buffers=(*corrections, *((4, dims["rope"] // 2),) * 2))
+
+
+def untrained(dims: dict[str, int]) -> int:
+    """Return the corrections that its routers add to the scores, which no gradient reaches."""
+    return (dims["layers"] - dims["dense_layers"]) * dims["experts"]

@@ -3,8 +3,9 @@
 Idea: predict the time of every algorithm (Ring, Tree, CollNet, NVLS, NVLS-Tree, PAT) with every protocol (LL, LL128, Simple) from
     fixed tables and the speeds of the topology search, take the least, and cut it over channels.
 Cost: that of the algorithm chosen; the prediction itself is in ``costs.nccl``.
-Knobs: release=2.30 (``nccl-2-4@2.27``); algorithm, protocol and channels force the choice; tuning=True puts NCCL's own hop
-    latencies and flag bytes into the program.
+Knobs: release=2.30 (``nccl-2-4@2.27``); algorithm, protocol and channels force the choice; buffer_bytes is the buffer of Simple
+    (NCCL_BUFFSIZE; 4 MiB), an eighth of which is a step; tuning=True puts NCCL's own hop latencies and flag bytes into the
+    program.
 Holds: an operation without a model (all-to-all, gather, scatter, send-recv) is grouped sends and receives.
 Figure: up to 180 times lower latency than rings at 24,576 GPUs (announcement of 2.4; unconfirmed).
 Source: NVIDIA/nccl, tags 2.4 to 2.30: src/graph/{trees,search,tuning,connect}.cc, src/enqueue.cc.
@@ -48,7 +49,7 @@ from ringwright.costs.nccl import (
 from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.costs.nccl.timing import TIMED_GROUPED, ClosedForm, NcclOverride, has_form
 from ringwright.errors import UsageError
-from ringwright.knobs import Channels, Choices, Pattern
+from ringwright.knobs import Channels, Choices, Pattern, Range
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def nccl_2_4(
     algorithm: Annotated[str, Choices(ALGORITHMS)] | None = None,
     protocol: Annotated[str, Choices(PROTOCOLS)] | None = None,
     channels: Channels | None = None,
+    buffer_bytes: Annotated[int, Range(64 << 10, 1 << 30, "B")] | None = None,
     tuning: bool = True,
 ) -> Program:
     """Return the program that NCCL ``release`` would run on the fabric."""
@@ -95,6 +97,7 @@ def nccl_2_4(
     chosen = decide(collective, system, str(release))
     if algorithm or protocol or channels:
         chosen = forced(chosen, system, str(release), algorithm=algorithm, protocol=protocol, channels=channels)
+    chosen = dataclasses.replace(chosen, buffer_bytes=buffer_bytes or 0)
     made = build(collective, topology, nodes, chosen, system)
     knobs = {
         "algorithm": chosen.algorithm,
@@ -105,9 +108,10 @@ def nccl_2_4(
     named = dataclasses.replace(made, name="nccl-2-4", protocol=chosen.protocol, knobs=knobs)
     if not tuning:
         return named
-    told = NcclOverride(algorithm, protocol, channels) if algorithm or protocol or channels else None
+    told = NcclOverride(algorithm, protocol, channels, buffer_bytes)
     made = tuned(named, chosen, system, nics_per_node(topology, nodes))
-    return _timed(made, topology, system, str(release), told) if has_form(collective.op, chosen.algorithm) else made
+    said = told if told != NcclOverride() else None
+    return _timed(made, topology, system, str(release), said) if has_form(collective.op, chosen.algorithm) else made
 
 
 def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
