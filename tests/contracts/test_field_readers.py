@@ -231,6 +231,9 @@ WITHOUT_READERS = {
     "Step.label": "names phases in pictures",
     "Payload.samples": "poseidon decides by it what to send",
     "Applied.change": "told to who asks what a rule changed; the rules' tests hold it to the graph",
+    "Change.launches": "told likewise",
+    "Change.traffic_bytes": "told likewise",
+    "Change.copied_bytes": "told likewise",
     "Value.dtype": "memory and wire count bytes; nothing changes a type yet",
 }
 
