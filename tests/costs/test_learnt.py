@@ -11,7 +11,7 @@ import pytest
 from ringwright.costs.learnt import TRANSPORTS, LibraryCall, expected, of_calls, shipped
 from ringwright.costs.learnt.call import STEP, usual
 from ringwright.costs.learnt.described import described, release_of
-from ringwright.costs.learnt.parts import PARTS, spread, summed
+from ringwright.costs.learnt.parts import PARTS, scatter_of, scattered, spread, summed
 from ringwright.costs.learnt.prior import parsed, written
 from ringwright.costs.learnt.trusted import MOST_POINTS, MeasuredCall, thinned
 from ringwright.costs.nccl import placed
@@ -194,3 +194,13 @@ def test_a_machine_that_is_not_known_says_why() -> None:
 def test_releases_as_sources_say_them() -> None:
     said = ("NCCL 2.18", "NCCL 22902", "NCCL (2024-10)", "image of a site", "NCCL 2.23.4, aws-ofi-nccl 1.9.2")
     assert [release_of(each) for each in said] == ["2.18", "2.29", "2.20", "2.20", "2.23"]
+
+
+def test_few_nodes_over_slingshot_scatter_less_than_many() -> None:
+    """Single times have a scatter of their own there, which makes their intervals narrower."""
+    few, many = (call(f"polaris:{nodes}", transport="slingshot", table=f"{nodes}") for nodes in (4, 8))
+    kinds = [scatter_of(of_calls([each])) for each in (few, many)]
+    assert not set(kinds[0]) & set(kinds[1])
+    of_each = [scattered(shipped().variances, of_calls([each]))[-1] for each in (few, many)]
+    assert of_each[0] < 0.5 * of_each[1]
+    assert set(scatter_of(of_calls([call("dgx-h100:4")]))) == set(scatter_of(of_calls([call("dgx-h100:8")])))

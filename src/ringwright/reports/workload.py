@@ -55,7 +55,7 @@ def _requests(out: Console, result: Mapping[str, Any]) -> None:
 
 
 def _table(out: Console, rows: Sequence[Mapping[str, Any]], *, every_stage: bool) -> None:
-    """Print the requests, with their stages where there are several; the sum of each is left out where it does not fit."""
+    """Print the requests, with their stages where there are several; their sums stand by themselves where they do not fit."""
     cells = [
         [
             *([stages] if every_stage else []),
@@ -72,9 +72,14 @@ def _table(out: Console, rows: Sequence[Mapping[str, Any]], *, every_stage: bool
     ]
     columns = [*(["stage"] if every_stage else []), *COLUMNS]
     natural = sum(max(map(len, column)) for column in zip(columns, *cells, strict=True))
-    if natural + layout.INDENT * len(columns) > out.width:
-        columns, cells = columns[:-1], [each[:-1] for each in cells]
-    layout.table(out, columns, cells, left=("stage", "phase", "layer", "role", "op"))
+    left = ("stage", "phase", "layer", "role", "op")
+    if natural + layout.INDENT * len(columns) <= out.width:
+        layout.table(out, columns, cells, left=left)
+        return
+    layout.table(out, columns[:-1], [each[:-1] for each in cells], left=left)
+    told = [index for index, name in enumerate(columns) if name in ("role", "op", "count", "size", "in all")]
+    layout.line(out, "in all:", style="dim")
+    layout.table(out, [columns[at] for at in told], [[each[at] for at in told] for each in cells], left=left)
 
 
 def _alike(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:

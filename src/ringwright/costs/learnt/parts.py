@@ -112,8 +112,10 @@ PARTS = tuple(_made())
 SHARED_WEIGHTS = tuple(each for each in PARTS if each.level == "shared" and each.number is not None)
 SHARED_CURVES = tuple(each for each in PARTS if each.level == "shared" and each.number is None)
 OWN = tuple(each for each in PARTS if each.level != "shared")
-# Scatter of single times: by what carries them, and by size.
-_KINDS, _REGIONS = ("nvlink", "slingshot", "tcp", "other"), ("small", "middle", "large")
+# Scatter of single times: by what carries them, over Slingshot apart where few nodes take part, and by size.
+_KINDS = ("nvlink", "slingshot", "tcp", "slingshot, few nodes", "other")
+_REGIONS = ("small", "middle", "large")
+_FEW = np.log(4.5)  # ln nodes
 SCATTERS = tuple(f"{kind}, {region}" for kind in _KINDS for region in _REGIONS)
 
 
@@ -136,8 +138,9 @@ def spread(parts: Iterable[Part], variances: Mapping[str, float], points: Points
 def scatter_of(points: Points) -> np.ndarray:
     """Return which scatter each point has, an index into ``SCATTERS``; int64 of shape (points,)."""
     kinds = np.full(len(points), len(_KINDS) - 1)
-    for at, name in enumerate(_KINDS[:-1]):
+    for at, name in enumerate(_KINDS[:3]):
         kinds[points.transport == WHERE[name]] = at
+    kinds[(points.transport == WHERE["slingshot"]) & (points.nodes <= _FEW)] = 3
     small, large = points.size <= np.log(SMALL_BYTES), points.size >= np.log(LARGE_BYTES)
     return kinds * len(_REGIONS) + np.where(small, 0, np.where(large, 2, 1))
 
