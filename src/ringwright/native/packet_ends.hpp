@@ -312,10 +312,12 @@ int64_t rto(const PacketConnection& c) const {
     if (rules_.is_tcp) {
         base = c.srtt != 0.0 ? static_cast<int64_t>(c.srtt) + std::max(base, static_cast<int64_t>(4.0 * c.rttvar)) : 5 * base;
     } else {
-        base = std::max(base, static_cast<int64_t>(4.0 * c.srtt));
+        const double full = static_cast<double>(c.trip_ps) + static_cast<double>(rules_.buffer) * c.line_ps;
+        base = std::max({base, static_cast<int64_t>(4.0 * c.srtt), static_cast<int64_t>(4.0 * full)});
     }
-    for (int32_t i = 0; i < std::min(c.backoff, 30) && base < rules_.most_rto_ps; ++i) base *= 2;
-    return std::min(base, rules_.most_rto_ps);
+    int64_t later = base;
+    for (int32_t i = 0; i < std::min(c.backoff, 30) && later < rules_.most_rto_ps; ++i) later *= 2;
+    return std::max(base, std::min(later, rules_.most_rto_ps));
 }
 
 void timer(PacketConnection& c, int64_t now) {

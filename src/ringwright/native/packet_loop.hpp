@@ -16,7 +16,7 @@ struct PacketRules {
     bool goes_back = false, ordered = true, is_tcp = false, acknowledged = false, trains = true;
     uint8_t routing = 0;  // one, spray, adaptive
     int32_t header = 0, ack = 0, every = 1, retries = 0;
-    int64_t rto_ps = 0, most_rto_ps = 0;
+    int64_t rto_ps = 0, most_rto_ps = 0, buffer = 0;
 };
 
 // Messages, as engines.packets.layout.PacketNetwork holds them.

@@ -280,6 +280,7 @@ nb::dict packets(nb::object net, nb::dict rules) {
     used.ack = static_cast<int32_t>(number("ack_bytes"));
     used.every = static_cast<int32_t>(number("acks_every"));
     used.retries = static_cast<int32_t>(number("retries"));
+    used.buffer = number("buffer_bytes");
     used.rto_ps = number("rto_ps");
     used.most_rto_ps = number("most_rto_ps");
     const auto control = static_cast<uint8_t>(number("control"));

@@ -57,6 +57,15 @@ def case(seed: int) -> PacketCase:
     return PacketCase(program, _faulty(top, draw), alpha, draw.randint(0, 9), draw.random() < 0.3)
 
 
+def healthy(seed: int) -> tuple[Program, Topology]:
+    """Return the program and the fabric of a seed, without faults."""
+    draw = random.Random(seed)
+    top = _fabric(draw)
+    op, slug = draw.choice(OPERATIONS)
+    _, build, knobs = algorithm(slug)
+    return build(Collective(op, range(top.n_ranks), draw.choice(SIZES)), top, **knobs), top
+
+
 def _fabric(draw: random.Random) -> Topology:
     rate = draw.choice(("20Mb/s", "1Gb/s", "100Gb/s", "400Gb/s"))
     spoken_by = draw.choice(tuple(PROTOCOLS))

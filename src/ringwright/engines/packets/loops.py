@@ -48,6 +48,7 @@ def _rules(net: PacketNetwork) -> dict[str, int]:
         "ack_bytes": used.ack_bytes,
         "acks_every": used.acks_every,
         "retries": used.retries,
+        "buffer_bytes": used.buffer_bytes,
         "rto_ps": round(used.rto_s * PS),
         "most_rto_ps": round(used.most_rto_s * PS),
         "width_ps": max(1, int(usual * (used.payload_bytes + used.header_bytes) / BUCKETS)),

@@ -26,6 +26,7 @@ class Timers:
         self.loop, self.sender = loop, sender
         used = loop.net.protocol
         self.rto_ps, self.most_rto_ps = round(used.rto_s * PS), round(used.most_rto_s * PS)
+        self.buffer_bytes = used.buffer_bytes
 
     def set(self, c: Connection, now: int) -> None:
         """Set the timer of a connection to what comes first."""
@@ -49,12 +50,13 @@ class Timers:
             c.retry_at = begin + self._rto(c)
 
     def _rto(self, c: Connection) -> int:
+        """Return the ps to a time-out. Of RDMA it is set beyond what a full queue of the path delays an answer."""
         base = self.rto_ps
         if self.sender.is_tcp:
             base = int(c.srtt) + max(self.rto_ps, int(4.0 * c.rttvar)) if c.srtt else 5 * self.rto_ps
         else:
-            base = max(base, int(4.0 * c.srtt))
-        return min(base << min(c.backoff, 30), self.most_rto_ps)
+            base = max(base, int(4.0 * c.srtt), int(4.0 * (c.trip_ps + self.buffer_bytes * c.line_ps)))
+        return max(base, min(base << min(c.backoff, 30), self.most_rto_ps))
 
     def ran_out(self, c: Connection, now: int) -> None:
         """A timer has run out; one that was put off asks again."""
