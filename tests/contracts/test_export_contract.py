@@ -111,7 +111,8 @@ def test_a_broken_family_is_told_what_does_not_agree(monkeypatch: pytest.MonkeyP
     none = as_family(monkeypatch, SIZES={"tiny": {**resnet.SIZES["tiny"], "classes": 0}})
     assert none["dimensions"] == "classes=0"
     other = as_family(
-        monkeypatch, meta=lambda dims: SimpleNamespace(parameters=lambda: [SimpleNamespace(shape=(3, 3))])
+        monkeypatch,
+        meta=lambda dims: SimpleNamespace(parameters=lambda: [SimpleNamespace(shape=(3, 3), requires_grad=True)]),
     )
     assert "of shape" in other["meta"]
 

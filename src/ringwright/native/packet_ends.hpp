@@ -45,6 +45,7 @@ void send_whole(PacketConnection& c, int64_t now) {
         event.owner = c.number;
         event.number = c.nxt;
         event.size = c.parts[c.part_of(c.nxt)].size;
+        follow(event, c.first_path);
         ++c.nxt;
         queue_.push(event);
     }
@@ -108,6 +109,7 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
     event.sent = begin;
     event.more = count - 1;
     event.size = c.wire;
+    follow(event, c.first_path);
     c.nxt += count;
     c.ever = std::max(c.ever, c.nxt);
     c.local_until = begin + (count - 1) * apart;
@@ -117,8 +119,9 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
 void submit(PacketConnection& c, int32_t number, int64_t now) {
     PacketEvent event;
     event.size = c.bytes_of(number, c.part_of(number)) + rules_.header;
-    event.path = chosen_path(c, number, now);
-    const PacketWay path = way_of(int64_t{c.first_path} + event.path);
+    const int64_t chosen = int64_t{c.first_path} + chosen_path(c, number, now);
+    follow(event, chosen);
+    const PacketWay path = way_of(chosen);
     const double gap = c.spaced(now);
     if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(event.size) * gap);
     if (number < c.ever) retransmitted += event.size;
@@ -382,7 +385,7 @@ void data(PacketConnection& c, const PacketEvent& event) {
         packet_arrived(c, c.part_of(event.number), event.time);
         return;
     }
-    if (event.marked && ports_.marks && event.time >= c.notice_at) {
+    if (event.says && ports_.marks && event.time >= c.notice_at) {
         c.notice_at = event.time + kNoticePs;
         say(c, event, kNotice);
     }
@@ -464,5 +467,7 @@ void say(PacketConnection& c, const PacketEvent& event, uint8_t says) {
     told.more = event.number;
     told.size = rules_.ack;
     told.says = says;
-    queue_.push(told);
+    told.path = static_cast<int32_t>(paths_.back_starts[c.number]);
+    told.length = static_cast<uint8_t>(paths_.back_starts[c.number + 1] - paths_.back_starts[c.number]);
+    arrive(told);
 }

@@ -8,7 +8,7 @@ void enqueue(const PacketWay& path, const PacketEvent& event) {
     ++port.count;
     ports_.note(number, event.time, port.queued);
     PacketEvent waiting = event;
-    if (event.kind == kData && ports_.is_marked(number, event.time, port.queued)) waiting.marked = 1;
+    if (event.kind == kData && ports_.is_marked(number, event.time, port.queued)) waiting.says = 1;
     if (event.hop && ports_.at[path[event.hop - 1]].gate == kPause && !hold(path, event)) return;
     port.queued += event.size;
     const bool own = event.kind == kAck && !event.hop;

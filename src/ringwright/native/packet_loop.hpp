@@ -204,15 +204,17 @@ private:
     // Packets.
 
     PacketWay way(const PacketEvent& event) const {
-        if (event.kind == kAck) {
-            const int64_t from = paths_.back_starts[event.owner];
-            return {paths_.back.data + from, static_cast<int32_t>(paths_.back_starts[event.owner + 1] - from)};
-        }
-        return way_of(connections_[event.owner].first_path + event.path);
+        return {(event.kind == kAck ? paths_.back : paths_.ports).data + event.path, event.length};
     }
     PacketWay way_of(int64_t path) const {
         const int64_t from = paths_.starts[path];
         return {paths_.ports.data + from, static_cast<int32_t>(paths_.starts[path + 1] - from)};
+    }
+
+    // Put a packet at the begin of a path.
+    void follow(PacketEvent& event, int64_t path) const {
+        event.path = static_cast<int32_t>(paths_.starts[path]);
+        event.length = static_cast<uint8_t>(paths_.starts[path + 1] - paths_.starts[path]);
     }
 
     void data(const PacketEvent& first) {
@@ -268,7 +270,7 @@ private:
             return;
         }
         PacketEvent marked = event;
-        if (event.kind == kData && ports_.is_marked(number, event.time, backlog)) marked.marked = 1;
+        if (event.kind == kData && ports_.is_marked(number, event.time, backlog)) marked.says = 1;
         int64_t begin = std::max(event.time, port.free);
         if (event.kind == kAck && !event.hop && !rules_.is_tcp) begin = std::min(begin, event.time + connections_[event.owner].full_ps);
         on_wire(path, marked, begin);

@@ -43,8 +43,9 @@ struct PacketEvent {
     int32_t owner = 0;
     int32_t number = 0;
     int32_t more = 0;
-    int32_t path = 0;  // the path's own number among all
-    uint8_t kind = 0, hop = 0, marked = 0, says = 0;
+    int32_t path = 0;  // where its ports begin among all
+    uint8_t kind = 0, hop = 0, length = 0;  // ports on its path
+    uint8_t says = 0;  // of a packet: whether it is marked
 
     bool operator<(const PacketEvent& o) const {
         if (time != o.time) return time < o.time;
@@ -57,7 +58,6 @@ struct PacketEvent {
         if (tail != o.tail) return tail < o.tail;
         if (size != o.size) return size < o.size;
         if (path != o.path) return path < o.path;
-        if (marked != o.marked) return marked < o.marked;
         return says < o.says;
     }
     bool operator>(const PacketEvent& o) const { return o < *this; }

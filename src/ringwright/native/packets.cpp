@@ -95,6 +95,7 @@ void check_paths(const Given& given, size_t ports, size_t connections) {
     require_cuts(given.paths.first, connections, paths, "first_path");
     require_cuts(given.paths.starts, paths, given.paths.ports.size, "path_starts");
     require_cuts(given.paths.back_starts, connections, given.paths.back.size, "back_starts");
+    require(given.paths.ports.size < (size_t{1} << 31) && given.paths.back.size < (size_t{1} << 31), "path_ports");
     require_below(given.paths.ports, ports, "path_ports");
     require_below(given.paths.back, ports, "back_ports");
     for (size_t c = 0; c < connections; ++c) {

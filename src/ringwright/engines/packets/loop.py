@@ -217,7 +217,7 @@ class PacketLoop:
     def _data(self, event: PacketEvent) -> None:
         """A packet, and those that follow it back to back, as long as nothing else comes between."""
         while True:
-            self._arrive(event._replace(more=0))
+            self.arrive(event._replace(more=0))
             if event.more <= 0:
                 return
             apart = self.connections[event.owner].apart_ps
@@ -234,11 +234,11 @@ class PacketLoop:
 
     def _answer(self, event: PacketEvent) -> None:
         if event.hop < len(self.path(event)):
-            self._arrive(event)
+            self.arrive(event)
         else:
             self.sender.answer(self.connections[event.owner], event)
 
-    def _arrive(self, event: PacketEvent) -> None:
+    def arrive(self, event: PacketEvent) -> None:
         """A packet is at its next port, or at its target."""
         path = self.path(event)
         if event.hop == len(path):

@@ -102,4 +102,4 @@ class Receiver:
             size=self.ack_bytes,
             says=says,
         )
-        self.loop.push(answer)
+        self.loop.arrive(answer)
