@@ -36,8 +36,8 @@ struct PacketPart {  // a message of a connection
 
 struct PacketConnection {
     int32_t number = 0, first_path = 0, n_paths = 1, back = 0;
-    bool reliable = true, recovering = false, limited = false, waits_to_send = false, probing = false, probed = false;
-    bool slowed = false, refused = false;
+    bool reliable = true, recovering = false, restarting = false, limited = false, waits_to_send = false;
+    bool probing = false, probed = false, slowed = false, refused = false;
     uint8_t control = kFixed, phase = kStartup;
     int32_t most_window = 0, fork = 0, payload = 1, wire = 1;
     int64_t trip_ps = 0, apart_ps = 0, full_ps = 0;
@@ -58,8 +58,8 @@ struct PacketConnection {
     int32_t steps = 0, cycle = 0, round = 0, full_rounds = 0;
     std::vector<std::pair<int32_t, double>> bandwidths;
     // Receiver.
-    int32_t expected = 0, part = 0, unanswered = 0;
-    int64_t notice_at = 0;
+    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0;
+    int64_t heard_at = 0, notice_at = 0;
 
     int32_t add(int32_t message, int64_t size) {
         const int64_t packets = reliable ? std::max<int64_t>(1, (size + payload - 1) / payload) : 1;
@@ -103,6 +103,10 @@ struct PacketConnection {
 
     void begin() {
         ssthresh = 1e18;
+        if (control == kReno || control == kCubic || control == kBbr) {
+            srtt = static_cast<double>(trip_ps);
+            rttvar = srtt / 2.0;
+        }
         if (control == kReno || control == kCubic) {
             cwnd = ssthresh = std::max(kFirstWindow, static_cast<double>(trip_ps) / std::max(line_ps * wire, 1e-9));
         } else if (control == kBbr) {
@@ -119,7 +123,7 @@ struct PacketConnection {
             bbr_acked(packets, now, trip, latest);
         } else if (control == kDelay) {
             delay_acked(count, now, trip);
-        } else if ((control == kReno || control == kCubic) && !recovering && limited) {
+        } else if ((control == kReno || control == kCubic) && (restarting || !recovering) && limited) {
             if (cwnd < ssthresh) {
                 cwnd = std::min(cwnd + count, ssthresh);
             } else if (control == kReno) {

@@ -1,6 +1,6 @@
 // Part of PacketLoop: senders and receivers; engines/packets/sender.py and receiver.py define what they do.
 
-static constexpr int32_t kReordered = 3;
+static constexpr int32_t kReordered = 3, kAtOnce = 16;
 static constexpr int64_t kLocalPs = 1'000'000'000, kLocalPackets = 2, kLocalBytes = 4 << 20;
 static constexpr int64_t kProbePs = 2'000'000'000, kLonePs = 200'000'000'000;
 
@@ -242,7 +242,7 @@ void answer_selective(PacketConnection& c, const PacketEvent& event) {
     const int64_t trip = event.time - event.sent;
     progress(c, trip);
     if (c.arrived) find_missing(c);
-    if (c.recovering && c.una >= c.recover) c.recovering = false;
+    if (c.recovering && c.una >= c.recover) c.recovering = c.restarting = false;
     c.acked(fresh, event.time, trip, known ? &latest : nullptr);
 }
 
@@ -361,7 +361,7 @@ void ask_again(PacketConnection& c, int64_t now) {
             each.state = kMissing;
             c.missing.insert(std::upper_bound(c.missing.begin(), c.missing.end(), number), number);
         }
-        c.recovering = true;
+        c.recovering = c.restarting = true;
         c.recover = c.nxt;
     }
     c.retry_at = kForever;
@@ -389,6 +389,8 @@ void data(PacketConnection& c, const PacketEvent& event) {
         c.notice_at = event.time + kNoticePs;
         say(c, event, kNotice);
     }
+    if (event.time - c.heard_at > rules_.rto_ps) c.at_once = kAtOnce;
+    c.heard_at = event.time;
     if (rules_.goes_back) {
         in_order(c, event);
     } else {
@@ -453,7 +455,12 @@ void packet_arrived(PacketConnection& c, int32_t part, int64_t time) {
 }
 
 void answer_some(PacketConnection& c, const PacketEvent& event) {
-    if (c.unanswered >= rules_.every || c.expected > c.last_of(c.part)) say(c, event, kPlain);
+    if (c.at_once) {
+        --c.at_once;
+        say(c, event, kPlain);
+    } else if (c.unanswered >= rules_.every || c.expected > c.last_of(c.part)) {
+        say(c, event, kPlain);
+    }
 }
 
 void say(PacketConnection& c, const PacketEvent& event, uint8_t says) {

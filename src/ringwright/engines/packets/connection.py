@@ -64,6 +64,7 @@ class Connection:
     newest: int = -1  # when the latest of those that arrived was sent
     recovering: bool = False
     recover: int = 0
+    restarting: bool = False  # it recovers from a time-out: its window grows meanwhile (RFC 5681, 3.1)
     limited: bool = False
     told_part: int = 0  # messages that the sender knows to have arrived
     local: int = 0  # packets that wait in its own NIC
@@ -111,6 +112,8 @@ class Connection:
     early: set[int] = field(default_factory=set)  # packets beyond ``expected`` that have come
     part: int = 0  # message that ``expected`` belongs to
     unanswered: int = 0
+    heard_at: int = 0  # when the last packet came
+    at_once: int = 0  # packets that are yet to be answered one by one
     refused: bool = False  # a gap has been reported, and nothing has filled it
     notice_at: int = 0
 

@@ -32,6 +32,8 @@ CYCLE = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 def start(c: Connection) -> None:
     """Set what a connection begins with: as one that has been used for a while and lost nothing."""
     c.ssthresh = 1e18
+    if c.control in (RENO, CUBIC, BBR):
+        c.srtt, c.rttvar = float(c.trip_ps), c.trip_ps / 2.0
     if c.control in (RENO, CUBIC):
         c.cwnd = c.ssthresh = max(FIRST_WINDOW, float(c.trip_ps) / max(c.line_ps * c.wire_bytes, 1e-9))
     elif c.control == BBR:
@@ -47,7 +49,7 @@ def acked(c: Connection, packets: int, now: int, trip_ps: int, record: SentPacke
         _bbr_acked(c, packets, now, trip_ps, record)
     elif c.control == DELAY:
         _delay_acked(c, packets, now, trip_ps)
-    elif c.control in (RENO, CUBIC) and not c.recovering and c.limited:
+    elif c.control in (RENO, CUBIC) and (c.restarting or not c.recovering) and c.limited:
         if c.cwnd < c.ssthresh:
             c.cwnd = min(c.cwnd + packets, c.ssthresh)
         elif c.control == RENO:

@@ -235,7 +235,7 @@ class Sender:
         if c.arrived:
             self._find_missing(c, event.time)
         if c.recovering and c.una >= c.recover:
-            c.recovering = False
+            c.recovering = c.restarting = False
         control.acked(c, new, event.time, trip, latest)
 
     def _find_missing(self, c: Connection, now: int) -> None:

@@ -91,7 +91,7 @@ class Timers:
                 if record.state == OUT:
                     record.state = MISSING
                     insort(c.missing, number)
-            c.recovering, c.recover = True, c.nxt
+            c.recovering, c.restarting, c.recover = True, True, c.nxt
         c.retry_at = NEVER
         self.sender.go_on(c, now)
 
