@@ -22,6 +22,7 @@ import numpy as np
 
 MODEL = 0.03
 SEEDS = 20
+BURST = 16 << 10  # of a link of the lab: a token bucket
 QUEUE = "switch * buffer 256KiB"  # what a port of the lab has
 CONTROL = "link rank3 loss 0.00001%"  # the same switch, losing nothing
 LINES = (
@@ -81,7 +82,7 @@ def predicted_s(case: dict[str, Any]) -> np.ndarray:
     rows = []
     for seed in range(SEEDS):
         begins_s = float(draw.uniform(0.0, 100.0))
-        options = PacketOptions(seed=seed)
+        options = PacketOptions(seed=seed, duplex=True, burst_bytes=BURST)
         rows.append(round_times_s(program, faulty.starting_at(begins_s), options, case["rounds"] + 1)[1:])
     return np.array(rows)
 

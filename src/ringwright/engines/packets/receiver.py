@@ -36,7 +36,7 @@ class Receiver:
             self._say(c, event, NOTICE)
         if event.time - c.heard_at > self.silent_ps:
             c.at_once = AT_ONCE
-        c.heard_at = event.time
+        c.heard_at, c.heard_sent, c.heard_number = event.time, event.sent, event.number
         if self.goes_back:
             self._in_order(c, event)
         else:
@@ -58,6 +58,7 @@ class Receiver:
     def _selective(self, c: Connection, event: PacketEvent) -> None:
         number = event.number
         if number < c.expected or number in c.early:
+            self.loop.sender.carried(c, event)
             self._say(c, event, PLAIN)
             return
         gap = bool(c.early) or number > c.expected
@@ -70,6 +71,7 @@ class Receiver:
             while c.expected in c.early:
                 c.early.remove(c.expected)
                 self._advance(c, event.time, count=self.ordered)
+        self.loop.sender.carried(c, event)  # what this makes its host send may carry the answer
         if gap:
             self._say(c, event, PLAIN)
         else:
@@ -95,7 +97,7 @@ class Receiver:
         if c.at_once:
             c.at_once -= 1
             self._say(c, event, PLAIN)
-        elif c.unanswered >= self.every or c.expected > c.last_of(c.part):
+        elif c.unanswered >= self.every or (c.unanswered and c.expected > c.last_of(c.part)):
             self._say(c, event, PLAIN)
 
     def _say(self, c: Connection, event: PacketEvent, says: int) -> None:

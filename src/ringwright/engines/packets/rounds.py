@@ -49,13 +49,15 @@ def repeated(flat: MessageGraph, rounds: int) -> MessageGraph:
     owners, nexts = (np.concatenate([each.ravel() for each in ends]) for ends in (before, after))
     order = np.argsort(owners, kind="stable")
     hops = np.tile(np.diff(flat.hop_starts), rounds)
-    columns = {
-        name: np.tile(getattr(flat, name), rounds)
-        for name in ("src", "dst", "size_bytes", "adds", "step", "hops", "delay")
-    }
     return replace(
         flat,
-        **columns,
+        src=np.tile(flat.src, rounds),
+        dst=np.tile(flat.dst, rounds),
+        size_bytes=np.tile(flat.size_bytes, rounds),
+        adds=np.tile(flat.adds, rounds),
+        step=np.tile(flat.step, rounds),
+        hops=np.tile(flat.hops, rounds),
+        delay=np.tile(flat.delay, rounds),
         hop_starts=_starts(hops).astype(flat.hop_starts.dtype),
         next_starts=_starts(np.bincount(owners, minlength=n)).astype(flat.next_starts.dtype),
         nexts=nexts[order].astype(flat.nexts.dtype),

@@ -128,7 +128,7 @@ def run(flat: MessageGraph, machine: Machine, options: PacketOptions, top: Topol
     from ringwright.engines.packets import loops
 
     used = spoken(top)
-    net = lay_out(flat, machine, used, top, seed=options.seed)
+    net = lay_out(flat, machine, used, top, options)
     simulate = loops.packets if native else loops.twin
     told = simulate(net, acknowledged=options.start == "acknowledged", trains=options.trains, bin_ps=options.bin_ps)
     start, end = (np.asarray(each, np.int64) for each in (told.start, told.end))
