@@ -151,7 +151,7 @@ def test_rows_are_the_figures_of_their_own_transfers(seed: int) -> None:
 
 
 def _without_incast(told: Any) -> dict[str, object]:
-    rows = ("nics", "phases", "steps", "gap_rule", "gap_us", "window_us")
+    rows = ("nics", "phases", "steps", "gap_rule", "gap_us", "window_us", "size_classes", "gap_classes")
     return {key: value for key, value in told.items() if key not in rows and not key.startswith("incast")}
 
 
@@ -219,6 +219,46 @@ def test_sources_that_follow_each_other_are_not_at_once() -> None:
     same = bursts_of([0, 0], [0.0, 0.5], [1, 1], end_s=[1.0, 2.0], to=[2, 2])
     assert [told["incast_max"] for told in (in_turn, at_once, same)] == [1, 2, 1]
     assert at_once["incast_p50"] == 1  # a quarter of the time two do
+
+
+def test_bursts_of_unknown_size_have_no_size_and_are_counted() -> None:
+    told = bursts_of([0, 0, 0, 0], [0.0, 1.0, 1.00001, 2.0], [7, None, 5, 9])
+    assert (told["count"], told["unsized"], told["bytes"]) == (3, 1, 21.0)
+    assert (told["size_bytes_p50"], told["size_bytes_p99"]) == (7.0, 9.0)  # the second burst may be of any size
+    unknown = bursts_of([0], [0.0], [None])
+    assert (unknown["count"], unknown["unsized"], unknown["size_bytes_p50"]) == (1, 1, None)
+    assert unknown["bytes"] is None
+    assert unknown["size_classes"] == []
+
+
+@pytest.mark.parametrize("seed", range(28, 32))
+def test_classes_hold_every_burst_and_pause_once(seed: int) -> None:
+    told = asked(drawn(seed, 80))
+    bursts = slow_bursts(drawn(seed, 80), round(GAP_S * 1e12))
+    sizes, pauses = [sum(t.size for t in burst) for burst in bursts], slow_pauses(bursts)
+    for row in told["size_classes"]:
+        assert row["count"] == sum(row["log2_low_bytes"] <= size < row["log2_high_bytes"] for size in sizes)
+    for row in told["gap_classes"]:
+        assert row["count"] == sum(row["log2_low_us"] <= pause < row["log2_high_us"] for pause in pauses)
+    assert sum(row["count"] for row in told["size_classes"]) == told["count"]
+    assert sum(row["count"] for row in told["gap_classes"]) == len(pauses)
+
+
+def test_the_smallest_class_holds_what_is_below_one() -> None:
+    told = bursts_of([0, 0, 0, 1], [0.0, 60e-6, 60.5e-6, 0.0], [0, 1, 1, 3], end_s=[0, 60e-6, 61e-6, 0], gap_s=0)
+    assert [row["log2_low_bytes"] for row in told["size_classes"]] == [0, 1, 2]
+    assert told["gap_classes"] == [
+        {"log2_low_us": 0, "log2_high_us": 1, "count": 1},
+        {"log2_low_us": 32, "log2_high_us": 64, "count": 1},
+    ]
+
+
+def test_a_transfer_to_nobody_counts_for_no_incast() -> None:
+    told = bursts_of([0, 1], [0.0, 0.0], [1, 1], end_s=[1.0, 1.0], to=[2, None])
+    assert (told["count"], told["incast_max"]) == (2, 1)
+    assert [row["nic"] for row in told["nics"]] == ["0", "1", "2"]
+    with pytest.raises(UsageError, match="names no NIC"):
+        bursts_of([None], [0.0], [1])
 
 
 def test_the_gap_rule_names_the_gap() -> None:

@@ -8,13 +8,15 @@ from typing import TypedDict
 class BurstFigures(TypedDict):
     """Figures of some transfers. None: not known, or of pauses: no NIC has two bursts.
 
+    Sizes are those of bursts whose every transfer has a known size; ``unsized`` transfers have none, and ``bytes`` lacks theirs.
     ``gap_us`` is the pause from the end of a burst to the beginning of the next of the same NIC, ``duty`` the share of the
     time in which a NIC sends (in the mean over the NICs that send), ``incast`` how many sources send to one NIC at once,
     weighted by time, while at least one does.
     """
 
     transfers: int
-    bytes: float
+    unsized: int
+    bytes: float | None
     count: int
     size_bytes_p50: float | None
     size_bytes_p95: float | None
@@ -32,30 +34,88 @@ class BurstFigures(TypedDict):
     incast_max: int | None
 
 
-class NicBursts(BurstFigures):
-    """What one NIC sends, and the incast of what it receives."""
+class SizeClass(TypedDict):
+    """How many bursts are of a size from the low bound up to, not including, the high one."""
+
+    log2_low_bytes: int
+    log2_high_bytes: int
+    count: int
+
+
+class GapClass(TypedDict):
+    """How many pauses between bursts last from the low bound up to, not including, the high one."""
+
+    log2_low_us: int
+    log2_high_us: int
+    count: int
+
+
+class BurstClasses(TypedDict):
+    """Sizes and pauses of bursts in powers of two."""
+
+    size_classes: list[SizeClass]
+    gap_classes: list[GapClass]
+
+
+class OfNic(TypedDict):
+    """Which NIC a row is of."""
 
     nic: str
 
 
-class PhaseBursts(BurstFigures):
-    """Transfers of one phase alone; its duty is a share of the whole time."""
+class OfPhase(TypedDict):
+    """Which phase a row is of."""
 
     phase: str
 
 
-class StepBursts(BurstFigures):
-    """Transfers of one step alone; its duty is a share of the time from its first to its last transfer."""
+class OfStep(TypedDict):
+    """Which step a row is of."""
 
     step: int
 
 
-class Bursts(BurstFigures):
-    """Bursts of all NICs, and by NIC, phase and step; ``window_us`` is the time of which ``duty`` is a share."""
+class NicBursts(OfNic, BurstFigures):
+    """What one NIC sends, and the incast of what it receives."""
+
+
+class PhaseBursts(OfPhase, BurstFigures):
+    """Transfers of one phase alone; its duty is a share of the whole time."""
+
+
+class StepBursts(OfStep, BurstFigures):
+    """Transfers of one step alone; its duty is a share of the time from its first to its last transfer."""
+
+
+class GapRule(TypedDict):
+    """What ends a burst, in words and as the longest pause within one; ``window_us`` is the time of which ``duty`` is a share."""
 
     gap_rule: str
     gap_us: float
     window_us: float | None
+
+
+class BurstRows(TypedDict):
+    """The figures by NIC, phase and step."""
+
     nics: list[NicBursts]
     phases: list[PhaseBursts]
     steps: list[StepBursts]
+
+
+class Bursts(GapRule, BurstFigures, BurstClasses, BurstRows):
+    """Bursts of all NICs, and by NIC, phase and step."""
+
+
+class ToldBursts(Bursts):
+    """Bursts and the ground they stand on.
+
+    ``of``: what sends, NICs or ranks; ``ground``: what times and sizes are; ``limits``: what the figures lack. ``nics_total`` and
+    ``steps_total`` count the rows of which the first are kept.
+    """
+
+    of: str
+    ground: str
+    limits: list[str]
+    nics_total: int
+    steps_total: int

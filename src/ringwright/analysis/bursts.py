@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.burst_document import BurstFigures, Bursts, NicBursts, StepBursts
+from ringwright.analysis.burst_document import BurstClasses, BurstFigures, Bursts, NicBursts, StepBursts
 from ringwright.analysis.incast import PERCENTILES, Incast, incast
 from ringwright.analysis.intervals import length, union
 from ringwright.errors import UsageError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GAP_S = 50e-6  # longer than the pauses within one collective, shorter than those between the collectives of a step
 US = 1e6
+NOBODY = -1  # the number of what is not named
 _NONE = [None, None, None]
 
 
@@ -51,9 +52,9 @@ def bursts_of(
         When a transfer begins and ends, s, not below 0; without ``end_s`` only beginnings are known: pauses are then from
         beginning to beginning, and durations, duty and incast are None.
     size_bytes
-        Bytes of each transfer.
+        Bytes of each transfer; None: not known.
     to
-        Which NIC receives; without it incast is None.
+        Which NIC receives; None for a transfer that counts for no incast. Without the column incast is None.
     phase, step
         Of what each transfer is part; None for no part.
     gap_s
@@ -87,6 +88,7 @@ def bursts_of(
         "gap_us": _us(gap),
         "window_us": None if window is None else _us(window),
         **_figures(transfers, gap, window),
+        **_classes(transfers, gap),
         "nics": _by_nic(transfers, gap, window),
         "phases": [
             {"phase": str(name), **_figures(transfers.of(where), gap, window)}
@@ -139,18 +141,31 @@ def _checked(
             raise UsageError(f"{name} has {len(column)} values for {len(nic)} transfers")
     if not (np.isfinite(gap_s) and gap_s >= 0):
         raise UsageError(f"a gap of {gap_s} s", remedy="give a time from 0 on, for example 50us")
-    starts, sizes = _numbers("start_s", start_s), _numbers("size_bytes", size_bytes)
+    starts, sizes = _numbers("start_s", start_s), _sizes(size_bytes)
     ends = None if end_s is None else _numbers("end_s", end_s)
     if ends is not None and (ends < starts).any():
         at = int(np.argmax(ends < starts))
         raise UsageError(f"transfer {at} ends at {ends[at]} s, before it begins at {starts[at]} s")
     names, number = _numbered([*_listed(nic), *([] if to is None else _listed(to))])
+    if (number[: len(starts)] == NOBODY).any():
+        raise UsageError("a transfer names no NIC that sends it")
     nics, receivers = number[: len(starts)], None if to is None else number[len(starts) :]
     # Every column is a key, so that sums come out the same in whatever order the transfers were given.
     keys = [sizes, starts if ends is None else ends, starts, nics]
     order = np.lexsort(keys if receivers is None else [receivers, *keys])
     given = _Transfers(nics, names, starts, ends, sizes, receivers, np.arange(len(starts)))
     return given.of(order)
+
+
+def _sizes(column: Values) -> np.ndarray:
+    """Return sizes, NaN where they are not known: float64 of shape (transfers,)."""
+    import numpy as np
+
+    given = _listed(column)
+    told = np.array([value is not None for value in given], bool)
+    sizes = np.full(len(given), np.nan)
+    sizes[told] = _numbers("size_bytes", [0 if value is None else value for value in given])[told]
+    return sizes
 
 
 def _numbers(name: str, column: Values) -> np.ndarray:
@@ -172,11 +187,11 @@ def _listed(values: Values) -> list[Any]:
 
 
 def _numbered(values: list[Any]) -> tuple[list[Any], np.ndarray]:
-    """Return the names in order and the number of each value in them: int64 of shape (values,)."""
+    """Return the names in order and the number of each value in them, NOBODY of None: int64 of shape (values,)."""
     import numpy as np
 
-    names = sorted(set(values), key=lambda name: (isinstance(name, str), name))
-    number = {name: at for at, name in enumerate(names)}
+    names = sorted({value for value in values if value is not None}, key=lambda name: (isinstance(name, str), name))
+    number = {None: NOBODY} | {name: at for at, name in enumerate(names)}
     return names, np.array([number[value] for value in values], np.int64)
 
 
@@ -202,9 +217,8 @@ def _parts(part: Values | None, transfers: _Transfers) -> list[tuple[Any, np.nda
         raise UsageError(f"{len(part)} phases or steps for {len(transfers.starts)} transfers")
     given = _listed(part)
     ordered = [given[at] for at in transfers.order.tolist()]
-    names, number = _numbered([name for name in ordered if name is not None])
-    where = np.flatnonzero([name is not None for name in ordered])
-    return [(name, where[number == at]) for at, name in enumerate(names)]
+    names, number = _numbered(ordered)
+    return [(name, np.flatnonzero(number == at)) for at, name in enumerate(names)]
 
 
 def _by_nic(transfers: _Transfers, gap_s: float, window_s: float | None) -> list[NicBursts]:
@@ -231,14 +245,17 @@ def _figures(
     transfers: _Transfers, gap_s: float, window_s: float | None, came: _Transfers | None = None
 ) -> BurstFigures:
     """Return the figures of what was sent, and of the incast of what ``came``, the same transfers if left out."""
-    starts, sizes = transfers.starts, transfers.sizes
+    import numpy as np
+
+    sizes, is_unsized = transfers.sizes, np.isnan(transfers.sizes)
     heads, burst_sizes, pauses, durations = _split(transfers, gap_s)
-    size, gap = _percentiles(burst_sizes), _percentiles(pauses)
+    size, gap = _percentiles(burst_sizes[~np.isnan(burst_sizes)]), _percentiles(pauses)
     lasted: list[float] | list[None] = _NONE if transfers.ends is None else _percentiles(durations)
     degree = _degree(transfers if came is None else came)
     return {
-        "transfers": len(starts),
-        "bytes": float(sizes.sum()),
+        "transfers": len(sizes),
+        "unsized": int(is_unsized.sum()),
+        "bytes": None if len(sizes) and is_unsized.all() else float(sizes[~is_unsized].sum()),
         "count": heads,
         "size_bytes_p50": size[0],
         "size_bytes_p95": size[1],
@@ -260,7 +277,8 @@ def _figures(
 def _degree(transfers: _Transfers) -> Incast:
     if transfers.to is None or transfers.ends is None:
         return Incast()
-    return incast(transfers.to, transfers.nics, transfers.starts, transfers.ends)
+    told = transfers.to != NOBODY
+    return incast(transfers.to[told], transfers.nics[told], transfers.starts[told], transfers.ends[told])
 
 
 def _split(transfers: _Transfers, gap_s: float) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
@@ -281,6 +299,34 @@ def _split(transfers: _Transfers, gap_s: float) -> tuple[int, np.ndarray, np.nda
     lasts = np.append(heads[1:], len(starts)) - 1
     durations_us = np.round((reach[lasts] - starts[heads]) * US, 6)
     return len(heads), np.add.reduceat(transfers.sizes, heads), pauses_us[is_between], durations_us
+
+
+def _classes(transfers: _Transfers, gap_s: float) -> BurstClasses:
+    """Return how many bursts and pauses there are in each power of two; sizes that are not known are in none."""
+    import numpy as np
+
+    _, sizes, pauses, _ = _split(transfers, gap_s)
+    return {
+        "size_classes": [
+            {"log2_low_bytes": low, "log2_high_bytes": high, "count": count}
+            for low, high, count in _powers(sizes[~np.isnan(sizes)])
+        ],
+        "gap_classes": [
+            {"log2_low_us": low, "log2_high_us": high, "count": count} for low, high, count in _powers(pauses)
+        ],
+    }
+
+
+def _powers(values: np.ndarray) -> list[tuple[int, int, int]]:
+    """Return (low, high, count) of each power of two that holds values, low among it and high not; below 1 it is 0 to 1."""
+    import numpy as np
+
+    exponents = np.frexp(np.floor(values))[1]  # 0 below 1, else one more than the power
+    powers, counts = np.unique(exponents, return_counts=True)
+    return [
+        (1 << power - 1 if power else 0, 1 << power, count)
+        for power, count in zip(powers.tolist(), counts.tolist(), strict=True)
+    ]
 
 
 def _percentiles(values: np.ndarray) -> list[float] | list[None]:
