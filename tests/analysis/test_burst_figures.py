@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ringwright.analysis import bursts
 from ringwright.analysis.bursts import GAP_S, bursts_of
 from ringwright.errors import UsageError
 
@@ -151,7 +152,18 @@ def test_rows_are_the_figures_of_their_own_transfers(seed: int) -> None:
 
 
 def _without_incast(told: Any) -> dict[str, object]:
-    rows = ("nics", "phases", "steps", "gap_rule", "gap_us", "window_us", "size_classes", "gap_classes")
+    rows = (
+        "nics",
+        "phases",
+        "steps",
+        "nics_total",
+        "steps_total",
+        "gap_rule",
+        "gap_us",
+        "window_us",
+        "size_classes",
+        "gap_classes",
+    )
     return {key: value for key, value in told.items() if key not in rows and not key.startswith("incast")}
 
 
@@ -259,6 +271,14 @@ def test_a_transfer_to_nobody_counts_for_no_incast() -> None:
     assert [row["nic"] for row in told["nics"]] == ["0", "1", "2"]
     with pytest.raises(UsageError, match="names no NIC"):
         bursts_of([None], [0.0], [1])
+
+
+def test_of_many_nics_those_that_send_most_are_kept() -> None:
+    count = bursts.MOST_ROWS + 7
+    told = bursts_of(range(count), [0.0] * count, range(count), step=range(count))
+    assert (told["nics_total"], told["steps_total"], told["count"]) == (count, count, count)
+    assert [row["nic"] for row in told["nics"]] == [str(at) for at in range(7, count)]
+    assert [row["step"] for row in told["steps"]] == list(range(bursts.MOST_ROWS))
 
 
 def test_the_gap_rule_names_the_gap() -> None:

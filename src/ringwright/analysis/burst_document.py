@@ -96,11 +96,13 @@ class GapRule(TypedDict):
 
 
 class BurstRows(TypedDict):
-    """The figures by NIC, phase and step."""
+    """The figures by NIC, phase and step, and how many rows there would be where not all are kept."""
 
     nics: list[NicBursts]
     phases: list[PhaseBursts]
     steps: list[StepBursts]
+    nics_total: int
+    steps_total: int
 
 
 class Bursts(GapRule, BurstFigures, BurstClasses, BurstRows):
@@ -110,12 +112,9 @@ class Bursts(GapRule, BurstFigures, BurstClasses, BurstRows):
 class ToldBursts(Bursts):
     """Bursts and the ground they stand on.
 
-    ``of``: what sends, NICs or ranks; ``ground``: what times and sizes are; ``limits``: what the figures lack. ``nics_total`` and
-    ``steps_total`` count the rows of which the first are kept.
+    ``of``: what sends, NICs or ranks; ``ground``: what times and sizes are; ``limits``: what the figures lack.
     """
 
     of: str
     ground: str
     limits: list[str]
-    nics_total: int
-    steps_total: int

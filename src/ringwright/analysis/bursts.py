@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GAP_S = 50e-6  # longer than the pauses within one collective, shorter than those between the collectives of a step
 US = 1e6
+MOST_ROWS = 1000
 NOBODY = -1  # the number of what is not named
 _NONE = [None, None, None]
 
@@ -65,7 +66,8 @@ def bursts_of(
     Returns
     -------
     Bursts
-        Plain values. Rows by NIC and phase are in order of name, by step in order of number. A burst of a row by phase or step is
+        Plain values. Rows by NIC and phase are in order of name, by step in order of number; of more than MOST_ROWS NICs those
+        that send most, of steps the first, are kept. A burst of a row by phase or step is
         one of its own transfers alone: counts of rows need not add up to the count of all.
 
     Raises
@@ -83,6 +85,7 @@ def bursts_of(
     gap = GAP_S if gap_s is None else gap_s
     transfers = _checked(nic, start_s, size_bytes, end_s, to, gap)
     window = _window(transfers, window_s)
+    phases, steps = _parts(phase, transfers), _parts(step, transfers)
     return {
         "gap_rule": f"a pause of more than {format_us(gap)} ends a burst of a NIC",
         "gap_us": _us(gap),
@@ -91,10 +94,11 @@ def bursts_of(
         **_classes(transfers, gap),
         "nics": _by_nic(transfers, gap, window),
         "phases": [
-            {"phase": str(name), **_figures(transfers.of(where), gap, window)}
-            for name, where in _parts(phase, transfers)
+            {"phase": str(name), **_figures(transfers.of(where), gap, window)} for name, where in phases[:MOST_ROWS]
         ],
-        "steps": [_of_step(int(name), transfers.of(where), gap) for name, where in _parts(step, transfers)],
+        "steps": [_of_step(int(name), transfers.of(where), gap) for name, where in steps[:MOST_ROWS]],
+        "nics_total": len(transfers.names),
+        "steps_total": len(steps),
     }
 
 
@@ -218,11 +222,22 @@ def _parts(part: Values | None, transfers: _Transfers) -> list[tuple[Any, np.nda
     given = _listed(part)
     ordered = [given[at] for at in transfers.order.tolist()]
     names, number = _numbered(ordered)
-    return [(name, np.flatnonzero(number == at)) for at, name in enumerate(names)]
+    by_part = np.argsort(number, kind="stable")
+    ends = np.searchsorted(number[by_part], np.arange(len(names) + 1))
+    return [(name, by_part[ends[at] : ends[at + 1]]) for at, name in enumerate(names)]
+
+
+def _busiest(transfers: _Transfers) -> list[int]:
+    """Return the numbers of the MOST_ROWS NICs that send most, in order."""
+    import numpy as np
+
+    moved = np.bincount(transfers.nics, weights=np.nan_to_num(transfers.sizes), minlength=len(transfers.names))
+    most: list[int] = np.sort(np.argsort(-moved, kind="stable")[:MOST_ROWS]).tolist()
+    return most
 
 
 def _by_nic(transfers: _Transfers, gap_s: float, window_s: float | None) -> list[NicBursts]:
-    """Return a row for each NIC that sends or receives."""
+    """Return a row for each NIC that sends or receives, of many for those that send most."""
     import numpy as np
 
     every = np.arange(len(transfers.names) + 1)
@@ -230,7 +245,8 @@ def _by_nic(transfers: _Transfers, gap_s: float, window_s: float | None) -> list
     arrivals = transfers if transfers.to is None else transfers.of(np.argsort(transfers.to, kind="stable"))
     came = np.searchsorted(transfers.nics if arrivals.to is None else arrivals.to, every)
     rows: list[NicBursts] = []
-    for number, name in enumerate(transfers.names):
+    for number in _busiest(transfers):
+        name = transfers.names[number]
         mine = transfers.of(np.arange(sent[number], sent[number + 1]))
         others = arrivals.of(np.arange(came[number], came[number + 1]))
         rows.append({"nic": str(name), **_figures(mine, gap_s, window_s, others)})

@@ -10,7 +10,6 @@ from ringwright.analysis.burst_document import NicBursts, ToldBursts
 from ringwright.analysis.bursts import bursts_of
 
 BY_NIC, BY_RANK = "NIC", "rank"
-MOST_ROWS = 1000
 _UNSIZED = "transfers of unknown size: a burst that holds one has no size; bytes are a lower bound"
 
 
@@ -36,7 +35,7 @@ class Transfers:
 
 
 def told(transfers: Transfers, gap_s: float | None = None) -> ToldBursts:
-    """Return the bursts of transfers with their ground; of NICs the MOST_ROWS that sent most, of steps the first ones.
+    """Return the bursts of transfers with their ground.
 
     ``gap_s``: the longest pause within a burst, s; the usual one if left out. UsageError for a negative one.
     """
@@ -51,21 +50,14 @@ def told(transfers: Transfers, gap_s: float | None = None) -> ToldBursts:
         gap_s=gap_s,
         window_s=transfers.window_s,
     )
-    by_name = [row["nic"] for row in bursts["nics"]]
-    kept = set(sorted(range(len(by_name)), key=lambda at: (-(bursts["nics"][at]["bytes"] or 0), at))[:MOST_ROWS])
-    nics: list[NicBursts] = [
-        {**row, "nic": _named(row["nic"], transfers.of)} for at, row in enumerate(bursts["nics"]) if at in kept
-    ]
+    nics: list[NicBursts] = [{**row, "nic": _named(row["nic"], transfers.of)} for row in bursts["nics"]]
     unsized = (_unsized(bursts["unsized"], bursts["transfers"]),) if bursts["unsized"] else ()
     return {
         **bursts,
         "nics": nics,
-        "steps": bursts["steps"][:MOST_ROWS],
         "of": transfers.of,
         "ground": transfers.ground,
         "limits": [*transfers.limits, *unsized],
-        "nics_total": len(by_name),
-        "steps_total": len(bursts["steps"]),
     }
 
 
