@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GAP_S = 50e-6  # longer than the pauses within one collective, shorter than those between the collectives of a step
 US = 1e6
+DIGITS = 12  # of seconds: ps
 MOST_ROWS = 1000
 NOBODY = -1  # the number of what is not named
 _NONE = [None, None, None]
@@ -145,8 +146,8 @@ def _checked(
             raise UsageError(f"{name} has {len(column)} values for {len(nic)} transfers")
     if not (np.isfinite(gap_s) and gap_s >= 0):
         raise UsageError(f"a gap of {gap_s} s", remedy="give a time from 0 on, for example 50us")
-    starts, sizes = _numbers("start_s", start_s), _sizes(size_bytes)
-    ends = None if end_s is None else _numbers("end_s", end_s)
+    starts, sizes = _moments("start_s", start_s), _sizes(size_bytes)
+    ends = None if end_s is None else _moments("end_s", end_s)
     if ends is not None and (ends < starts).any():
         at = int(np.argmax(ends < starts))
         raise UsageError(f"transfer {at} ends at {ends[at]} s, before it begins at {starts[at]} s")
@@ -159,6 +160,11 @@ def _checked(
     order = np.lexsort(keys if receivers is None else [receivers, *keys])
     given = _Transfers(nics, names, starts, ends, sizes, receivers, np.arange(len(starts)))
     return given.of(order)
+
+
+def _moments(name: str, column: Values) -> np.ndarray:
+    """Return times to the ps, so that what ends when another begins does so however the two were computed: float64, s."""
+    return _numbers(name, column).round(DIGITS)
 
 
 def _sizes(column: Values) -> np.ndarray:
@@ -206,7 +212,7 @@ def _window(transfers: _Transfers, asked: tuple[float, float] | None) -> float |
     first, last = float(transfers.starts.min()), float(transfers.ends.max())
     if asked is None:
         return last - first
-    if not asked[0] <= first <= last <= asked[1]:
+    if not round(asked[0], DIGITS) <= first <= last <= round(asked[1], DIGITS):
         raise UsageError(f"transfers from {first} s to {last} s lie outside the window {asked[0]} s to {asked[1]} s")
     return asked[1] - asked[0]
 

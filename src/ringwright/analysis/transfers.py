@@ -9,7 +9,7 @@ from typing import Any
 from ringwright.analysis.burst_document import NicBursts, ToldBursts
 from ringwright.analysis.bursts import bursts_of
 
-BY_NIC, BY_RANK = "NIC", "rank"
+BY_NIC, BY_RANK, BY_CLASS = "NIC", "rank", "class"
 _UNSIZED = "transfers of unknown size: a burst that holds one has no size; bytes are a lower bound"
 
 
@@ -17,8 +17,9 @@ _UNSIZED = "transfers of unknown size: a burst that holds one has no size; bytes
 class Transfers:
     """What a network carried, a value of each column for each transfer.
 
-    ``ends_s`` None: only beginnings are known. ``of``: what a sender is, a NIC by name or a rank by number. ``ground`` says what
-    the times and sizes are, ``limits`` what the figures lack; ``window_s`` from when to when was watched.
+    ``ends_s`` None: only beginnings are known. ``of``: what a sender is, a NIC by name or a rank, by number or by the name of its
+    class. ``ground`` says what the times and sizes are, ``limits`` what the figures lack; ``window_s`` is the time that was
+    watched.
     """
 
     senders: Sequence[Any]
@@ -50,12 +51,18 @@ def told(transfers: Transfers, gap_s: float | None = None) -> ToldBursts:
         gap_s=gap_s,
         window_s=transfers.window_s,
     )
-    nics: list[NicBursts] = [{**row, "nic": _named(row["nic"], transfers.of)} for row in bursts["nics"]]
+    # Ranks that are alike come as classes, by name.
+    of = (
+        BY_CLASS
+        if transfers.of == BY_RANK and any(isinstance(sender, str) for sender in transfers.senders)
+        else transfers.of
+    )
+    nics: list[NicBursts] = [{**row, "nic": _named(row["nic"], of)} for row in bursts["nics"]]
     unsized = (_unsized(bursts["unsized"], bursts["transfers"]),) if bursts["unsized"] else ()
     return {
         **bursts,
         "nics": nics,
-        "of": transfers.of,
+        "of": of,
         "ground": transfers.ground,
         "limits": [*transfers.limits, *unsized],
     }
@@ -68,4 +75,4 @@ def _unsized(count: int, transfers: int) -> str:
 
 
 def _named(sender: str, of: str) -> str:
-    return f"rank {sender}" if of == BY_RANK and sender.isdigit() else sender
+    return f"rank {sender}" if of != BY_NIC and sender.isdigit() else sender

@@ -122,6 +122,7 @@ class JobOptions:
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
         from ringwright.cli import progress
+        from ringwright.studies.jobs import bursts as job_bursts
         from ringwright.studies.jobs import generated, study, tune
 
         job = replace(
@@ -137,6 +138,8 @@ class JobOptions:
             for spelling in self.rewrite:
                 job = replace(job, workload=apply_spelled(job.workload, spelling))
         wanted = (self.policy or usual).split(",")
+        gap_s = options.gap_seconds(results.gap)
+        bursts: dict[str, Any] = {}
         with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted = [each.spelling for each in tuned] or wanted
@@ -146,11 +149,13 @@ class JobOptions:
                     from ringwright.studies.jobs import traced
 
                     traced.trace(job, result).save(results.trace, force=results.force)
+                if results.holds_bursts and not bursts:
+                    bursts.update(job_bursts.document(job, result, gap_s))
 
             result = study.document(
                 job, wanted, pictures=results.output is not None and not results.json, kept=kept, progress=advance
             )
-        result |= (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
+        result |= bursts | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
 
 
@@ -163,6 +168,13 @@ class Results:
     force: bool
     json: bool
     arrivals: str | None = None  # by how much later than they could ranks begin each step
+    bursts: bool = False  # shown on the terminal too
+    gap: str | None = None
+
+    @property
+    def holds_bursts(self) -> bool:
+        """Whether bursts are asked for, or an answer that always holds them."""
+        return self.bursts or self.json or self.output is not None
 
     def show(self, result: dict[str, Any]) -> int:
         """Print the answers, and write the page if one is asked for."""
@@ -172,7 +184,7 @@ class Results:
         if self.json:
             reading.print_json(result)
             return 0
-        jobs.write(result, sys.stdout)
+        jobs.write(result, sys.stdout, shows_bursts=self.bursts)
         if self.output:
             reading.write_page(self.output, job_page.page(result, reading.command_line()), force=self.force)
         return 0

@@ -27,6 +27,9 @@ NeededFolder = Annotated[Path, Parameter(name=["--output", "-o", "--out"], group
 Gap = Annotated[
     str | None, Parameter(group=OUTPUT, help="Longest pause within a burst of a NIC: 50us (usual), 1ms ...")
 ]
+Bursts = Annotated[
+    bool, Parameter(group=OUTPUT, help="Show bursts too: sizes, gaps, duty, incast; --json always holds them.")
+]
 Force = Annotated[bool, Parameter(group=OUTPUT)]
 Json = Annotated[bool, Parameter(group=OUTPUT)]
 Sample = Annotated[

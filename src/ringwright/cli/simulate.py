@@ -35,6 +35,8 @@ def simulate(
     arrivals: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     output: options.Target = None,
     trace: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
+    bursts: options.Bursts = False,
+    gap: options.Gap = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
@@ -77,10 +79,11 @@ def simulate(
     ringwright simulate --sample --policy p3
     """
     collective = reading.recording(collective, sample=sample)
+    results = Results(output, trace, force, json, arrivals, bursts or gap is not None, gap)
     if collective is not None and collective not in OPS and Path(collective).exists():
-        return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json, arrivals))
+        return job.replay(collective, machine, algorithm or "", results)
     if collective is None:
-        return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json, arrivals))
+        return job.answer(machine, algorithm or "", dtype, results)
     from ringwright.studies.library_calls import usual_algorithm
     from ringwright.studies.simulation_spec import SimulationSpec
 
@@ -100,4 +103,14 @@ def simulate(
         packets=packets.options(engine, topology, machine.seed),
     )
     usual = usual_algorithm(question.collective(0), topology, question.calibration)
-    return simulated.show(question, algorithm or usual, sizes.listed(collective), output, trace, force=force, json=json)
+    return simulated.show(
+        question,
+        algorithm or usual,
+        sizes.listed(collective),
+        output,
+        trace,
+        force=force,
+        json=json,
+        bursts=bursts,
+        gap=gap,
+    )

@@ -23,19 +23,20 @@ EXPLAINED = (
 )
 
 
-def write(out: Console, bursts: ToldBursts | None, unknown: str) -> None:
-    """Write the bursts for a terminal, or why there are none; nothing where there is neither."""
+def write(out: Console, bursts: ToldBursts | None, unknown: str, title: str = "bursts") -> None:
+    """Write the bursts for a terminal under ``title``, or why there are none; nothing where there is neither."""
     if bursts is None:
         if unknown:
-            layout.heading(out, "bursts")
+            layout.heading(out, title)
             layout.line(out, f"unknown: {unknown}", style="yellow")
         return
-    layout.heading(out, "bursts", bursts["gap_rule"])
+    layout.heading(out, title, bursts["gap_rule"])
     counted = f"{_counted(bursts['count'], 'burst')} of {_counted(bursts['nics_total'], bursts['of'])}"
-    layout.line(
-        out, f"{counted}; a {bursts['of']} sends {_share(bursts['duty'])} of the time" if bursts["duty"] else counted
-    )
-    layout.table(out, ("", "p50", "p95", "p99", "most"), _quantiles(bursts), left=("",))
+    if not bursts["count"]:
+        counted = "no transfer uses a NIC"
+    layout.line(out, counted if bursts["duty"] is None else f"{counted}; duty {_share(bursts['duty'])}")
+    if bursts["count"]:
+        layout.table(out, ("", "p50", "p95", "p99", "most"), _quantiles(bursts), left=("",))
     rows = _rows(bursts)
     if rows:
         layout.table(
@@ -44,7 +45,7 @@ def write(out: Console, bursts: ToldBursts | None, unknown: str) -> None:
             [_line(name, row) for name, row in rows],
             left=("of",),
         )
-    layout.cut(out, TOP_NICS, bursts["nics_total"], f"{bursts['of']}s")
+    layout.cut(out, TOP_NICS, bursts["nics_total"], _plural(bursts["of"]))
     layout.cut(out, TOP_PHASES, len(bursts["phases"]), "phases")
     if bursts["steps"]:
         layout.line(out, steps_line(bursts))
@@ -53,7 +54,11 @@ def write(out: Console, bursts: ToldBursts | None, unknown: str) -> None:
 
 
 def _counted(count: int, what: str) -> str:
-    return f"{format_count(count)} {what}{'s' if count != 1 else ''}"
+    return f"{format_count(count)} {what if count == 1 else _plural(what)}"
+
+
+def _plural(what: str) -> str:
+    return f"{what}es" if what.endswith("s") else f"{what}s"
 
 
 def _quantiles(bursts: ToldBursts) -> list[list[str | None]]:
@@ -73,7 +78,7 @@ def _quantiles(bursts: ToldBursts) -> list[list[str | None]]:
 def _rows(bursts: ToldBursts) -> list[tuple[str, BurstFigures]]:
     """Return the rows of the terminal: the phases, and the NICs that send most."""
     named: list[tuple[str, BurstFigures]] = [(row["phase"], row) for row in bursts["phases"][:TOP_PHASES]]
-    if bursts["nics_total"] > 1:
+    if bursts["nics_total"] > 1 or not bursts["phases"]:
         most = sorted(bursts["nics"], key=lambda row: -(row["bytes"] or 0))
         named += [(row["nic"], row) for row in most[:TOP_NICS]]
     return named
@@ -126,6 +131,7 @@ def steps_line(bursts: ToldBursts) -> str:
 class BurstSection(TypedDict):
     """What the page shows of bursts."""
 
+    of: str
     rule: str
     ground: str
     explained: str
@@ -135,12 +141,22 @@ class BurstSection(TypedDict):
     tables: list[PageTable]
 
 
-def page(bursts: ToldBursts | None, unknown: str) -> BurstSection | None:
-    """Return the page's section, or None where nothing is known of bursts, nor why."""
+def page(bursts: ToldBursts | None, unknown: str, of: str = "") -> BurstSection | None:
+    """Return the page's section, or None where nothing is known of bursts, nor why; ``of``: whose bursts these are."""
     if bursts is None:
         if not unknown:
             return None
-        return {"rule": "", "ground": "", "explained": "", "limits": [], "unknown": unknown, "charts": [], "tables": []}
+        nothing: BurstSection = {
+            "of": "",
+            "rule": "",
+            "ground": "",
+            "explained": "",
+            "limits": [],
+            "unknown": unknown,
+            "charts": [],
+            "tables": [],
+        }
+        return nothing
     sizes = [(row["log2_low_bytes"], row["count"]) for row in bursts["size_classes"]]
     gaps = [(row["log2_low_us"], row["count"]) for row in bursts["gap_classes"]]
     charts = [
@@ -148,6 +164,7 @@ def page(bursts: ToldBursts | None, unknown: str) -> BurstSection | None:
         ("Pauses between bursts by length", powers(gaps, us, "pauses")),
     ]
     return {
+        "of": f"{of}. " if of else "",
         "rule": bursts["gap_rule"],
         "ground": bursts["ground"],
         "explained": EXPLAINED,
@@ -160,7 +177,7 @@ def page(bursts: ToldBursts | None, unknown: str) -> BurstSection | None:
 
 def _tables(bursts: ToldBursts) -> list[PageTable]:
     parts: list[tuple[str, str, str, Sequence[tuple[str, BurstFigures]]]] = [
-        ("whole", "Bursts", "of", [(f"all {bursts['of']}s", bursts)]),
+        ("whole", "Bursts", "of", [(f"all {_plural(bursts['of'])}", bursts)]),
         ("phases", "Bursts by phase", "phase", [(row["phase"], row) for row in bursts["phases"]]),
         ("nics", f"Bursts by {bursts['of']}", bursts["of"], [(row["nic"], row) for row in bursts["nics"]]),
         ("steps", "Bursts by step", "step", [(str(row["step"]), row) for row in bursts["steps"]]),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout, probable
+from ringwright.reports import bursts, layout, probable
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ SURE = 0.75  # chance from which on one is called faster
 WIDE = 10  # columns of a time
 
 
-def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
-    """Write the object of schema ``ringwright.simulate/1`` for a terminal."""
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
+    """Write the object of schema ``ringwright.simulate/1`` for a terminal, ``shows_bursts`` where it holds them."""
     out = layout.console(file, width=width)
     rows = answered(result)
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
@@ -44,8 +44,15 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
     _limits(out, rows, names)
+    if shows_bursts:
+        bursts.write(out, result["bursts"], result["bursts_unknown"], burst_title(result["bursts"]))
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))
+
+
+def burst_title(told: Mapping[str, Any] | None) -> str:
+    """Return the title of bursts: of which algorithm and size."""
+    return "Bursts" if told is None else f"Bursts of {told['algorithm']} at {format_size(told['size_bytes'])}"
 
 
 def _alone(out: Console, rows: list[dict[str, Any]]) -> None:

@@ -333,24 +333,6 @@ def _disagreements(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return told
 
 
-@dataclass(frozen=True)
-class Detail:
-    """One run in full, for pictures: its program, the load of links (name, share of the time busy, bytes), the critical path."""
-
-    name: str
-    program: Program
-    load: list[tuple[str, float, float]]
-    path: str
-    run: Run
-
-
-def detail(question: SimulationSpec, spelling: str, size_bytes: int) -> Detail:
-    """Return the engine's run of one algorithm at one size, on the machine that its row was run on."""
-    program = spelled.algorithm(spelling)(question.collective(size_bytes), question.topology)
-    run = question.run(program, Answers(question, [size_bytes]).shown_on(program))
-    return Detail(spelling, program, run.load(), run.path(), run)
-
-
 def _choice(program: Program) -> str:
     """Return what a library chose, for the table: ``tree/ll128 x16``."""
     chosen = program.knobs.get("algorithm")

@@ -46,10 +46,13 @@ class SimulationSpec:
         """Whether an engine's own time is asked for: one is named, or an option that only engines know."""
         return self.engine is not None or self.alpha != "pipelined"
 
-    def run(self, program: Program, on: Topology, *, late: bool = True, seed: int | None = None) -> Run:
+    def run(
+        self, program: Program, on: Topology, *, late: bool = True, seed: int | None = None, folded: bool = True
+    ) -> Run:
         """Return what the engine says of a program on a fabric.
 
-        ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about.
+        ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about; ``folded`` False: each
+        message by itself, where the engine follows messages.
         """
         from ringwright.engines.choose import simulate
 
@@ -58,11 +61,13 @@ class SimulationSpec:
         asked = self.packets if seed is None else replace(self.packets or PacketOptions(), seed=seed)
         engine = self.engine or ("packets" if self.needs_packets else "auto")
         try:
-            return simulate(program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked)
+            return simulate(
+                program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked, fold_symmetry=folded
+            )
         except DeclinedError:
             if self.engine is not None or engine == "auto":
                 raise
-            return simulate(program, on, alpha=self.alpha, arrivals=seconds)
+            return simulate(program, on, alpha=self.alpha, arrivals=seconds, fold_symmetry=folded)
 
     @cached_property
     def needs_packets(self) -> bool:
