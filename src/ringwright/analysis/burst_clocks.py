@@ -15,7 +15,7 @@ APART = "incast is not known: ranks have clocks of their own, and nothing tells 
 _WATCHED = ("collective", "p2p", "proxy", "compute", "memory", "step", "phase")
 
 
-class Timed(NamedTuple):
+class Clocked(NamedTuple):
     """Events with times from 0 on, whether they are of one clock, what is to be said of it, and which time was recorded."""
 
     frame: pl.DataFrame
@@ -24,7 +24,7 @@ class Timed(NamedTuple):
     window_s: tuple[float, float] | None = None
 
 
-def on_one_clock(frame: pl.DataFrame, trace: Trace) -> Timed:
+def on_one_clock(frame: pl.DataFrame, trace: Trace) -> Clocked:
     """Return events with ``enqueue_s`` and ``start_s`` from 0 on.
 
     Pauses and durations of a rank are its own clock's and stay as they are. The window is known where all records have one clock.
@@ -35,13 +35,13 @@ def on_one_clock(frame: pl.DataFrame, trace: Trace) -> Timed:
     times = pl.col("enqueue_s", "start_s")
     if frame["clock"].n_unique() <= 1:
         origin_s = frame.select(first).item()
-        return Timed(frame.with_columns(times - origin_s), True, window_s=_window(frame, trace, origin_s))
+        return Clocked(frame.with_columns(times - origin_s), True, window_s=_window(frame, trace, origin_s))
     aligned = align(trace)
     if not aligned.refused and frame["rank"].is_in(list(aligned.clocks)).all():
         said = f"clocks of {len(aligned.clocks)} ranks were aligned to +- {aligned.uncertainty_s * 1e6:,.1f} us"
         moved = aligned.moved(frame)
-        return Timed(moved.with_columns(times - moved.select(first).item()), True, said)
-    return Timed(frame.with_columns(times - first.over("clock")), False, APART)
+        return Clocked(moved.with_columns(times - moved.select(first).item()), True, said)
+    return Clocked(frame.with_columns(times - first.over("clock")), False, APART)
 
 
 def _window(frame: pl.DataFrame, trace: Trace, origin_s: float) -> tuple[float, float] | None:

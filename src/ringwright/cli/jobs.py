@@ -139,7 +139,7 @@ class JobOptions:
                 job = replace(job, workload=apply_spelled(job.workload, spelling))
         wanted = (self.policy or usual).split(",")
         gap_s = options.gap_seconds(results.gap)
-        bursts: dict[str, Any] = {}
+        bursts: dict[str, object] = {}
         with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted = [each.spelling for each in tuned] or wanted
@@ -150,7 +150,7 @@ class JobOptions:
 
                     traced.trace(job, result).save(results.trace, force=results.force)
                 if results.holds_bursts and not bursts:
-                    bursts.update(job_bursts.document(job, result, gap_s))
+                    bursts.update(job_bursts.burst_keys(job, result, gap_s))
 
             result = study.document(
                 job, wanted, pictures=results.output is not None and not results.json, kept=kept, progress=advance

@@ -44,7 +44,7 @@ def show(
     if json or output or shows_bursts:
         from ringwright.studies import simulated_bursts
 
-        result |= simulated_bursts.document(question, result["rows"], gap_s)
+        result |= simulated_bursts.burst_keys(question, result["rows"], gap_s)
     if json:
         reading.print_json(result)
         return 0

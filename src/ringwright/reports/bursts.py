@@ -36,21 +36,23 @@ def write(out: Console, bursts: ToldBursts | None, unknown: str, title: str = "b
         counted = "no transfer uses a NIC"
     layout.line(out, counted if bursts["duty"] is None else f"{counted}; duty {_share(bursts['duty'])}")
     if bursts["count"]:
-        layout.table(out, ("", "p50", "p95", "p99", "most"), _quantiles(bursts), left=("",))
-    rows = _rows(bursts)
+        _known(out, ("", "p50", "p95", "p99", "most"), _quantiles(bursts), left="")
+    rows = [_line(name, row) for name, row in _rows(bursts)]
     if rows:
-        layout.table(
-            out,
-            ("of", "bursts", "bytes", "size p50", "p99", "gap p50", "duty", "incast"),
-            [_line(name, row) for name, row in rows],
-            left=("of",),
-        )
+        out.print()
+        _known(out, ("of", "bursts", "bytes", "size p50", "p99", "gap p50", "duty", "incast"), rows, left="of")
     layout.cut(out, TOP_NICS, bursts["nics_total"], _plural(bursts["of"]))
     layout.cut(out, TOP_PHASES, len(bursts["phases"]), "phases")
     if bursts["steps"]:
         layout.line(out, steps_line(bursts))
     for said in (bursts["ground"], *bursts["limits"]):
         layout.line(out, said, style="dim")
+
+
+def _known(out: Console, columns: Sequence[str], rows: Sequence[Sequence[str | None]], *, left: str) -> None:
+    """Write a table without the columns of which nothing is known."""
+    kept = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
+    layout.table(out, [columns[at] for at in kept], [[row[at] for at in kept] for row in rows], left=(left,))
 
 
 def _counted(count: int, what: str) -> str:

@@ -42,7 +42,7 @@ def bursts(
     return {**told(transfers, gap_s), "algorithm": spelling, "size_bytes": size_bytes}, ""
 
 
-def document(
+def burst_keys(
     question: SimulationSpec, rows: Sequence[Mapping[str, Any]], gap_s: float | None = None
 ) -> dict[str, SimulatedBursts | str | None]:
     """Return the keys ``bursts`` and ``bursts_unknown``: of the first algorithm that answers, at the largest size."""

@@ -42,7 +42,7 @@ def bursts(job: Job, result: PolicyResult, gap_s: float | None = None) -> tuple[
     return {**told(transfers, gap_s), "policy": result.policy}, ""
 
 
-def document(job: Job, result: PolicyResult, gap_s: float | None = None) -> dict[str, PolicyBursts | str | None]:
+def burst_keys(job: Job, result: PolicyResult, gap_s: float | None = None) -> dict[str, PolicyBursts | str | None]:
     """Return the keys ``bursts`` and ``bursts_unknown`` of a job's answer."""
     told_bursts, unknown = bursts(job, result, gap_s)
     return {"bursts": told_bursts, "bursts_unknown": unknown}

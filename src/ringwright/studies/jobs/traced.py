@@ -10,7 +10,7 @@ from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
 from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
 from ringwright.studies.traced import WRITER, device_rows
-from ringwright.trace_tables import conform
+from ringwright.trace_tables import Row, conform
 from ringwright.traced import communicator, communicators
 from ringwright.workload import PHASES
 
@@ -103,9 +103,7 @@ def _events(
     same |= {"stream": f"{row.role}{f' {row.phase}' if row.phase else ''}", "phase": senders.phase(row)}
     columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
     if all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv":
-        each: list[dict[str, Any]] = [
-            {"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking
-        ]
+        each: list[Row] = [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking]
     else:  # of a class one event a group, however many ranks of it the group has
         groups = _groups(job, run, row, operation)
         sending = senders.sending(row)
@@ -115,7 +113,7 @@ def _events(
     return [WRITER.events(frame, **{**same, **one}) for one in each]
 
 
-def _whose(senders: Senders, rank_class: int) -> dict[str, Any]:
+def _whose(senders: Senders, rank_class: int) -> Row:
     """Return whose an event of a class is, and how many records it stands for."""
     rank_classes = senders.run.laid.rank_classes
     count = rank_classes.counts[rank_class]
