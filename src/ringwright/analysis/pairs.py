@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from ringwright.trace import Trace
 
-RING_OPS = frozenset({"all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce"})
-DIRECT_OPS = frozenset({"all-to-all", "gather", "scatter"})
+RING_OPS, DIRECT_OPS = traffic.RING_OPS, traffic.DIRECT_OPS
 MAX_ASSUMED_RANKS = 4096
 ASSUMED = "assumed: ring"
 SIDES = ("send", "receive")  # each end of a connection has a NIC of its own

@@ -31,6 +31,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])
         layout.line(out, f"arrivals: {result['arrivals']}; the last rank comes at {last} us", style="dim", indent=0)
+    for other in result.get("beside", ()):
+        layout.line(out, f"beside: {other}, again and again", style="dim", indent=0)
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
@@ -58,6 +60,7 @@ def burst_title(told: Mapping[str, Any] | None) -> str:
 def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     likely = has_interval(rows)
     columns = ["size", "time us", *(["90 % us"] if likely else []), "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
+    shared = rows[0].get("alone_us") is not None
     faulty, late = rows[0]["worst_us"] is not None, rows[0].get("after_last_us") is not None
     layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
     table = []
@@ -66,8 +69,10 @@ def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
         line = [format_size(row["size_bytes"]), time(row["time_us"]), *([interval(row)] if likely else [])]
         line += [*rates, time(row["lowest_bound_us"]), share(row)]
         line += [time(row["after_last_us"])] if late else []
+        line += [time(row["alone_us"])] if shared else []
         table.append([*line, time(row["worst_us"])] if faulty else line)
     columns += ["after the last us"] if late else []
+    columns += ["alone us"] if shared else []
     layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
 
 
@@ -79,6 +84,9 @@ def _side_by_side(
     told = f"; sure: chance that it beats the next; below {SURE:.0%} nobody can tell" if sure else ""
     layout.heading(out, "Time in us", f"the fastest of each size is starred{told}")
     _grid(out, rows, letters, "time_us", bound=True, sure=sure)
+    if any(row.get("alone_us") is not None for row in rows):
+        layout.heading(out, "Time in us without the other jobs", "by the same engine")
+        _grid(out, rows, letters, "alone_us", bound=False)
     if has_interval(rows):
         layout.heading(out, "90 % interval in us")
         _grid(out, rows, letters, "time_us", bound=False, said=interval)

@@ -96,7 +96,7 @@ def simulate(
     top = wire_rates(topology.starting_at(by_ps / PS) if by_ps else topology)
     (made,) = machines([program], without_losses(top), alpha)
     flat, carrying = flatten(program, made), made.carrying(program)
-    _require_few(flat, spoken(top), options)
+    require_few(flat, spoken(top), options)
     result = run(flat if late is None else gated(flat, late), carrying, options, top, native=native)
     mine = slice(0, flat.n_messages)
     result = replace(
@@ -111,7 +111,8 @@ def packet_hops(flat: MessageGraph, used: Protocol) -> int:
     return int((packets * np.diff(flat.hop_starts)).sum() * (1 + 1 / used.acks_every))
 
 
-def _require_few(flat: MessageGraph, used: Protocol, options: PacketOptions) -> None:
+def require_few(flat: MessageGraph, used: Protocol, options: PacketOptions) -> None:
+    """Raise DeclinedError for more packets than can be followed."""
     hops = packet_hops(flat, used)
     if hops > options.most_hops:
         raise DeclinedError(

@@ -1,0 +1,159 @@
+"""A program while others run on the same machine, which begin again and again: what the first of them takes meanwhile.
+
+The others repeat until the first is done: a repetition begins when all messages of the one before have arrived. By default rates
+are shared fairly (the flow engine); ``events`` serves whole messages in the order in which they come, ``packets`` each packet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.engines import events, flows
+from ringwright.engines.choose import simulate
+from ringwright.engines.flat import flatten
+from ringwright.engines.machine import PS
+from ringwright.engines.packets.carriage import spoken, wire_rates, without_losses
+from ringwright.engines.packets.options import PacketOptions
+from ringwright.engines.packets.run import require_few
+from ringwright.engines.packets.run import run as by_packets
+from ringwright.engines.result import Run, loads
+from ringwright.engines.slots import machines
+from ringwright.engines.together import merged, started
+from ringwright.errors import DeclinedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ringwright.engines.machine import Machine
+    from ringwright.engines.messages import MessageGraph
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+ENGINES = ("auto", "flows", "events", "packets")
+MOST_MESSAGES = 1_000_000  # of all programs and their repetitions
+NOT_ALIKE = "what runs beside it is not alike for all ranks"
+ENDED = "that the other job goes on: it was followed for {} repetitions, so the time is a lower bound"
+
+
+def simulate_beside(
+    program: Program,
+    others: Sequence[Program],
+    topology: Topology,
+    engine: str = "auto",
+    *,
+    alpha: str = "pipelined",
+    native: bool = True,
+    packets: PacketOptions | None = None,
+) -> Run:
+    """Return the run of ``program`` while ``others`` repeat on the same machine, never shorter than without them.
+
+    Where the others would repeat more often than can be followed the time is a lower bound, and ``left_out`` says so. Raises
+    DeclinedError for an engine that follows no messages, InfeasibleError where a message never arrives.
+    """
+    if engine not in ENGINES:
+        raise DeclinedError(
+            f"the {engine} engine knows of one program alone", remedy="--engine flows, events or packets"
+        )
+    engine = "flows" if engine == "auto" else engine
+    shared = _Shared(program, tuple(others), topology, engine, alpha, native, packets or PacketOptions())
+    alone = simulate(program, topology, engine, alpha=alpha, fold_symmetry=False, native=native, packets=packets)
+    counts = [1] * len(others)
+    while True:
+        run, ends_ps = shared.run(counts)
+        short = [at for at, end_ps in enumerate(ends_ps) if end_ps < run.time_ps]
+        if not short:
+            break
+        wanted = [2 * count if at in short else count for at, count in enumerate(counts)]
+        if shared.messages(wanted) > MOST_MESSAGES:
+            run = replace(run, left_out=(*run.left_out, ENDED.format(max(counts[at] for at in short))))
+            break
+        counts = wanted
+    # Serving in another order can by chance help a program; what others do must not make it faster.
+    return run if run.time_ps >= alone.time_ps else replace(alone, left_out=run.left_out)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """One program and its neighbours on a machine, laid out once."""
+
+    program: Program
+    others: tuple[Program, ...]
+    topology: Topology
+    engine: str
+    alpha: str
+    native: bool
+    packets: PacketOptions
+
+    @cached_property
+    def on(self) -> Topology:
+        """The machine, of packets with the rates of wires."""
+        return wire_rates(self.topology) if self.engine == "packets" else self.topology
+
+    @cached_property
+    def _laid(self) -> tuple[list[MessageGraph], Machine]:
+        programs = [self.program, *self.others]
+        each = machines(programs, without_losses(self.on) if self.engine == "packets" else self.on, self.alpha)
+        graphs = [started(flatten(one, made), one.software.base_s) for one, made in zip(programs, each, strict=True)]
+        return graphs, each[-1]
+
+    def messages(self, counts: Sequence[int]) -> int:
+        """Return how many messages there are with so many repetitions of each of the others."""
+        (first, *rest), _ = self._laid
+        return first.n_messages + sum(graph.n_messages * count for graph, count in zip(rest, counts, strict=True))
+
+    def run(self, counts: Sequence[int]) -> tuple[Run, list[int]]:
+        """Return the run of the program, and when each of the others ended with so many repetitions, ps."""
+        (first, *rest), made = self._laid
+        repeats = [repeated(graph, count) for graph, count in zip(rest, counts, strict=True)]
+        run = self._simulated(merged([first, *repeats]), made.carrying(self.program))
+        bounds = np.cumsum([first.n_messages, *(graph.n_messages for graph in repeats)]).tolist()
+        ends = [int(run.end_ps[begin:end].max(initial=0)) for begin, end in pairwise(bounds)]
+        start_ps, end_ps = run.start_ps[: first.n_messages], run.end_ps[: first.n_messages]
+        own = replace(
+            run,
+            start_ps=start_ps,
+            end_ps=end_ps,
+            time_ps=int(end_ps.max(initial=0)),
+            flat=first,
+            base_ps=round(self.program.software.base_s * PS),
+            unfolded_because=NOT_ALIKE,
+        )
+        return own.with_loads(made, loads(first, made.n)), ends
+
+    def _simulated(self, whole: MessageGraph, carrying: Machine) -> Run:
+        if self.engine == "packets":
+            require_few(whole, spoken(self.on), self.packets)
+            return by_packets(whole, carrying, self.packets, self.on, native=self.native)
+        if self.engine == "events":
+            return events.run(whole, carrying, native=self.native)
+        return flows.run(whole, carrying, native=self.native)
+
+
+def repeated(graph: MessageGraph, count: int) -> MessageGraph:
+    """Return ``count`` repetitions of a graph, each of which begins when the last message of the one before has arrived."""
+    if count == 1:
+        return graph
+    whole = merged([graph] * count)
+    n, nodes = graph.n_messages, len(graph.waits) * count
+    lasts = np.flatnonzero(np.diff(graph.next_starts)[:n] == 0)
+    firsts = np.flatnonzero(graph.waits[:n] == 0)
+    # A join behind each repetition but the last: all its last messages open it, and it lets the next one's first ones go.
+    gates, shift = nodes + np.arange(count - 1), n * np.arange(count - 1)[:, None]
+    before = np.repeat(np.arange(nodes), np.diff(whole.next_starts))
+    tails = np.concatenate([np.repeat(gates, len(lasts)), (firsts + n + shift).ravel()])
+    heads = np.concatenate([(lasts + shift).ravel(), np.repeat(gates, len(firsts))])
+    src, dst = np.concatenate([before, heads]), np.concatenate([whole.nexts, tails])
+    waits = np.concatenate([whole.waits, np.zeros(count - 1, whole.waits.dtype)])
+    np.add.at(waits, tails, 1)
+    counted = np.bincount(src, minlength=nodes + count - 1)
+    return replace(
+        whole,
+        next_starts=np.concatenate(([0], np.cumsum(counted))).astype(whole.next_starts.dtype),
+        nexts=dst[np.argsort(src, kind="stable")].astype(whole.nexts.dtype),
+        waits=waits,
+    )
