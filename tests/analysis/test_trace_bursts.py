@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ringwright.analysis import trace_bursts
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.cli.reading import inputs
@@ -209,6 +211,36 @@ def test_unknown_sizes_are_counted_and_no_zero() -> None:
     nothing = told(events[:1])
     assert nothing["bytes"] is nothing["size_bytes_p50"] is None
     assert "the size of no transfer is known" in nothing["limits"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"start_s": math.nan},
+        {"start_s": math.inf},
+        {"start_s": 1e300},
+        {"duration_s": math.nan},
+        {"duration_s": -1.0},
+        {"duration_s": 1e300},
+        {"size_bytes": -5},
+        {"comm_rank": 99, "rank": None},
+        {"communicator": None},
+        {"root": 17, "op": "broadcast"},
+        {"iteration": 1 << 60},
+    ],
+)
+def test_damaged_calls_leave_the_others_as_they_are(damage: dict[str, Any]) -> None:
+    sound = [call(rank, at * 1e-3, 1e-4, sequence=at) for rank in range(4) for at in range(3)]
+    whole, _ = trace_bursts.bursts(trace(sound), {})
+    hurt, _ = trace_bursts.bursts(trace([*sound, {**call(1, 0.5, 1e-3, sequence=9), **damage}]), {})
+    assert whole is not None
+    assert hurt is not None
+    assert 12 <= hurt["count"] <= 13
+    assert hurt["nics"][0]["count"] == whole["nics"][0]["count"] == 3
+    proxies = [call(0, at, 1e-3, kind="proxy", op="send", peer=1, sent_bytes=100) for at in (0.1, 0.2)]
+    messages, _ = trace_bursts.bursts(trace([*proxies, {**proxies[0], **damage, "op": "send"}]), {})
+    assert messages is not None
+    assert (messages["size_bytes_p50"], messages["gap_us_p99"]) in {(100.0, 99_000.0), (200.0, 99_000.0)}
 
 
 def test_a_group_of_one_and_a_message_to_oneself_are_no_transfer() -> None:

@@ -221,7 +221,7 @@ def test_the_command_line_tells_both_times(capsys: pytest.CaptureFixture[str]) -
         assert row["time_us"] == answers[0]["rows"][0]["time_us"] == pytest.approx(2 * alone, rel=1e-3)
         assert row["alone_us"] == alone
         assert (row["engine"], row["time_us_p05"], row["outside"]) == ("flows", None, ["beside"])
-    assert (answers[0]["beside"], answers[1]["beside"]) == ([other], [f"congestion from {other}"])
+    assert answers[0]["beside"] == answers[1]["beside"] == [other]
     assert asked(capsys, *words)["rows"][0]["alone_us"] is None
     assert main(["simulate", *words, "--beside", other]) == 0
     shown = capsys.readouterr().out
@@ -233,14 +233,10 @@ def test_the_command_line_tells_both_times(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ("--model", "resnet50", "--gpus", "8", "--fabric", "switch:8", "--beside", "all-reduce 1M"),
-            "a whole job beside",
-        ),
-        (
-            ("--model", "resnet50", "--gpus", "8", "--fabric", "switch:8", "--fault", "congestion from all-reduce 1M"),
-            "a whole job beside",
-        ),
+        (("--sample", "--fabric", "switch:16", "--beside", "all-reduce 1M"), "a recorded job beside"),
+        (("--sample", "--fabric", "switch:16", "--fault", "congestion from all-reduce 1M"), "a recorded job beside"),
+        (("--model", "resnet50", "--gpus", "8", "--beside", "all-reduce 1M"), "no fabric is named"),
+        (("--model", "resnet50", "--gpus", "512", "--fabric", "switch:512", "--beside", "all-reduce 1M"), "512 ranks"),
         (("all-reduce", "--fabric", "switch:8", "--beside", "all-reduce 1M", "--arrivals", "late:3=2ms"), "not both"),
         (("all-reduce", "--fabric", "switch:8", "--beside", "all-reduce 1M by rinq"), "rinq"),
     ],
@@ -250,6 +246,28 @@ def test_what_is_not_simulated_is_refused(
 ) -> None:
     assert main(["simulate", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_step_beside_another_job_is_as_long_as_its_operations(capsys: pytest.CaptureFixture[str]) -> None:
+    """The other job, of as many flows, halves the links: what is exposed takes twice as long, compute stays; ranks it shares nothing with stay."""
+    words = ("--model", "resnet50", "--gpus", "4", "--fabric", "switch:8,rate=1GB/s")
+    alone = asked(capsys, *words)["rows"][0]
+    met = asked(capsys, *words, "--beside", "all-reduce 64MiB on 0-3 by nccl-2-4")
+    row = met["rows"][0]
+    assert row["compute_us"] == pytest.approx(alone["compute_us"], rel=1e-9)
+    assert row["exposed_comm_us"] == pytest.approx(2 * alone["exposed_comm_us"], rel=0.1)
+    assert met["beside"] == ["all-reduce 64MiB on 0-3 by nccl-2-4"]
+    assert any(each.startswith("beside: all-reduce 64MiB on 0-3 by nccl-2-4, again") for each in met["assumptions"])
+    elsewhere = asked(capsys, *words, "--fault", "congestion from all-reduce 64MiB on 4-7 by nccl-2-4")["rows"][0]
+    assert elsewhere["step_us"] == pytest.approx(alone["step_us"], rel=1e-9)
+
+
+def test_a_step_says_where_its_operations_are_lower_bounds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--model", "resnet50", "--gpus", "4", "--fabric", "switch:8,rate=1GB/s", "--beside", "send-recv 64 on 0,1")
+    monkeypatch.setattr(beside, "MOST_MESSAGES", 1000)
+    assert any("time is a lower bound" in each for each in asked(capsys, *words)["assumptions"])
 
 
 def test_bursts_are_those_of_the_collective_that_was_asked_about(capsys: pytest.CaptureFixture[str]) -> None:

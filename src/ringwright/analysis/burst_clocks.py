@@ -12,7 +12,22 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 APART = "incast is not known: ranks have clocks of their own, and nothing tells how these differ"
+MOST_S = 1e11  # three thousand years: beyond it a float knows no microseconds, and no recording began then
 _WATCHED = ("collective", "p2p", "proxy", "compute", "memory", "step", "phase")
+
+
+def is_time(name: str) -> pl.Expr:
+    """Return whether a column holds a time: a number, and not further from its clock's origin than MOST_S."""
+    import polars as pl
+
+    return (pl.col(name).is_finite() & (pl.col(name).abs() <= MOST_S)).fill_null(value=False)
+
+
+def lasts() -> pl.Expr:
+    """Return whether an event has a beginning and an end."""
+    import polars as pl
+
+    return is_time("start_s") & is_time("duration_s") & (pl.col("duration_s") >= 0)
 
 
 class Clocked(NamedTuple):
@@ -49,7 +64,7 @@ def _window(frame: pl.DataFrame, trace: Trace, origin_s: float) -> tuple[float, 
 
     # From the same shifted beginnings as the transfers', so that the last transfer ends within the window to the last bit.
     began = pl.col("start_s") - origin_s
-    records = trace.scan("events").filter(pl.col("kind").is_in(_WATCHED) & (pl.col("duration_s") >= 0))
+    records = trace.scan("events").filter(pl.col("kind").is_in(_WATCHED) & lasts())
     spans = records.select("clock", began.alias("begin_s"), (began + pl.col("duration_s")).alias("end_s")).drop_nulls(
         "end_s"
     )

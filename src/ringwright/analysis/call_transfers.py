@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.burst_clocks import on_one_clock
+from ringwright.analysis.burst_clocks import is_time, lasts, on_one_clock
 from ringwright.analysis.call_edges import call_edges
 from ringwright.analysis.pairs import paths_of
 from ringwright.analysis.traffic_over_time import COARSE_TICK_S, moves
@@ -95,8 +95,9 @@ def _calls(trace: Trace) -> tuple[pl.DataFrame, list[str], bool]:
     import polars as pl
 
     calls = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"]) & moves()).select(_COLUMNS)
-    has_end = pl.col("start_s").is_not_null() & (pl.col("duration_s") >= 0)
-    began = pl.coalesce("enqueue_s", "start_s")
+    has_end = lasts()
+    began = pl.when(is_time("enqueue_s")).then("enqueue_s").when(is_time("start_s")).then("start_s")
+    calls = calls.with_columns(pl.when(pl.col("size_bytes") >= 0).then("size_bytes"))
     total, with_ends, with_times = (
         calls.select(pl.len(), has_end.sum().alias("ends"), began.is_not_null().sum().alias("times")).collect().row(0)
     )

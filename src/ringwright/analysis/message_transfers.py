@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ringwright.analysis.burst_clocks import on_one_clock
+from ringwright.analysis.burst_clocks import lasts, on_one_clock
 from ringwright.analysis.transfers import Transfers
 from ringwright.errors import DeclinedError
 
@@ -27,7 +27,7 @@ def message_transfers(trace: Trace, host_of: Mapping[int, str]) -> Transfers | N
     import polars as pl
 
     sends = (pl.col("kind") == "proxy") & (pl.col("op") != "step") & (pl.col("sent_bytes") > 0)
-    timed = pl.all_horizontal(pl.col("start_s", "duration_s", "peer").is_not_null())
+    timed = lasts() & pl.col("peer").is_not_null()
     columns = (
         *("rank", "comm_rank", "communicator", "peer", "sent_bytes"),
         *("enqueue_s", "start_s", "duration_s", "multiplicity", "phase", "clock"),

@@ -84,12 +84,25 @@ class JobOptions:
         algorithms = {"": algorithm} if algorithm else {}
         return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
 
-    def answer(self, machine: MachineOptions, algorithm: str, dtype: str | None, results: Results) -> int:
-        """Answer for the model: a row per policy."""
+    def answer(
+        self,
+        machine: MachineOptions,
+        algorithm: str,
+        dtype: str | None,
+        results: Results,
+        others: tuple[str, ...] = (),
+    ) -> int:
+        """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
+        from ringwright.fabrics._congestion import congestion
         from ringwright.studies.jobs import generated
 
+        question = self.question(algorithm, dtype)
         topology = machine.build() if machine.fabric or machine.topology else None
-        return self._rows(generated.made(self.question(algorithm, dtype), topology), "pytorch-ddp", results)
+        if others and topology is None:
+            raise UsageError("no fabric is named that jobs could share", where=others[0], remedy="--fabric dgx-h100:2")
+        beside = tuple(congestion(line, topology.n_ranks) for line in others) if topology is not None else ()
+        told = {"beside": [other.text for other in beside]} if beside else None
+        return self._rows(generated.made(question, topology, beside), "pytorch-ddp", results, more=told)
 
     def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
@@ -128,7 +141,7 @@ class JobOptions:
         job = replace(
             job,
             assumptions=(*job.assumptions, *told),
-            folded=not self.unfolded,
+            folded=job.folded and not self.unfolded,
             interference=generated.interference(self.interference, job.interference.units),
         )
         job = study.arriving_late(job, results.arrivals)

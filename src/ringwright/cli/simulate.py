@@ -80,23 +80,23 @@ def simulate(
     --------
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,nvls-tree -b 1M -e 64M -f 8
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,blueconnect --arrivals late:3=2ms
-    ringwright simulate all-reduce --fabric dgx-h100:2 --ranks 0,8 --algorithm ring --beside 'all-to-all 64MiB on 1,9'
+    ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring -b 64M -e 64M --beside 'all-to-all 64MiB on 7,8'
     ringwright simulate --model resnet50 --gpus 8 --fabric dgx-h100:1 --policy pytorch-ddp,p3
     ringwright simulate --sample --policy p3
     """
     collective = reading.recording(collective, sample=sample)
     machine, others = machine.congested(beside)
-    if others and collective not in OPS:
+    if others and collective is not None and collective not in OPS:
         raise UsageError(
-            "a whole job beside another is not simulated",
+            "a recorded job beside another is not simulated",
             where=others[0],
-            remedy="simulate COLLECTIVE with the size that the job sends, and --beside",
+            remedy="--model, or a collective, with --beside",
         )
     results = Results(output, trace, force, json, arrivals, bursts or gap is not None, gap)
     if collective is not None and collective not in OPS and Path(collective).exists():
         return job.replay(collective, machine, algorithm or "", results)
     if collective is None:
-        return job.answer(machine, algorithm or "", dtype, results)
+        return job.answer(machine, algorithm or "", dtype, results, others)
     from ringwright.fabrics._congestion import congestion
     from ringwright.studies.library_calls import usual_algorithm
     from ringwright.studies.simulation_spec import SimulationSpec

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines import events, flows
-from ringwright.engines.choose import simulate
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import spoken, wire_rates, without_losses
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "flows", "events", "packets")
 MOST_MESSAGES = 1_000_000  # of all programs and their repetitions
 NOT_ALIKE = "what runs beside it is not alike for all ranks"
-ENDED = "that the other job goes on: it was followed for {} repetitions, so the time is a lower bound"
+LOWER_BOUND = "the time is a lower bound"
+ENDED = f"that the other job goes on: it was followed for {{}} repetitions, so {LOWER_BOUND}"
 
 
 def simulate_beside(
@@ -49,9 +49,11 @@ def simulate_beside(
     alpha: str = "pipelined",
     native: bool = True,
     packets: PacketOptions | None = None,
+    siblings: Sequence[Program] = (),
 ) -> Run:
     """Return the run of ``program`` while ``others`` repeat on the same machine, never shorter than without them.
 
+    ``siblings`` belong to the same job, begin with the program, once, and count as part of it: it is done when they are.
     Where the others would repeat more often than can be followed the time is a lower bound, and ``left_out`` says so. Raises
     DeclinedError for an engine that follows no messages, InfeasibleError where a message never arrives.
     """
@@ -60,8 +62,9 @@ def simulate_beside(
             f"the {engine} engine knows of one program alone", remedy="--engine flows, events or packets"
         )
     engine = "flows" if engine == "auto" else engine
-    shared = _Shared(program, tuple(others), topology, engine, alpha, native, packets or PacketOptions())
-    alone = simulate(program, topology, engine, alpha=alpha, fold_symmetry=False, native=native, packets=packets)
+    own, used = (program, *siblings), packets or PacketOptions()
+    alone, _ = _Shared(own, (), topology, engine, alpha, native, used).run([])
+    shared = _Shared(own, tuple(others), topology, engine, alpha, native, used)
     counts = [1] * len(others)
     while True:
         run, ends_ps = shared.run(counts)
@@ -79,9 +82,9 @@ def simulate_beside(
 
 @dataclass(frozen=True)
 class _Shared:
-    """One program and its neighbours on a machine, laid out once."""
+    """The programs of one job and its neighbours on a machine, laid out once."""
 
-    program: Program
+    own: tuple[Program, ...]
     others: tuple[Program, ...]
     topology: Topology
     engine: str
@@ -96,10 +99,11 @@ class _Shared:
 
     @cached_property
     def _laid(self) -> tuple[list[MessageGraph], Machine]:
-        programs = [self.program, *self.others]
+        programs = [*self.own, *self.others]
         each = machines(programs, without_losses(self.on) if self.engine == "packets" else self.on, self.alpha)
         graphs = [started(flatten(one, made), one.software.base_s) for one, made in zip(programs, each, strict=True)]
-        return graphs, each[-1]
+        count = len(self.own)
+        return [merged(graphs[:count]), *graphs[count:]], each[-1]
 
     def messages(self, counts: Sequence[int]) -> int:
         """Return how many messages there are with so many repetitions of each of the others."""
@@ -110,7 +114,7 @@ class _Shared:
         """Return the run of the program, and when each of the others ended with so many repetitions, ps."""
         (first, *rest), made = self._laid
         repeats = [repeated(graph, count) for graph, count in zip(rest, counts, strict=True)]
-        run = self._simulated(merged([first, *repeats]), made.carrying(self.program))
+        run = self._simulated(merged([first, *repeats]), made.carrying(self.own[0]))
         bounds = np.cumsum([first.n_messages, *(graph.n_messages for graph in repeats)]).tolist()
         ends = [int(run.end_ps[begin:end].max(initial=0)) for begin, end in pairwise(bounds)]
         start_ps, end_ps = run.start_ps[: first.n_messages], run.end_ps[: first.n_messages]
@@ -120,7 +124,7 @@ class _Shared:
             end_ps=end_ps,
             time_ps=int(end_ps.max(initial=0)),
             flat=first,
-            base_ps=round(self.program.software.base_s * PS),
+            base_ps=round(self.own[0].software.base_s * PS),
             unfolded_because=NOT_ALIKE,
         )
         return own.with_loads(made, loads(first, made.n)), ends

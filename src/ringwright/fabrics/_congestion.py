@@ -46,7 +46,7 @@ def congestion(line: str, ranks: int) -> Congestion:
 
     Raises UsageError for what is no collective, no size or no rank of the fabric, and for a model.
     """
-    text = line.partition("#")[0].strip()
+    text = " ".join(line.partition("#")[0].split())
     words, where = text.split(), f"'{text}'"
     if words[:1] == [WORD]:
         if words[1:2] != ["from"]:
@@ -67,7 +67,7 @@ def congestion(line: str, ranks: int) -> Congestion:
         if name not in told or not value or told[name]:
             raise UsageError(f"'{' '.join([name, *value])}' is not understood", where=where, remedy=HELP)
         told[name] = value[0]
-    return Congestion(op, size_bytes, _group(told["on"], ranks, where), told["by"], text)
+    return Congestion(op, size_bytes, _group(told["on"], ranks, where), told["by"], text.removeprefix(f"{WORD} from "))
 
 
 def _group(text: str, ranks: int, where: str) -> tuple[int, ...] | None:
