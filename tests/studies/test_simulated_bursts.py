@@ -127,6 +127,13 @@ def test_phases_of_a_job_are_those_of_its_tasks(capsys: pytest.CaptureFixture[st
     assert bursts["policy"] == "pytorch-ddp"
 
 
+@pytest.mark.parametrize("mode", ["prefill", "decode"])
+def test_phases_of_inference_are_its_passes(capsys: pytest.CaptureFixture[str], tmp_path: Path, mode: str) -> None:
+    job = ("--model", "llama3-8b", "--gpus", "8", "--parallel", "tp8", "--fabric", "switch:8", "--mode", mode)
+    bursts = told_both_ways(capsys, tmp_path / "trace", "simulate", *job)
+    assert [row["phase"] for row in bursts["phases"]] == [mode]
+
+
 def test_a_larger_gap_gives_fewer_bursts(capsys: pytest.CaptureFixture[str]) -> None:
     job = ("simulate", "--model", "resnet50", "--gpus", "8", "--fabric", "switch:8,rate=10GB/s")
     counts = [asked(capsys, *job, "--gap", gap)["bursts"]["count"] for gap in ("1us", "50us", "1ms", "10s")]

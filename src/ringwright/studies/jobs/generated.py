@@ -92,6 +92,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None, beside: S
         faults.marked(topology, generated.mesh.size),
         Interference(units=roofline.gpu.units),
         folded=not others,
+        passes="" if question.card.mode == "training" else question.card.mode,
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
         fabric=topology.name,
         left_out=(*LEFT_OUT, *not_mended(topology)),

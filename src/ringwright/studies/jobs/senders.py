@@ -77,11 +77,12 @@ class Senders:
         return self._groups.ranks(operation, row.rank_classes)
 
     def phase(self, row: Instances) -> str | None:
-        """Return the phase of the tasks whose results a row carries; None where they are of several, or of none."""
+        """Return the phase of the tasks whose results a row carries, in inference prefill or decode; None for several or none."""
         tasks = self.scheduled.task
         makers = {name for payload in self.operations[row.name].payloads for name in payload.producers}
         phases = {PHASES.get(tasks[name].kind) for name in makers if name in tasks}
-        return phases.pop() if len(phases) == 1 else None
+        phase = phases.pop() if len(phases) == 1 else None
+        return self.job.passes if self.job.passes and phase == "forward" else phase
 
     @cached_property
     def topology(self) -> Topology | None:
