@@ -221,6 +221,7 @@ def test_what_is_listed_is_what_the_owners_have() -> None:
     from ringwright import exports, fabrics, registry
     from ringwright.collective import OPS
     from ringwright.costs.gpus import GPUS
+    from ringwright.fabrics import _congestion as congestion
     from ringwright.fabrics import faults
     from ringwright.sources.kinds import kinds
     from ringwright.survey import lists
@@ -242,7 +243,9 @@ def test_what_is_listed_is_what_the_owners_have() -> None:
     assert named("sources").keys() == kinds().keys()
     machines = [fabrics.fabric(spec) for spec in ("dgx-1:4", "dgx-h100:4", "leaf-spine:64")]
     for _, line, _ in faults.in_words():
-        assert any(_is_accepted(machine, line) for machine in machines), line
+        told, other = congestion.split([line])
+        assert all(congestion.congestion(each, machines[0].n_ranks) for each in told)
+        assert any(_is_accepted(machine, each) for machine in machines for each in other or [""]), line
 
 
 def _is_accepted(machine: Any, line: str) -> bool:

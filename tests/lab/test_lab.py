@@ -412,6 +412,50 @@ def test_a_competing_flow(make: Any) -> None:
     assert not net.failure
 
 
+@pytest.mark.parametrize(
+    ("line", "ends"),
+    [
+        ("congestion from all-to-all 64MiB on 0-2", {(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)}),
+        ("congestion from all-reduce 64MiB on 0,2,3", {(0, 2), (2, 3), (3, 0)}),
+        ("congestion from gather 1MiB", {(1, 0), (2, 0), (3, 0)}),
+        ("congestion from send-recv 1MiB on 3,1", {(3, 1)}),
+    ],
+)
+def test_congestion_is_a_flow_between_each_two_ranks_that_the_collective_joins(
+    line: str, ends: set[tuple[int, int]]
+) -> None:
+    told = script.read(spec.read(STAR), ["flow 0>1 at 1s", line], horizon_s=10.0, seed=0)
+    assert {(flow.src, flow.dst) for flow in told.flows[1:]} == ends
+    assert [flow.number for flow in told.flows] == list(range(1 + len(ends)))
+    assert told.outside == ("flow 0>1 at 1s",)  # congestion is simulated too
+    assert [len(moment.starting) for moment in told.moments()] == [len(ends), 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("congestion from all-to-all 64MiB by pairwise", "by no algorithm"),
+        ("congestion from scan 64MiB", "no flows that stand for scan"),
+        ("congestion from all-to-all 64MiB on 0-9", "names no ranks of 0 to 3"),
+        ("ecmp unlucky", "two ranks have one path"),
+    ],
+)
+def test_what_the_lab_cannot_do_is_refused(line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        script.read(spec.read(STAR), [line], horizon_s=10.0, seed=0)
+
+
+@pytest.mark.lab
+def test_congestion_fills_the_links_of_its_ranks(make: Any) -> None:
+    net, _ = make(SLOW, ["congestion from send-recv 1MiB on 0,1"])
+    net.start_faults()
+    time.sleep(0.8)
+    carried = net.counters()
+    assert carried["switch>rank1"] > 0.8e6  # of 2 MB at 20 Mb/s
+    assert carried["switch>rank2"] < 0.1e6
+    assert not net.failure
+
+
 @pytest.mark.lab
 @pytest.mark.parametrize("as_user", [False, True])
 def test_slow_stopped_and_killed_ranks(as_user: bool, ways: list[bool], make: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from ringwright.analysis.burst_document import ToldBursts
 from ringwright.analysis.topology_document import ReadTopology
 
 Row = dict[str, Any]  # a row of a frame, as its analysis names the columns
@@ -134,6 +135,8 @@ class Times(TypedDict):
     overlapped_us: float | None
     bandwidth: list[Row]
     bars: Row | None
+    bursts: ToldBursts | None
+    bursts_unknown: str
     not_examined: list[str]
     passed_over: list[str]
     told_limits: list[str]

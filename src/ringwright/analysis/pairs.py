@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ringwright.trace import Trace
 
-RING_OPS = frozenset({"all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce"})
-DIRECT_OPS = frozenset({"all-to-all", "gather", "scatter"})
+RING_OPS, DIRECT_OPS = traffic.RING_OPS, traffic.DIRECT_OPS
 MAX_ASSUMED_RANKS = 4096
+ASSUMED = "assumed: ring"
 SIDES = ("send", "receive")  # each end of a connection has a NIC of its own
 
 
@@ -58,8 +58,8 @@ def matrix(trace: Trace, operations: pl.DataFrame, points: pl.DataFrame) -> Matr
     """Return the matrix of ``operations`` (see ``operations.logical``) and point-to-point rows."""
     import polars as pl
 
-    paths = _paths(trace)
-    chosen = _chosen(trace)
+    paths = paths_of(trace)
+    chosen = chosen_algorithms(trace)
     result = Matrix()
     collective = operations.filter(pl.col("op").is_in(sorted(RING_OPS | DIRECT_OPS)))
     wanted = collective.select("communicator", "op", "size_bytes", "root", "operations").rows()
@@ -79,22 +79,25 @@ def _load(matrix: Matrix, paths: Paths, op: str, root: int, algorithm: str, amou
     p = paths.size or 0  # 0: not known
     if p < 2 or p > MAX_ASSUMED_RANKS:
         return
-    if op in DIRECT_OPS:
-        edges = traffic.pairwise_edges(op, amount, p, root)
-        matrix.algorithms.add("direct")
-    elif algorithm == "tree" and paths.trees:
-        edges = traffic.tree_edges(op, amount, paths.trees)
-        matrix.algorithms.add("tree")
-    else:
-        edges = traffic.ring_edges(op, amount, paths.rings or [list(range(p))], root)
-        matrix.algorithms.add("ring" if algorithm == "ring" and paths.rings else "assumed: ring")
-        matrix.assumed = matrix.assumed or algorithm != "ring" or not paths.rings
+    edges, name = edges_of(paths, op, root, algorithm, amount)
+    matrix.algorithms.add(name)
+    matrix.assumed = matrix.assumed or name == ASSUMED
     total = traffic.sent_total(op, amount, p)
     matrix.declared_bytes += total
     low, high = (total, total) if algorithm or op in DIRECT_OPS else traffic.legal_range(op, amount, p)
     matrix.low_bytes += low
     matrix.high_bytes += high
     _add_edges(matrix, paths, edges)
+
+
+def edges_of(paths: Paths, op: str, root: int, algorithm: str, amount: float) -> tuple[traffic.Edges, str]:
+    """Return the bytes of each edge, in ranks of the communicator, and by which algorithm: ASSUMED where none was read."""
+    if op in DIRECT_OPS:
+        return traffic.pairwise_edges(op, amount, paths.size, root), "direct"
+    if algorithm == "tree" and paths.trees:
+        return traffic.tree_edges(op, amount, paths.trees), "tree"
+    edges = traffic.ring_edges(op, amount, paths.rings or [list(range(paths.size))], root)
+    return edges, "ring" if algorithm == "ring" and paths.rings else ASSUMED
 
 
 def _add_edges(matrix: Matrix, paths: Paths, edges: traffic.Edges) -> None:
@@ -135,11 +138,12 @@ def _points(matrix: Matrix, points: pl.DataFrame, paths: dict[int, Paths]) -> No
         _add_edges(matrix, paths[number], {(src, dst): amount})
 
 
-def _paths(trace: Trace) -> dict[int, Paths]:
+def paths_of(trace: Trace) -> dict[int, Paths]:
+    """Return the paths of each communicator whose size is known, by its number."""
     import polars as pl
 
     table = trace.table("communicators").select("communicator", "size", "members").rows()
-    paths = {number: Paths(size, members) for number, size, members in table if size is not None}
+    paths = {number: Paths(size, members or []) for number, size, members in table if size is not None}
     topology = trace.table("topology")
     order: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     columns = ("communicator", "channel", "src", "dst")
@@ -162,7 +166,7 @@ def _paths(trace: Trace) -> dict[int, Paths]:
     return paths
 
 
-def _chosen(trace: Trace) -> dict[tuple[str, int], str]:
+def chosen_algorithms(trace: Trace) -> dict[tuple[str, int], str]:
     """Return the algorithm of (op, size) where the tuning lines name one and only one."""
     seen: dict[tuple[str, int], set[str]] = defaultdict(set)
     for row in algorithms(trace):

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.analysis import logical_operations, pairs, traffic_over_time
+from ringwright.analysis import logical_operations, pairs, trace_bursts, traffic_over_time
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars
 from ringwright.analysis.culprits import culprits
@@ -53,13 +53,15 @@ _ONLY_THE_LOG = [
 ]
 
 
-def summarise(trace: Trace) -> Summary:
+def summarise(trace: Trace, *, gap_s: float | None = None) -> Summary:
     """Return what a recording says, as the verb ``summary`` tells it.
 
     Parameters
     ----------
     trace
         A Trace, of whatever source.
+    gap_s
+        The longest pause within a burst of a NIC, s; 50 us if left out.
 
     Returns
     -------
@@ -71,7 +73,7 @@ def summarise(trace: Trace) -> Summary:
     Raises
     ------
     UsageError
-        The Trace lacks a table.
+        The Trace lacks a table, or the gap is negative.
 
     Examples
     --------
@@ -80,7 +82,7 @@ def summarise(trace: Trace) -> Summary:
     >>> found["schema"], found["kind"], sorted({row["op"] for row in found["operations"]})
     ('ringwright.summary/1', 'nccl-log', ['all-reduce'])
     """
-    given = _prepared(trace)
+    given = _prepared(trace, gap_s)
     calls, times_, traffic = _calls(given), _times(given), _traffic(given)
     facts: Facts = {**_origin(trace), **calls, **times_, **traffic}
     judged_: Judged = {**facts, **_judgements(given, facts)}
@@ -103,9 +105,10 @@ class _Prepared:
     counted: Census
     world: int | None
     has: dict[str, bool]  # times, states, metrics, measurements, kernels, steps
+    gap_s: float | None
 
 
-def _prepared(trace: Trace) -> _Prepared:
+def _prepared(trace: Trace, gap_s: float | None) -> _Prepared:
     import polars as pl
 
     logical = logical_operations.logical(trace)
@@ -130,6 +133,7 @@ def _prepared(trace: Trace) -> _Prepared:
         census(devices, world),
         world,
         _columns_with_values(trace),
+        gap_s,
     )
 
 
@@ -174,6 +178,7 @@ def _times(given: _Prepared) -> Times:
     told = verdict(given.faults, ras, given.world, given.host_of)
     blamed, late, missing = culprits(trace, told, states=has["states"], timed=has["timed"], metrics=has["metrics"])
     hidden = overlap(trace) if has["kernels"] else {}
+    bursts, unknown = trace_bursts.bursts(trace, given.host_of, given.gap_s)
     return {
         "verdict": strongest(blamed),
         "culprits": blamed,
@@ -186,6 +191,8 @@ def _times(given: _Prepared) -> Times:
         "overlapped_us": hidden.get("overlapped_us"),
         "bandwidth": bandwidth(trace) if has["measured"] or has["timed"] else [],
         "bars": bars(trace) if has["timed"] else None,
+        "bursts": bursts,
+        "bursts_unknown": unknown,
         "not_examined": missing,
         "passed_over": list(trace.meta.get("passed_over", [])),
         "told_limits": list(trace.meta.get("limits", [])),

@@ -32,7 +32,7 @@ def timeline(trace: Trace) -> Timeline | None:
     events = (
         trace.scan("events")
         .with_columns(began)
-        .filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null() & _moves())
+        .filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null() & moves())
     )
     names = ["enqueue_s", "op", "kind", "rank", "communicator", "sequence", "nranks", "size_bytes", "records"]
     frame = events.select(names).with_columns(pl.col("size_bytes", "records").fill_null(0)).collect()
@@ -42,7 +42,7 @@ def timeline(trace: Trace) -> Timeline | None:
     return _from_bins(bins) if bins.height else None
 
 
-def _moves() -> pl.Expr:
+def moves() -> pl.Expr:
     """What crosses a link: a group of one, and a message to oneself, do not."""
     import polars as pl
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +52,13 @@ class MachineOptions:
 
             machine = apply(machine, self.fault, seed=self.seed)
         return machine
+
+    def congested(self, beside: Sequence[str]) -> tuple[MachineOptions, tuple[str, ...]]:
+        """Return the machine without its lines of congestion, and these with what is to run ``beside``."""
+        from ringwright.fabrics._congestion import split
+
+        other, rest = split(self.fault)
+        return replace(self, fault=tuple(rest)), (*other, *beside)
 
     def calibrated(self) -> Calibration | None:
         """Return the calibration that is named, None without one."""

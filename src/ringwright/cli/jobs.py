@@ -84,12 +84,25 @@ class JobOptions:
         algorithms = {"": algorithm} if algorithm else {}
         return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
 
-    def answer(self, machine: MachineOptions, algorithm: str, dtype: str | None, results: Results) -> int:
-        """Answer for the model: a row per policy."""
+    def answer(
+        self,
+        machine: MachineOptions,
+        algorithm: str,
+        dtype: str | None,
+        results: Results,
+        others: tuple[str, ...] = (),
+    ) -> int:
+        """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
+        from ringwright.fabrics._congestion import congestion
         from ringwright.studies.jobs import generated
 
+        question = self.question(algorithm, dtype)
         topology = machine.build() if machine.fabric or machine.topology else None
-        return self._rows(generated.made(self.question(algorithm, dtype), topology), "pytorch-ddp", results)
+        if others and topology is None:
+            raise UsageError("no fabric is named that jobs could share", where=others[0], remedy="--fabric dgx-h100:2")
+        beside = tuple(congestion(line, topology.n_ranks) for line in others) if topology is not None else ()
+        told = {"beside": [other.text for other in beside]} if beside else None
+        return self._rows(generated.made(question, topology, beside), "pytorch-ddp", results, more=told)
 
     def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
@@ -122,12 +135,13 @@ class JobOptions:
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
         from ringwright.cli import progress
+        from ringwright.studies.jobs import bursts as job_bursts
         from ringwright.studies.jobs import generated, study, tune
 
         job = replace(
             job,
             assumptions=(*job.assumptions, *told),
-            folded=not self.unfolded,
+            folded=job.folded and not self.unfolded,
             interference=generated.interference(self.interference, job.interference.units),
         )
         job = study.arriving_late(job, results.arrivals)
@@ -137,6 +151,8 @@ class JobOptions:
             for spelling in self.rewrite:
                 job = replace(job, workload=apply_spelled(job.workload, spelling))
         wanted = (self.policy or usual).split(",")
+        gap_s = options.gap_seconds(results.gap)
+        bursts: dict[str, object] = {}
         with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted = [each.spelling for each in tuned] or wanted
@@ -146,11 +162,13 @@ class JobOptions:
                     from ringwright.studies.jobs import traced
 
                     traced.trace(job, result).save(results.trace, force=results.force)
+                if results.holds_bursts and not bursts:
+                    bursts.update(job_bursts.burst_keys(job, result, gap_s))
 
             result = study.document(
                 job, wanted, pictures=results.output is not None and not results.json, kept=kept, progress=advance
             )
-        result |= (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
+        result |= bursts | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
 
 
@@ -163,6 +181,13 @@ class Results:
     force: bool
     json: bool
     arrivals: str | None = None  # by how much later than they could ranks begin each step
+    bursts: bool = False  # shown on the terminal too
+    gap: str | None = None
+
+    @property
+    def holds_bursts(self) -> bool:
+        """Whether bursts are asked for, or an answer that always holds them."""
+        return self.bursts or self.json or self.output is not None
 
     def show(self, result: dict[str, Any]) -> int:
         """Print the answers, and write the page if one is asked for."""
@@ -172,7 +197,7 @@ class Results:
         if self.json:
             reading.print_json(result)
             return 0
-        jobs.write(result, sys.stdout)
+        jobs.write(result, sys.stdout, shows_bursts=self.bursts)
         if self.output:
             reading.write_page(self.output, job_page.page(result, reading.command_line()), force=self.force)
         return 0

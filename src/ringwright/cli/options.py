@@ -24,8 +24,21 @@ Target = Annotated[Path | None, Parameter(name=["--output", "-o"], group=OUTPUT)
 Folder = Annotated[Path | None, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]  # --out: as it was called
 NeededTarget = Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)]
 NeededFolder = Annotated[Path, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]
+Gap = Annotated[
+    str | None, Parameter(group=OUTPUT, help="Longest pause within a burst of a NIC: 50us (usual), 1ms ...")
+]
+Bursts = Annotated[
+    bool, Parameter(group=OUTPUT, help="Show bursts too: sizes, gaps, duty, incast; --json always holds them.")
+]
 Force = Annotated[bool, Parameter(group=OUTPUT)]
 Json = Annotated[bool, Parameter(group=OUTPUT)]
 Sample = Annotated[
     bool, Parameter(group=QUESTION, help="Read the sample job that ships with ringwright instead of files.")
 ]
+
+
+def gap_seconds(gap: str | None) -> float | None:
+    """Return the seconds of ``--gap``, None where it is left out; raise UsageError for what is no time."""
+    from ringwright.units import parse_time
+
+    return None if gap is None else parse_time(gap)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ringwright import drafts
-from ringwright.cli import STDIN, progress
+from ringwright.cli import STDIN, options, progress
 from ringwright.errors import StrictError, UsageError
 
 if TYPE_CHECKING:
@@ -59,17 +59,18 @@ def trace(paths: list[str], *, events: str = "auto") -> Trace:
         return read(paths, events=events, progress=advance)
 
 
-def summary(paths: list[str], *, strict: bool = False) -> Summary:
-    """Return the summary of some inputs; with ``strict`` raise StrictError when a line was lost."""
-    return summarised(trace(paths), paths, strict=strict)
+def summary(paths: list[str], *, strict: bool = False, gap: str | None = None) -> Summary:
+    """Return the summary of some inputs; with ``strict`` raise StrictError when a line was lost; ``gap`` as in options."""
+    gap_s = options.gap_seconds(gap)
+    return summarised(trace(paths), paths, strict=strict, gap_s=gap_s)
 
 
-def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> Summary:
-    """Return the summary of a trace that was read from ``paths``; ``strict`` as in ``summary``."""
+def summarised(source: Trace, paths: list[str], *, strict: bool = False, gap_s: float | None = None) -> Summary:
+    """Return the summary of a trace that was read from ``paths``; ``strict`` as in ``summary``, the gap of bursts in s."""
     with progress.busy("summarising"):
         from ringwright.analysis.summary import summarise
 
-        result = summarise(source)
+        result = summarise(source, gap_s=gap_s)
     refused, missing = (result["ledger"].get(name, 0) for name in ("refused", "missing"))
     if strict and (refused or missing or result["losses"]):
         counted = f"{refused} lines were refused" if refused else f"{missing} records are missing"

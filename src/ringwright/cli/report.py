@@ -10,6 +10,7 @@ def report(
     *paths: str,
     output: options.Target = None,
     sample: options.Sample = False,
+    gap: options.Gap = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
@@ -35,7 +36,7 @@ def report(
 
     given = reading.inputs(paths, sample=sample)
     target = claim_file(output or html.default_name(given[0]), force=force)
-    page = html.page(reading.summary(given))
+    page = html.page(reading.summary(given, gap=gap))
     drafts.write(target, page)
     if json:
         reading.print_json(

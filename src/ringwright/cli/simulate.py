@@ -14,6 +14,7 @@ from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.packets import PacketFlags
 from ringwright.cli.sizes import Sizes
 from ringwright.collective import OPS
+from ringwright.errors import UsageError
 
 AS_USUAL = PacketFlags()
 EVERYWHERE, FROM_1K, NO_JOB = MachineOptions(), Sizes(begin="1K"), JobOptions()
@@ -33,8 +34,11 @@ def simulate(
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     arrivals: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
+    beside: Annotated[tuple[str, ...], Parameter(group=options.FAULTS, consume_multiple=False)] = (),
     output: options.Target = None,
     trace: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
+    bursts: options.Bursts = False,
+    gap: options.Gap = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
@@ -60,6 +64,9 @@ def simulate(
     arrivals
         When the ranks come: 0,20us,0,1ms (one a rank), late:3=2ms, normal:20us,seed=1, exponential:20us, uniform:20us, or the
         path of a recording. Of a job: by how much later than it could each rank begins each step.
+    beside
+        Another job on the fabric, which repeats a collective: 'all-to-all 64MiB on 0-7 by pairwise'; may be repeated. The
+        times are those of an engine (flows, if none is named) while it runs.
     output
         Write one HTML page with the table, the steps and the links' load.
     trace
@@ -73,14 +80,24 @@ def simulate(
     --------
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,nvls-tree -b 1M -e 64M -f 8
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,blueconnect --arrivals late:3=2ms
+    ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring -b 64M -e 64M --beside 'all-to-all 64MiB on 7,8'
     ringwright simulate --model resnet50 --gpus 8 --fabric dgx-h100:1 --policy pytorch-ddp,p3
     ringwright simulate --sample --policy p3
     """
     collective = reading.recording(collective, sample=sample)
+    machine, others = machine.congested(beside)
+    if others and collective is not None and collective not in OPS:
+        raise UsageError(
+            "a recorded job beside another is not simulated",
+            where=others[0],
+            remedy="--model, or a collective, with --beside",
+        )
+    results = Results(output, trace, force, json, arrivals, bursts or gap is not None, gap)
     if collective is not None and collective not in OPS and Path(collective).exists():
-        return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json, arrivals))
+        return job.replay(collective, machine, algorithm or "", results)
     if collective is None:
-        return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json, arrivals))
+        return job.answer(machine, algorithm or "", dtype, results, others)
+    from ringwright.fabrics._congestion import congestion
     from ringwright.studies.library_calls import usual_algorithm
     from ringwright.studies.simulation_spec import SimulationSpec
 
@@ -98,6 +115,17 @@ def simulate(
         healthy=replace(machine, fault=()).build(),
         calibration=machine.calibrated(),
         packets=packets.options(engine, topology, machine.seed),
+        beside=tuple(congestion(line, topology.n_ranks) for line in others),
     )
     usual = usual_algorithm(question.collective(0), topology, question.calibration)
-    return simulated.show(question, algorithm or usual, sizes.listed(collective), output, trace, force=force, json=json)
+    return simulated.show(
+        question,
+        algorithm or usual,
+        sizes.listed(collective),
+        output,
+        trace,
+        force=force,
+        json=json,
+        bursts=bursts,
+        gap=gap,
+    )

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.cli import progress, reading
+from ringwright.cli import options, progress, reading
 
 if TYPE_CHECKING:
     from ringwright.studies.simulation_spec import SimulationSpec
@@ -21,26 +21,38 @@ def show(
     *,
     force: bool,
     json: bool,
+    bursts: bool = False,
+    gap: str | None = None,
 ) -> int:
-    """Print a row per algorithm and size; write the page and save the first algorithm's largest run where asked for."""
-    from ringwright.studies import simulate as study
+    """Print a row per algorithm and size; write the page and save the first algorithm's largest run where asked for.
 
+    ``bursts``: show those of the first algorithm at the largest size, as ``gap`` does; JSON and page always hold them.
+    """
+    from ringwright.studies import simulate as study
+    from ringwright.studies.detail import detail
+
+    gap_s = options.gap_seconds(gap)
     names = algorithms.split(",")
     with progress.steps("simulating") as advance:
         result = study.sweep(question, names, wanted, advance)
     if trace:
         from ringwright.studies.traced import trace as traced
 
-        first = study.detail(question, names[0], wanted[-1])
+        first = detail(question, names[0], wanted[-1], whole=True)
         traced(first.program, question.topology, first.run).save(trace, force=force)
+    shows_bursts = bursts or gap is not None
+    if json or output or shows_bursts:
+        from ringwright.studies import simulated_bursts
+
+        result |= simulated_bursts.burst_keys(question, result["rows"], gap_s)
     if json:
         reading.print_json(result)
         return 0
     from ringwright.reports import simulated, simulated_page
 
-    simulated.write(result, sys.stdout)
+    simulated.write(result, sys.stdout, shows_bursts=shows_bursts)
     if output:
         ran = {row["algorithm"] for row in simulated.answered(result) if row["size_bytes"] == wanted[-1]}
-        details = [study.detail(question, name, wanted[-1]) for name in names if name in ran]
+        details = [detail(question, name, wanted[-1]) for name in names if name in ran]
         reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
     return 0

@@ -13,6 +13,7 @@ def summary(
     sample: options.Sample = False,
     json: options.Json = False,
     strict: bool = False,
+    gap: options.Gap = None,
     width: int | None = None,
 ) -> int:
     """Show operations, sizes, communicators, traffic and findings on one screen.
@@ -33,7 +34,7 @@ def summary(
     ringwright summary --sample
     """
     given = reading.inputs(paths, sample=sample)
-    result = reading.summary(given, strict=strict)
+    result = reading.summary(given, strict=strict, gap=gap)
     if json:
         reading.print_json(result)
         return 0

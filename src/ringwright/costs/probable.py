@@ -26,7 +26,8 @@ class Probable:
         Whose tables moved it: the name of a calibration, or ``prior``.
     outside
         What nothing was learnt of: ``nodes``, ``size``, ``release``, ``gpu``, ``operation``, ``transport``, ``calibration``
-        (measured on other GPUs), ``program`` (no table has it), ``fabric`` (its ranks are no GPUs), ``ranks`` (one alone).
+        (measured on other GPUs), ``program`` (no table has it), ``fabric`` (its ranks are no GPUs), ``ranks`` (one alone),
+        ``beside`` (another job runs on the fabric).
     witnesses
         What each model says, in us.
     model

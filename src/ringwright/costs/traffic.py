@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 Edges = dict[tuple[int, int], float]
 
+RING_OPS = frozenset({"all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce"})
+DIRECT_OPS = frozenset({"all-to-all", "gather", "scatter"})
 _RING_SHARE = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}
 
 

@@ -13,6 +13,7 @@ from fnmatch import translate
 from typing import ClassVar
 
 from ringwright.errors import UsageError
+from ringwright.fabrics._congestion import WORD
 from ringwright.topology import NIC, RANK, SWITCH, Topology
 from ringwright.units import parse_size, parse_time
 
@@ -88,6 +89,14 @@ class _Line:
         kind = self.word("a target")
         if kind == "flow":
             raise self.wrong("a competing flow is outside the simulation's model", LAB)
+        if kind == WORD:
+            raise self.wrong(
+                "traffic of another job changes no link", f"simulate ... --fault '{self.text}', or the lab"
+            )
+        if kind == "ecmp":
+            raise self.wrong(
+                "in the lab two ranks have one path, so nothing is hashed", "simulate, on a fabric with spines"
+            )
         if kind not in ("link", *KINDS_OF):
             raise self.wrong(f"'{kind}' is no target", f"link, {', '.join(KINDS_OF)}")
         name, how = self.word("a name"), self.word("an effect")

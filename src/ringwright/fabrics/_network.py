@@ -24,6 +24,7 @@ PACKET_BYTES = 4096
 HeaderBytes = Annotated[int, Range(0, 4096, "B")]
 LAYOUTS = ("rails", "leaf-spine", "switch")
 ROUTINGS = ("d-mod-k", "ecmp")
+UNLUCKY = "unlucky"  # no knob of a fabric: what the fault of this name makes of a hash
 LEAF_PORTS = 32  # towards the ranks: half of a switch with 64 ports (Quantum-2, Tomahawk 4 and 5)
 HOP_S = 0.2e-6  # leaf to spine: about 130 ns through a switch (Quantum data sheets) and a few metres of cable
 
@@ -86,9 +87,15 @@ def network(**given: Any) -> Network:
     return built
 
 
-def spread(src: np.ndarray, dst: np.ndarray, seed: int, routes: int) -> np.ndarray:
-    """Return which of equal routes each pair takes, by a seeded hash (splitmix64), as ECMP switches choose by flow."""
+def spread(src: np.ndarray, dst: np.ndarray, seed: int, routes: int, routing: str = "ecmp") -> np.ndarray:
+    """Return which of equal routes each pair takes, by a seeded hash (splitmix64), as ECMP switches choose by flow.
+
+    All take the first one where the hash is ``unlucky``. int64 of the shape of ``src``.
+    """
     import numpy as np
+
+    if routing == UNLUCKY:
+        return np.zeros(np.shape(src), np.int64)
 
     state = src.astype(np.uint64) * np.uint64(STEP) + dst.astype(np.uint64) + np.uint64(seed % (1 << 63))
     return (mixed(state) % np.uint64(routes)).astype(np.int64)
@@ -135,8 +142,8 @@ class Clos:
         up, down = self.leaf(src), self.leaf(dst)
         if not self.spines:
             return up[:, None]
-        if self.routing == "ecmp":
-            spine = spread(src, dst, self.seed, self.spines)
+        if self.routing != "d-mod-k":
+            spine = spread(src, dst, self.seed, self.spines, self.routing)
         else:
             spine = dst // self.rails % self.per_leaf % self.spines
         far = up != down

@@ -108,7 +108,9 @@ class FatTreePaths:
 
         half = self.half
         up, down = src // half, dst // half
-        choice = dst % (half * half) if self.routing == "d-mod-k" else spread(src, dst, self.seed, half * half)
+        choice = (
+            dst % (half * half) if self.routing == "d-mod-k" else spread(src, dst, self.seed, half * half, self.routing)
+        )
         number, further = choice % half, choice // half
         leaves, far = up != down, up // half != down // half
         columns = (

@@ -12,12 +12,15 @@
     nic node0/nic0 optics degrade for 20ms          # bit errors rise, then lanes are shut: half of the rate is left
     switch leaf0 buffer 64KiB                       # that much room in front of each of its links
     link random:3 dead at 10ms                      # three cables by lot, seeded
+    ecmp unlucky                                    # all flows between leaves hash to one route of several equal ones
+    congestion from all-to-all 64MiB on 0-7         # another job on these ranks repeats it, as long as there is something to slow
 
 Targets: ``link`` with ``a>b`` (one direction), ``a--b`` (both), one node (all links at it) or a pattern; ``nic`` and
 ``switch`` with a node or pattern of that kind; ``port``: a NIC, or a rank where there are none; ``rank`` with a number, name or
 pattern; ``random:K`` of any of them. Effects: ``dead``, ``rate P%``, ``loss P%``, ``ber E``, ``latency T`` or ``+T``, ``buffer
 SIZE``, ``optics degrade``, ``slow Fx`` (ranks), ``flap T every T``. Losses, bit errors and buffers act on packets: an answer that
-follows no packets says so. Times: ``at T``
+follows no packets says so. ``ecmp unlucky`` is the worst draw of a hash, for good; ``congestion from COLLECTIVE SIZE [on RANKS]
+[by ALGORITHM]`` is traffic of another job, which ``simulate`` alone runs (as ``--beside``). Times: ``at T``
 or ``from T`` (else from the start), then ``to T``, ``until T`` or ``for T`` (else to the end). A rank that is ``dead`` loses
 its links. What overlaps adds up: rates and speeds multiply, losses combine as independent chances, latencies add.
 
@@ -35,12 +38,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringwright.errors import InputError, UsageError
+from ringwright.fabrics._congestion import WORD
 from ringwright.fabrics._fault_lines import LAB, FaultEffect, effects
+from ringwright.fabrics._hashing import ECMP, unlucky
 from ringwright.topology import FAULT_FIELDS, Fault, Topology
 from ringwright.units import parse_time
 
 SCHEMA = "ringwright.faults/1"
-_WORDS = re.compile(r"^    (\w+) (\S+) (\w+)(.*?) +# (.+)$", re.MULTILINE)
+_WORDS = re.compile(r"^    (\w+ .*?) +# (.+)$", re.MULTILINE)
 HEALTHY = {"rate_factor": 1.0, "compute_factor": 1.0}
 MOST_ROWS = 5_000_000
 LAB_FIELDS = ("jitter_s", "reorder", "ecn", "killed", "stopped")  # beyond the simulation's model
@@ -48,10 +53,11 @@ LAB_FIELDS = ("jitter_s", "reorder", "ecn", "killed", "stopped")  # beyond the s
 
 def in_words() -> list[tuple[str, str, str]]:
     """Return the lines above: what is hit and how (``link flap``), the line, what it means."""
-    return [
-        (f"{target} {effect}", f"{target} {where} {effect}{rest}", meaning)
-        for target, where, effect, rest, meaning in _WORDS.findall(__doc__ or "")
-    ]
+    told = []
+    for line, meaning in _WORDS.findall(__doc__ or ""):
+        words = line.split()
+        told.append((f"{words[0]} {words[1 if words[0] in (ECMP, WORD) else 2]}", line, meaning))
+    return told
 
 
 def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> Topology:
@@ -63,7 +69,13 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     """
     import numpy as np
 
-    listed = effects(topology, lines, horizon_s=horizon_s, seed=seed)
+    lines = list(lines)
+    for text in (line.partition("#")[0].strip() for line in lines):
+        if text.split()[:1] == [ECMP]:
+            topology = unlucky(topology, text)
+    # A line that is done with stays as an empty one: the lottery of the others goes by their number.
+    rest = ["" if line.split()[:1] == [ECMP] else line for line in lines]
+    listed = effects(topology, rest, horizon_s=horizon_s, seed=seed)
     beyond = next((each for each in listed if each.field in LAB_FIELDS), None)
     if beyond is not None:
         raise UsageError("this is outside the simulation's model", where=f"fault '{beyond.text}'", remedy=LAB)

@@ -1,6 +1,7 @@
 """The fault script: lines of ``ringwright.fabrics.faults`` and ``flow 1>2 10Mb/s at 2s for 1s``, sorted by time.
 
 ``flow A>B [RATE] [at T] [for T | to T]`` is a competing TCP flow between two ranks; without a rate it takes what TCP gives.
+``congestion from all-to-all 64MiB on 0-3`` is such a flow between each two ranks that the collective joins, without an end.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
+from ringwright.costs import traffic
 from ringwright.costs.corruption import lost_share
 from ringwright.errors import UsageError
+from ringwright.fabrics._congestion import congestion, is_congestion
 from ringwright.fabrics.faults import LAB_FIELDS, describe_row, rows
 from ringwright.lab.spec import LabSpec
 from ringwright.topology import Fault
@@ -36,7 +40,7 @@ class Flow:
     start_s: float
     end_s: float
     text: str
-    number: int  # of the line
+    number: int  # of the flow, in order of lines
 
 
 @dataclass(frozen=True)
@@ -86,13 +90,14 @@ class Script:
 def read(spec: LabSpec, lines: Iterable[str], *, horizon_s: float, seed: int) -> Script:
     """Return the script of some lines; ``seed`` draws what they leave open. Raises UsageError for lines not understood."""
     texts = [line.partition("#")[0].strip() for line in lines]
-    flows = {number: _flow(spec, text, number) for number, text in enumerate(texts) if text.split()[:1] == ["flow"]}
+    of_lines = {number: each for number, text in enumerate(texts) if (each := _flows(spec, text))}
+    flows = [replace(flow, number=at) for at, flow in enumerate(chain.from_iterable(of_lines.values()))]
     # A flow's line stays as an empty one: the lottery of the others goes by their number.
-    rest = ["" if number in flows else text for number, text in enumerate(texts)]
+    rest = ["" if number in of_lines else text for number, text in enumerate(texts)]
     effects = _as_losses(rows(spec.topology, rest, horizon_s=horizon_s, seed=seed))
-    outside = [texts[number] for number in flows]
+    outside = [texts[number] for number in of_lines if not is_congestion(texts[number])]
     outside += [text for text in rest if text and _is_outside(spec, text)]
-    return Script(tuple(text for text in texts if text), tuple(effects), tuple(flows.values()), tuple(outside))
+    return Script(tuple(text for text in texts if text), tuple(effects), tuple(flows), tuple(outside))
 
 
 def _as_losses(effects: Sequence[Fault]) -> list[Fault]:
@@ -114,7 +119,36 @@ def _is_outside(spec: LabSpec, text: str) -> bool:
     return any(row.field in LAB_FIELDS for row in rows(spec.topology, [text]))
 
 
-def _flow(spec: LabSpec, text: str, number: int) -> Flow:
+def _flows(spec: LabSpec, text: str) -> list[Flow]:
+    """Return the flows of a line: one, of congestion one between each two ranks that its collective joins."""
+    if text.split()[:1] == ["flow"]:
+        return [_flow(spec, text)]
+    if not is_congestion(text):
+        return []
+    asked = congestion(text, spec.n)
+    group = asked.group or tuple(range(spec.n))
+    if asked.algorithm:
+        raise UsageError(
+            "in the lab congestion is flows that never end, by no algorithm",
+            where=f"fault '{text}'",
+            remedy="leave out 'by'",
+        )
+    if asked.op == "send-recv":
+        ends = [(0, 1)]
+    elif asked.op in traffic.RING_OPS:
+        ends = [*traffic.ring_edges(asked.op, 1.0, [range(len(group))])]
+    elif asked.op in traffic.DIRECT_OPS:
+        ends = [*traffic.pairwise_edges(asked.op, 1.0, len(group))]
+    else:
+        raise UsageError(
+            f"the lab has no flows that stand for {asked.op}",
+            where=f"fault '{text}'",
+            remedy="congestion from all-to-all 64MiB, or flow 1>2",
+        )
+    return [Flow(group[src], group[dst], 0.0, 0.0, math.inf, text, 0) for src, dst in ends]
+
+
+def _flow(spec: LabSpec, text: str) -> Flow:
     match = _FLOW.fullmatch(text)
     where = f"fault '{text}'"
     if match is None:
@@ -127,7 +161,7 @@ def _flow(spec: LabSpec, text: str, number: int) -> Flow:
     end_s += start_s if match["how"] == "for" else 0.0
     if end_s <= start_s:
         raise UsageError("it ends before it begins", where=where)
-    return Flow(src, dst, parse_rate(match["rate"]) if match["rate"] else 0.0, start_s, end_s, text, number)
+    return Flow(src, dst, parse_rate(match["rate"]) if match["rate"] else 0.0, start_s, end_s, text, 0)
 
 
 def _rank(spec: LabSpec, name: str, where: str) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Row, Summary
 from ringwright.reports import cuts
 from ringwright.units import format_count, format_size
 
@@ -36,6 +37,36 @@ def histogram(view: Summary, palette: dict[str, int], quantity: str) -> dict[str
     every = max(1, -(-len(slots) // 8))
     chart["labels"] = [format_size(low) if at % every == 0 else "" for at, low in enumerate(slots)]
     return chart
+
+
+class Chart(TypedDict):
+    """Bars as the page draws them: each with its parts, and labels below."""
+
+    bars: list[Row]
+    pitch: float
+    width: float
+    peak: str
+    labels: list[str]
+
+
+def powers(classes: Sequence[tuple[int, int]], show: Callable[[float], str], what: str) -> Chart | None:
+    """Return bars of (low bound, count) for powers of two, ``what`` being counted; None without any."""
+    if not classes:
+        return None
+    counted = dict(classes)
+    slots = _slots(sorted(counted))
+    titles = [f"{show(low)} to {show(2 * low if low else 1)}" for low in slots]
+    stacks: list[dict[str, float]] = [{what: counted[low]} if low in counted else {} for low in slots]
+    chart = _stacked(stacks, {what: 1}, titles, lambda value: format_count(round(value)))
+    every = max(1, -(-len(slots) // 8))
+    labels = [show(low) if at % every == 0 else "" for at, low in enumerate(slots)]
+    return {
+        "bars": chart["bars"],
+        "pitch": chart["pitch"],
+        "width": chart["width"],
+        "peak": chart["peak"],
+        "labels": labels,
+    }
 
 
 def _slots(lows: list[int]) -> list[int]:

@@ -57,6 +57,8 @@ _EMPTY: dict[str, Any] = {
     "culprits": [],
     "waits": [],
     "bars": None,
+    "bursts": None,
+    "bursts_unknown": "",
     "topology": None,
 }
 LEDGER_KEYS = ("lines", "understood", "repaired", "refused", "other", "missing")

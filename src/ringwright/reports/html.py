@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, JobFinding, Summary
-from ringwright.reports import charts, cuts, ranks_picture, tables, timed, topology
+from ringwright.reports import bursts, charts, cuts, ranks_picture, tables, timed, topology
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
 from ringwright.reports.terminal import burst_text, ground_of
@@ -108,6 +108,7 @@ def _content(view: Summary) -> dict[str, Any]:
         "roles": _roles(view),
         "timeline": charts.timeline(view, palette),
         "no_timeline": no_timeline(view),
+        "bursts": bursts.page(view["bursts"], view["bursts_unknown"] if view["operations"] else ""),
         "topology": topology.page(view),
         "provision": _provision(view),
         "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},

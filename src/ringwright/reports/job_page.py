@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ringwright.reports import html, tables
-from ringwright.reports.jobs import answered, declined, likely
+from ringwright.reports import bursts, html, tables
+from ringwright.reports.jobs import answered, burst_title, declined, likely
 from ringwright.units import format_count
 
 WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
@@ -42,6 +42,7 @@ def page(result: dict[str, Any], command: str) -> str:
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         warnings=[*result.get("warnings", []), *(f"{name} declined: {why}" for name, why in declined(result))],
         assumptions=result["assumptions"],
+        bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),
         left_out=result["left_out"],
         command=command,
     )

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from ringwright.reports import layout, memory
+from ringwright.reports import bursts, layout, memory
 from ringwright.reports.probable import OUTSIDE
 
 MOST_CAUSES = 3
 
 
-def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
-    """Write the object of schema ``ringwright.simulate-job/1`` for a terminal."""
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
+    """Write the object of schema ``ringwright.simulate-job/1`` for a terminal, ``shows_bursts`` where it holds them."""
     out = layout.console(file, width=width)
     rows = answered(result)
     first = rows[0]
@@ -68,11 +68,18 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     unsteady = [row["policy"] for row in rows if not row["steady"]]
     if unsteady:
         layout.line(out, f"not steady yet, steps still differ: {', '.join(unsteady)}")
+    if shows_bursts:
+        bursts.write(out, result["bursts"], result["bursts_unknown"], burst_title(result["bursts"]))
     layout.heading(out, "Assumed")
     for each in result["assumptions"]:
         layout.line(out, each)
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))
+
+
+def burst_title(told: Mapping[str, Any] | None) -> str:
+    """Return the title of bursts: of which policy."""
+    return "Bursts" if told is None else f"Bursts by {told['policy']}"
 
 
 def answered(result: dict[str, Any]) -> list[dict[str, Any]]:

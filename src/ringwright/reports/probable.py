@@ -43,6 +43,8 @@ def ground(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         asked = ASKED if mine[0]["time_us"] != mine[0]["time_us_p50"] else ""
         if "ranks" in mine[0]["outside"]:
             lines.append((name, "one rank alone has nobody to send to"))
+        elif "beside" in mine[0]["outside"]:
+            lines.append((name, "an engine's time, without interval: nothing was measured beside another job"))
         elif mine[0]["time_us_p05"] is None:
             lines.append((name, "an engine's time, without interval: nothing was measured on such fabrics"))
         elif mine[0]["engine"] == PACKETS and "fabric" in mine[0]["outside"]:

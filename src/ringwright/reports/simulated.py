@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout, probable
+from ringwright.reports import bursts, layout, probable
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ SURE = 0.75  # chance from which on one is called faster
 WIDE = 10  # columns of a time
 
 
-def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
-    """Write the object of schema ``ringwright.simulate/1`` for a terminal."""
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
+    """Write the object of schema ``ringwright.simulate/1`` for a terminal, ``shows_bursts`` where it holds them."""
     out = layout.console(file, width=width)
     rows = answered(result)
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
@@ -31,6 +31,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])
         layout.line(out, f"arrivals: {result['arrivals']}; the last rank comes at {last} us", style="dim", indent=0)
+    for other in result.get("beside", ()):
+        layout.line(out, f"beside: {other}, again and again", style="dim", indent=0)
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
@@ -44,13 +46,21 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
     _limits(out, rows, names)
+    if shows_bursts:
+        bursts.write(out, result["bursts"], result["bursts_unknown"], burst_title(result["bursts"]))
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))
+
+
+def burst_title(told: Mapping[str, Any] | None) -> str:
+    """Return the title of bursts: of which algorithm and size."""
+    return "Bursts" if told is None else f"Bursts of {told['algorithm']} at {format_size(told['size_bytes'])}"
 
 
 def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     likely = has_interval(rows)
     columns = ["size", "time us", *(["90 % us"] if likely else []), "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
+    shared = rows[0].get("alone_us") is not None
     faulty, late = rows[0]["worst_us"] is not None, rows[0].get("after_last_us") is not None
     layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
     table = []
@@ -59,8 +69,10 @@ def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
         line = [format_size(row["size_bytes"]), time(row["time_us"]), *([interval(row)] if likely else [])]
         line += [*rates, time(row["lowest_bound_us"]), share(row)]
         line += [time(row["after_last_us"])] if late else []
+        line += [time(row["alone_us"])] if shared else []
         table.append([*line, time(row["worst_us"])] if faulty else line)
     columns += ["after the last us"] if late else []
+    columns += ["alone us"] if shared else []
     layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
 
 
@@ -72,6 +84,9 @@ def _side_by_side(
     told = f"; sure: chance that it beats the next; below {SURE:.0%} nobody can tell" if sure else ""
     layout.heading(out, "Time in us", f"the fastest of each size is starred{told}")
     _grid(out, rows, letters, "time_us", bound=True, sure=sure)
+    if any(row.get("alone_us") is not None for row in rows):
+        layout.heading(out, "Time in us without the other jobs", "by the same engine")
+        _grid(out, rows, letters, "alone_us", bound=False)
     if has_interval(rows):
         layout.heading(out, "90 % interval in us")
         _grid(out, rows, letters, "time_us", bound=False, said=interval)

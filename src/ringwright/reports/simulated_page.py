@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.reports import html, pictures, probable, tables
-from ringwright.reports.simulated import answered, declined, time
+from ringwright.reports import bursts, html, pictures, probable, tables
+from ringwright.reports.simulated import answered, burst_title, declined, time
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from ringwright.studies.simulate import Detail
+    from ringwright.studies.detail import Detail
 
 
 ENDS = ("time_us_p05", "time_us_p95")
@@ -50,6 +50,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
         pictures=[_picture(detail) for detail in details],
         grounds=[f"{name}: {line}" for name, line in probable.ground(result)],
         provenance=result["provenance"] or "Rates and latencies are those of the file.",
+        bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),
         left_out=result["left_out"],
         command=command,
     )

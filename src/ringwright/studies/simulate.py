@@ -68,6 +68,7 @@ class SimulatedRow:
     own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
+    alone_us: float | None = None  # without the other jobs on the fabric, where there are any
     transport: Mapping[str, str] = field(default_factory=dict)  # how packets are sent, by class of links
     retransmitted_bytes: int | None = None  # this and what follows: where packets were followed
     drops: int | None = None  # packets that queues had no room for
@@ -144,6 +145,7 @@ def sweep(
         "transport": _transport(top),
         "bound_ground": _ground(top),
         "arrivals": None if come is None else come.said,
+        "beside": [other.text for other in question.beside],
         "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
         "notes": _unlike(software, question.topology),
@@ -243,10 +245,19 @@ def _measured(
         worst_start_s,
         lowest_bound_us=(without if within is None else within) * 1e6,
         after_last_us=None if floors.come is None else run.after_last_s * 1e6,
+        alone_us=_alone_us(question, program, machine),
         transport=carriers(machine),
     )
     row = row if run.packets is None else _with_packets(row, run.packets)
     return row, run.left_out, run
+
+
+def _alone_us(question: SimulationSpec, program: Program, machine: Topology) -> float | None:
+    """Return what the same engine says without other jobs on the fabric; None where there are none."""
+    if not question.beside:
+        return None
+    engine = question.engine or ("packets" if question.needs_packets else "flows")
+    return replace(question, beside=(), engine=engine).run(program, machine).time_s * 1e6
 
 
 def _with_packets(row: SimulatedRow, met: Packets) -> SimulatedRow:
@@ -331,24 +342,6 @@ def _disagreements(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
                 }
             )
     return told
-
-
-@dataclass(frozen=True)
-class Detail:
-    """One run in full, for pictures: its program, the load of links (name, share of the time busy, bytes), the critical path."""
-
-    name: str
-    program: Program
-    load: list[tuple[str, float, float]]
-    path: str
-    run: Run
-
-
-def detail(question: SimulationSpec, spelling: str, size_bytes: int) -> Detail:
-    """Return the engine's run of one algorithm at one size, on the machine that its row was run on."""
-    program = spelled.algorithm(spelling)(question.collective(size_bytes), question.topology)
-    run = question.run(program, Answers(question, [size_bytes]).shown_on(program))
-    return Detail(spelling, program, run.load(), run.path(), run)
 
 
 def _choice(program: Program) -> str:

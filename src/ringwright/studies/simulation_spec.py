@@ -16,6 +16,7 @@ from ringwright.studies.arrivals import Arrivals, Asked, arriving
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
     from ringwright.engines.result import Run
+    from ringwright.fabrics._congestion import Congestion
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -40,16 +41,20 @@ class SimulationSpec:
     healthy: Topology | None = None
     calibration: Calibration | None = None
     packets: PacketOptions | None = None  # what is asked of the packet engine
+    beside: tuple[Congestion, ...] = ()  # what other jobs on the fabric repeat meanwhile
 
     @property
     def asks_engine(self) -> bool:
         """Whether an engine's own time is asked for: one is named, or an option that only engines know."""
-        return self.engine is not None or self.alpha != "pipelined"
+        return self.engine is not None or self.alpha != "pipelined" or bool(self.beside)
 
-    def run(self, program: Program, on: Topology, *, late: bool = True, seed: int | None = None) -> Run:
+    def run(
+        self, program: Program, on: Topology, *, late: bool = True, seed: int | None = None, folded: bool = True
+    ) -> Run:
         """Return what the engine says of a program on a fabric.
 
-        ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about.
+        ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about; ``folded`` False: each
+        message by itself, where the engine follows messages.
         """
         from ringwright.engines.choose import simulate
 
@@ -57,12 +62,26 @@ class SimulationSpec:
         seconds = None if come is None else come.seconds
         asked = self.packets if seed is None else replace(self.packets or PacketOptions(), seed=seed)
         engine = self.engine or ("packets" if self.needs_packets else "auto")
+        if self.beside:
+            return self._beside(program, on, engine, asked)
         try:
-            return simulate(program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked)
+            return simulate(
+                program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked, fold_symmetry=folded
+            )
         except DeclinedError:
             if self.engine is not None or engine == "auto":
                 raise
-            return simulate(program, on, alpha=self.alpha, arrivals=seconds)
+            return simulate(program, on, alpha=self.alpha, arrivals=seconds, fold_symmetry=folded)
+
+    def _beside(self, program: Program, on: Topology, engine: str, packets: PacketOptions | None) -> Run:
+        from ringwright.engines.beside import simulate_beside
+        from ringwright.studies.neighbours import programs
+
+        if self.arrivals is not None:
+            raise UsageError(
+                "late ranks beside another job are not simulated", remedy="--arrivals or --beside, not both"
+            )
+        return simulate_beside(program, programs(self.beside, on), on, engine, alpha=self.alpha, packets=packets)
 
     @cached_property
     def needs_packets(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ringwright.traced import TraceWriter, communicator, communicators, devices
@@ -35,7 +37,7 @@ def trace(program: Program, topology: Topology, run: Run) -> Trace:
         f"{program.name} on {topology.name}, {run.engine}",
         events=pl.concat(events),
         communicators=communicators([communicator(collective.group, comm_id="simulated", name=topology.name)]),
-        topology=_devices(program, topology),
+        topology=device_rows(program.collective.group, topology),
         links=_links(run),
         claims=_claims(program, topology, run),
     )
@@ -67,19 +69,21 @@ def _messages(program: Program, run: Run) -> pl.DataFrame:
     )
 
 
-def _devices(program: Program, topology: Topology) -> pl.DataFrame:
-    """Return where each rank lies, hosts named as the fabric names them."""
-    import numpy as np
+def hosts_of(ranks: Sequence[int], topology: Topology) -> list[str]:
+    """Return the host of each rank, named as the fabric names it."""
+    if topology.hosts is None:
+        return ["host0"] * len(ranks)
+    return [topology.label(int(rank)).partition("/")[0] for rank in ranks]
 
-    ranks = np.asarray(program.collective.group, np.int64)
-    hosts = np.zeros(len(ranks), np.int64) if topology.hosts is None else topology.hosts[ranks]
-    first = {int(host): int(np.flatnonzero(hosts == host)[0]) for host in np.unique(hosts)}
-    named = (
-        [topology.label(int(rank)).partition("/")[0] for rank in ranks]
-        if topology.hosts is not None
-        else ["host0"] * len(ranks)
-    )
-    return devices(ranks.tolist(), named, [index - first[int(host)] for index, host in enumerate(hosts)])
+
+def device_rows(ranks: Sequence[int], topology: Topology) -> pl.DataFrame:
+    """Return rows of ``topology``: where each rank lies."""
+    numbers: Counter[str] = Counter()
+    named, devices_of = hosts_of(ranks, topology), []
+    for host in named:
+        devices_of.append(numbers[host])
+        numbers[host] += 1
+    return devices(list(ranks), named, devices_of)
 
 
 def _links(run: Run) -> pl.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +11,10 @@ from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import wire_rates, without_losses
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import run
+from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
 
 if TYPE_CHECKING:
-    from ringwright.engines.messages import MessageGraph
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -32,39 +31,3 @@ def round_times_s(program: Program, topology: Topology, options: PacketOptions, 
     ends = told.end_ps.reshape(rounds, flat.n_messages).max(axis=1)
     times: np.ndarray = np.diff(ends, prepend=0) / PS
     return times
-
-
-def repeated(flat: MessageGraph, rounds: int) -> MessageGraph:
-    """Return a graph ``rounds`` times: what begins a round waits for all of the round before."""
-    messages, joins = flat.n_messages, len(flat.waits) - flat.n_messages
-    every = np.arange(rounds)[:, None]
-    node = np.arange(messages + joins)
-    number = np.where(node < messages, every * messages + node, rounds * messages + every * joins + node - messages)
-    owner = np.repeat(node, np.diff(flat.next_starts))
-    first, last = node[flat.waits == 0], node[np.diff(flat.next_starts) == 0]
-    gate = rounds * (messages + joins) + every[:-1]
-    before = [number[:, owner], number[:-1, last], np.broadcast_to(gate, (rounds - 1, len(first)))]
-    after = [number[:, flat.nexts], np.broadcast_to(gate, (rounds - 1, len(last))), number[1:, first]]
-    n = rounds * (messages + joins) + rounds - 1
-    owners, nexts = (np.concatenate([each.ravel() for each in ends]) for ends in (before, after))
-    order = np.argsort(owners, kind="stable")
-    hops = np.tile(np.diff(flat.hop_starts), rounds)
-    return replace(
-        flat,
-        src=np.tile(flat.src, rounds),
-        dst=np.tile(flat.dst, rounds),
-        size_bytes=np.tile(flat.size_bytes, rounds),
-        adds=np.tile(flat.adds, rounds),
-        step=np.tile(flat.step, rounds),
-        hops=np.tile(flat.hops, rounds),
-        delay=np.tile(flat.delay, rounds),
-        hop_starts=_starts(hops).astype(flat.hop_starts.dtype),
-        next_starts=_starts(np.bincount(owners, minlength=n)).astype(flat.next_starts.dtype),
-        nexts=nexts[order].astype(flat.nexts.dtype),
-        waits=np.bincount(nexts, minlength=n).astype(flat.waits.dtype),
-    )
-
-
-def _starts(lengths: np.ndarray) -> np.ndarray:
-    starts: np.ndarray = np.concatenate(([0], np.cumsum(lengths)))
-    return starts

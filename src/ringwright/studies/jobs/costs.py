@@ -16,6 +16,7 @@ import numpy as np
 
 from ringwright.collective import Collective
 from ringwright.costs.stages import Stage, hops_of
+from ringwright.engines.beside import LOWER_BOUND, simulate_beside
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.added import Added, added
@@ -86,7 +87,8 @@ class FabricCosts:
 
     ``algorithms`` (operation -> spelling, "" for all others) says which system does what; ``stages_along``: axes
     along which groups do not do the same at the same time. ``units`` is the share of compute units
-    that an operation holds. ``known`` is what was timed before on the same machine by the same algorithms, and
+    that an operation holds. ``others``: what other jobs on the fabric repeat meanwhile.
+    ``known`` is what was timed before on the same machine by the same algorithms, and
     is added to; a copy by ``replace`` begins without.
     """
 
@@ -96,6 +98,7 @@ class FabricCosts:
     algorithms: Mapping[str, str] = field(default_factory=dict)
     units: float = 0.12
     width_bytes: int = 4
+    others: tuple[Program, ...] = ()
     known: InitVar[dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None] = None
     timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(init=False, repr=False)
     beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(
@@ -193,7 +196,7 @@ class FabricCosts:
     def _canonical(self, ranks: tuple[int, ...]) -> TimedRanks:
         """Return a group that is timed for all that lie alike: the same places in the hosts, as many hosts apart."""
         hosts, healthy = self.topology.hosts, self.faulty.isdisjoint(ranks)
-        if not healthy or hosts is None or not self.topology.is_symmetric:
+        if not healthy or hosts is None or not self.topology.is_symmetric or self.others:
             return TimedRanks(ranks, healthy)
         per_host = int(np.bincount(hosts).max())
         shift = min(ranks) // per_host * per_host
@@ -250,6 +253,18 @@ class FabricCosts:
         return self.packets.added[key]
 
     def _run(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
+        alone = self._alone(programs, machine, alike)
+        if not self.others:
+            return alone
+        *siblings, own = programs
+        # As many times longer as the flow engine says, which shares links fairly; alone the event engine is more exact.
+        before, after = (simulate_beside(own, each, machine, siblings=siblings) for each in ((), self.others))
+        if any(LOWER_BOUND in each for each in after.left_out):
+            self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
+        longer = after.time_ps / before.time_ps if before.time_ps else 1.0
+        return replace(alone, seconds=alone.seconds * longer)
+
+    def _alone(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
         own = programs[-1]
         if len(programs) == 1:
             run = simulate(own, machine)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ringwright.costs.fits import load
 from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
@@ -18,6 +19,7 @@ from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, stages_of
 from ringwright.studies.jobs.measured import SYSTEMS
 from ringwright.studies.jobs.study import Job
 from ringwright.studies.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
+from ringwright.studies.neighbours import programs
 from ringwright.topology import Topology
 from ringwright.workload import Workload
 from ringwright.workloads.job import job
@@ -26,6 +28,11 @@ from ringwright.workloads.models import model
 from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
 
+if TYPE_CHECKING:
+    from ringwright.fabrics._congestion import Congestion
+
+MOST_BESIDE = 256  # ranks of a job beside another
+BESIDE = "each operation takes as many times longer as it does where links are shared fairly, by the flow engine"
 DEFAULT_FABRIC, GPUS_A_NODE = "dgx-h100", 8
 LEFT_OUT = (
     "input pipeline, checkpoints, host jitter",
@@ -47,8 +54,11 @@ class GeneratedJobSpec:
     fit: str | None = None  # name or file of efficiencies fitted to measured steps
 
 
-def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
-    """Return the job; UsageError where model, parallel form, fabric and options do not fit together."""
+def made(question: GeneratedJobSpec, topology: Topology | None = None, beside: Sequence[Congestion] = ()) -> Job:
+    """Return the job; UsageError where model, parallel form, fabric and options do not fit together.
+
+    ``beside``: what other jobs on the fabric repeat; each operation takes what it takes meanwhile, and no rank is like another.
+    """
     card, step, dtype = _settled(question)
     topology, told = _fabric(topology, step.parallel.world)
     device, more = _device(question, topology)
@@ -60,7 +70,15 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
     if question.step_ms is not None:
         generated, scaled = _scaled(generated, question.step_ms * 1e-3)
         more.append(scaled)
-    costs = FabricCosts(topology, generated.mesh, stages_of(generated), question.algorithms)
+    others = tuple(programs(beside, topology))
+    if others and generated.mesh.size > MOST_BESIDE:
+        raise UsageError(
+            f"a job of {generated.mesh.size:,} ranks beside another is not simulated: no rank is like another then",
+            where=beside[0].text,
+            remedy=f"a job of {MOST_BESIDE} ranks at the most",
+        )
+    costs = FabricCosts(topology, generated.mesh, stages_of(generated), question.algorithms, others=others)
+    told = [*told, *(f"beside: {other.text}, again and again; {BESIDE}" for other in beside)]
     known = [each for each in assumptions(card, step, question.card) if not each.startswith("gradients travel")]
     library = question.algorithms.get("", LIBRARY)
     collectives = (
@@ -72,11 +90,13 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         faults.slowdowns(topology),
         faults.marked(topology, generated.mesh.size),
         Interference(units=roofline.gpu.units),
+        folded=not others,
+        passes="" if question.card.mode == "training" else question.card.mode,
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
         fabric=topology.name,
         left_out=LEFT_OUT,
         remarks=costs.told,
-        likely=_likely(question, card, device, step.parallel.world),
+        likely=None if others else _likely(question, card, device, step.parallel.world),
     )
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
-from ringwright.studies.traced import WRITER
-from ringwright.trace_tables import conform
+from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
+from ringwright.studies.traced import WRITER, device_rows
+from ringwright.trace_tables import Row, conform
 from ringwright.traced import communicator, communicators
 from ringwright.workload import PHASES
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.trace import Trace
 
-MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is written
-
 
 def trace(job: Job, result: PolicyResult) -> Trace:
     """Return the run: a compute event per task, a collective per piece, their edges, communicators and claims.
@@ -34,7 +33,8 @@ def trace(job: Job, result: PolicyResult) -> Trace:
     import polars as pl
 
     run = result.run
-    steps = range(run.laid.steps) if run.laid.flat.n <= MOST_EVENTS else range(run.laid.steps - 1, run.laid.steps)
+    senders = Senders(job, result.workload, run)
+    steps = senders.steps()
     members = _communicators(run)
     frames: list[pl.DataFrame] = []
     made: list[tuple[int, int, int, int]] = []  # (first instance, how many, rank or -1, first event)
@@ -43,7 +43,7 @@ def trace(job: Job, result: PolicyResult) -> Trace:
         for row in run.laid.rows:
             if row.kind == "CTRL":
                 continue
-            parts = _events(job, result, row, step, members)
+            parts = _events(senders, row, step, members)
             for whose, number in _owners(run, row, len(parts)):
                 made.append((run.span(row, step).start, row.count, whose, written + number * row.count))
             written += row.count * len(parts)
@@ -54,7 +54,8 @@ def trace(job: Job, result: PolicyResult) -> Trace:
         f"{job.workload.name} on {job.fabric}, policy {result.policy}",
         events=pl.concat(frames),
         edges=_edges(run, made),
-        communicators=_table(job, run, members),
+        communicators=_table(senders, members),
+        **_hosts(senders),
         claims=_claims(job, result),
     )
 
@@ -68,12 +69,12 @@ def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
 
 
 def _events(
-    job: Job, result: PolicyResult, row: Instances, step: int, members: dict[tuple[str, tuple[int, ...]], int]
+    senders: Senders, row: Instances, step: int, members: dict[tuple[str, tuple[int, ...]], int]
 ) -> list[pl.DataFrame]:
-    """Return the events of a row: one frame, or, of an operation in a run without folding, one for each rank that took part."""
+    """Return the events of a row: one frame, or, of an operation, one for each class of ranks that sends."""
     import polars as pl
 
-    run = result.run
+    run, job = senders.run, senders.job
     where, rank_classes, times = run.span(row, step), run.laid.rank_classes, run.times
     taking = list(dict.fromkeys(row.rank_classes))
     ranks = sum(rank_classes.counts[rank_class] for rank_class in taking)
@@ -94,23 +95,30 @@ def _events(
     if row.what == "task":
         same |= {"kind": "compute", "op": row.kind, "phase": PHASES.get(row.kind), "stream": "compute"}
         return [WRITER.events(columns, **same)]
-    operation = next(each for each in run.laid.operations if each.name == row.name)
+    operation = senders.operations[row.name]
     sizes = np.full(row.count, row.size_bytes)
     sizes[-1] = row.last_bytes
-    kind = "p2p" if operation.op in ("send-recv", "shift") else "collective"
+    kind = "p2p" if operation.op in POINT_TO_POINT else "collective"
     same |= {"kind": kind, "op": operation.op, "role": row.role, "communicator": members[row.role, row.rank_classes]}
-    same |= {"stream": f"{row.role}{f' {row.phase}' if row.phase else ''}"}
+    same |= {"stream": f"{row.role}{f' {row.phase}' if row.phase else ''}", "phase": senders.phase(row)}
     columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
-    one_by_one = all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv"
-    each = (
-        [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking]
-        if one_by_one
-        else [
-            {"multiplicity": _groups(job, run, row, operation)}  # one event a group, however many ranks it has
-        ]
-    )
+    if all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv":
+        each: list[Row] = [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking]
+    else:  # of a class one event a group, however many ranks of it the group has
+        groups = _groups(job, run, row, operation)
+        sending = senders.sending(row)
+        each = [{"multiplicity": groups, **_whose(senders, one)} for one in sending]
+        each[0] |= {"records": ranks} if len(sending) == 1 else {}
     frame = pl.DataFrame(columns)
     return [WRITER.events(frame, **{**same, **one}) for one in each]
+
+
+def _whose(senders: Senders, rank_class: int) -> Row:
+    """Return whose an event of a class is, and how many records it stands for."""
+    rank_classes = senders.run.laid.rank_classes
+    count = rank_classes.counts[rank_class]
+    rank = rank_classes.ranks[rank_class] if count == 1 else None
+    return {"rank": rank, "rank_class": senders.names[rank_class], "records": count}
 
 
 def _groups(job: Job, run: JobRun, row: Instances, operation: Operation) -> int:
@@ -171,14 +179,23 @@ def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
     )
 
 
-def _table(job: Job, run: JobRun, members: dict[tuple[str, tuple[int, ...]], int]) -> pl.DataFrame:
-    mesh, rank_classes = job.workload.mesh, run.laid.rank_classes
-    axes = {payload.role: payload.axes for payload in job.workload.payloads}
+def _hosts(senders: Senders) -> dict[str, pl.DataFrame]:
+    """Return the table ``topology``, where the fabric tells which hosts the ranks are on."""
+    if senders.topology is None:
+        return {}
+    return {"topology": device_rows(range(senders.scheduled.mesh.size), senders.topology)}
+
+
+def _table(senders: Senders, members: dict[tuple[str, tuple[int, ...]], int]) -> pl.DataFrame:
+    groups: dict[int, tuple[int, ...]] = {}
+    for row in senders.run.laid.rows:
+        if row.what == "operation":
+            groups.setdefault(members[row.role, row.rank_classes], senders.members(row))
     rows = []
-    for (role, places), number in members.items():
-        group = mesh.group(axes[role], rank_classes.ranks[places[0]])
-        row = communicator(group, comm_id=f"{role}/{number}", name=role, role=role, number=number)
-        rows.append(row | {"role_evidence": "the mesh"})
+    for (role, _), number in members.items():
+        group = groups[number]
+        told = communicator(group, comm_id=f"{role}/{number}", name=role, role=role, number=number)
+        rows.append(told | {"role_evidence": "the mesh"})
     return communicators(rows)
 
 
