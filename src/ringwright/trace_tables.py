@@ -99,7 +99,15 @@ TOPOLOGY = {
     "value": "str",
     "ground": "str",
 }
-LINKS = {"src": "str", "dst": "str", "link": "str", "bin_start_s": "f64", "bin_s": "f64", "bytes": "f64"}
+LINKS = {
+    "src": "str",
+    "dst": "str",
+    "link": "str",
+    "bin_start_s": "f64",
+    "bin_s": "f64",
+    "bytes": "f64",
+    "queue_bytes": "f64",  # the longest queue in front of it in that stretch, of packets that were followed
+}
 CLAIMS = {"field": "str", "value": "str", "source": "str", "ground": "str", "confidence": "f64", "note": "str"}
 LEDGER = {
     "file": "str",

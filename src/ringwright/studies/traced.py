@@ -32,13 +32,14 @@ def trace(program: Program, topology: Topology, run: Run) -> Trace:
     ]
     if run.flat is not None and run.flat.n_messages:
         events.append(_messages(program, run))
+    links, queues = _links(run), _queues(run)
     return WRITER.trace(
         program.p,
         f"{program.name} on {topology.name}, {run.engine}",
         events=pl.concat(events),
         communicators=communicators([communicator(collective.group, comm_id="simulated", name=topology.name)]),
         topology=device_rows(program.collective.group, topology),
-        links=_links(run),
+        links=links if queues is None else pl.concat([links, queues], how="diagonal_relaxed"),
         claims=_claims(program, topology, run),
     )
 
@@ -102,6 +103,29 @@ def _links(run: Run) -> pl.DataFrame:
         },
         schema_overrides={"dst": pl.String, "src": pl.String, "link": pl.String, "bytes": pl.Float64},
     )
+
+
+def _queues(run: Run) -> pl.DataFrame | None:
+    """Return a row for each stretch of time in which packets waited in front of a link; None where none were followed."""
+    import polars as pl
+
+    met, made = run.packets, run.machine
+    if met is None or made is None or not len(met.queues):
+        return None
+    bins, ports, longest = met.queues.T
+    named = {port: made.label(port) for port in set(ports.tolist())}
+    ends = [named[port].partition(" > ") for port in ports.tolist()]
+    return pl.DataFrame(
+        {
+            "src": [before for before, _, _ in ends],
+            "dst": [after or None for _, _, after in ends],
+            "link": [named[port] for port in ports.tolist()],
+            "bin_start_s": bins * (met.bin_ps / 1e12),
+            "bin_s": [met.bin_ps / 1e12] * len(bins),
+            "queue_bytes": longest.astype(float),
+        },
+        schema_overrides={"dst": pl.String},
+    ).sort("link", "bin_start_s")
 
 
 def _claims(program: Program, topology: Topology, run: Run) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from ringwright.engines.packets.rounds import round_times_s
 from ringwright.fabrics import fabric, faults
 from ringwright.program import Program
 from ringwright.registry import algorithm
+from ringwright.studies.traced import trace
 from ringwright.topology import Topology
 
 
@@ -97,3 +98,20 @@ def test_a_window_that_is_not_used_shrinks_towards_what_is() -> None:
     assert c.cwnd == 60.0
     control.sent(c, second, second // 5, limited=True)
     assert c.cwnd == 60.0
+
+
+def test_queues_over_time_are_rows_of_the_trace() -> None:
+    top = faults.apply(fabric("switch:5,rate=1Gb/s,transport=tcp-reno"), ["switch * buffer 64KiB"])
+    program = made("gather", "linear", top, 5 << 18)
+    run = simulate(program, top, "packets")
+    assert run.packets is not None
+    links = trace(program, top, run).table("links")
+    queued = links.filter(links["queue_bytes"].is_not_null())
+    assert queued["queue_bytes"].max() == run.packets.queue_bytes_most
+    assert set(queued["link"]) == {"switch > rank0"}
+    assert queued["bytes"].null_count() == queued.height
+    steps = queued["bin_start_s"].diff().drop_nulls()
+    assert (steps >= queued["bin_s"][0] * 0.999).all()  # no stretch twice
+    assert links.filter(links["queue_bytes"].is_null())["bytes"].sum() > 5 << 18
+    calm = trace(program, top, simulate(program, top, "events")).table("links")
+    assert calm["queue_bytes"].null_count() == calm.height
