@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ringwright.reports import layout
@@ -42,7 +43,9 @@ def write(result: ProvisionDocument, file: TextIO, *, width: int | None = None) 
 
 
 def _name(row: ProvisionRow) -> str:
-    return f"{row['workload']} on {row['fabric']}"
+    """Return workload and fabric, of a file its own name."""
+    workload = row["workload"] if row["parallel"] else Path(row["workload"]).name
+    return f"{workload} on {row['fabric']}"
 
 
 def _networks(out: Console, rows: list[ProvisionRow]) -> None:
@@ -143,7 +146,9 @@ def _edges(out: Console, rows: list[ProvisionRow]) -> None:
         for edge in row["edges"] or ():
             value = edge["value"]
             if value is None:
-                told.append((_name(row), edge["what"], "the least that is planned with", None, None))
+                idle = any(each["links"] == edge["what"] and not each["slower"] for each in row["sensitivity"] or ())
+                said = "the least that is planned with" + ("; nothing waits for it" if idle else "")
+                told.append((_name(row), edge["what"], said, None, None))
                 continue
             said = f"{_gbits(value)} Gb/s" if edge["what"] == "nic" else f"{value:.3g}" + ":1" * (edge["what"] in tiers)
             kept = " (kept, but it costs more)" if edge["keeps"] else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import generated, memory, recorded, study, written
 from ringwright.studies.jobs.generated import GeneratedJobSpec
-from ringwright.studies.model_workload import SERVE, WorkloadSpec
+from ringwright.studies.model_workload import SERVE, WorkloadSpec, form
 from ringwright.studies.provision.forms import chosen_form
 from ringwright.workloads.flops import MODES
 from ringwright.workloads.models import model as known
@@ -46,7 +46,7 @@ class ProvisionSpec:
             raise UsageError("no workload is named", remedy="ringwright provision llama3-70b --fabric dgx-h100:8")
         if not 0 < self.within <= MOST_WITHIN:
             raise UsageError(
-                f"a step within {self.within:.4g} of the reference",
+                f"a step within {100 * self.within:.4g} % of the reference keeps nothing, or asks for nothing",
                 where="--within",
                 remedy="a share above 0 % and up to 100 %: --within 5%",
             )
@@ -83,6 +83,7 @@ def parse_share(text: str) -> float:
 def gpus_of(fabrics: Sequence[Topology], asked: int | None) -> tuple[int, str]:
     """Return how many GPUs a model takes, and how that is said: all that the smallest fabric has unless a number is asked."""
     if asked is not None:
+        form(None, asked)
         return asked, ""
     fewest = min(fabrics, key=lambda each: each.n_ranks)
     if all(each.n_ranks == fewest.n_ranks for each in fabrics):

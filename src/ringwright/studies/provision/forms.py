@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.errors import InfeasibleError, UsageError, WorkloadError
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.memory import peak
 from ringwright.studies.model_workload import settled
@@ -58,6 +58,7 @@ def chosen_form(question: GeneratedJobSpec, topology: Topology, policy: str) -> 
         return _held(question, generated.made(question, topology))
     fitting: list[tuple[ChosenForm, Job]] = []
     nearest: ChosenForm | None = None
+    refused: RingwrightError | None = None
     held: set[str] = set()  # forms whose like fits with less shared out
     for form in _forms(question):
         if form.cut in held or (form.serves and form.stages > 1 and fitting):
@@ -65,7 +66,8 @@ def chosen_form(question: GeneratedJobSpec, topology: Topology, policy: str) -> 
         asked = replace(question, card=replace(question.card, parallel=form.text, micro_batches=form.micro_batches))
         try:
             job = generated.made(asked, topology)
-        except (UsageError, WorkloadError):
+        except (UsageError, WorkloadError) as error:
+            refused = refused or error
             continue
         made = _held(asked, job)
         if made.refused:
@@ -76,7 +78,7 @@ def chosen_form(question: GeneratedJobSpec, topology: Topology, policy: str) -> 
         if len(fitting) == MOST_SIMULATED:
             break
     if not fitting:
-        return _none(question, nearest)
+        return _none(question, nearest, refused)
     return _fastest(question, fitting, policy)
 
 
@@ -97,14 +99,11 @@ def too_large(parallel: str, held: PeakMemory) -> str:
     return f"{parallel} needs {format_size(needed)} on a device of {format_size(there)}"
 
 
-def _none(question: GeneratedJobSpec, nearest: ChosenForm | None) -> ChosenForm:
-    gpus, name = question.card.gpus, question.card.model
+def _none(question: GeneratedJobSpec, nearest: ChosenForm | None, refused: RingwrightError | None) -> ChosenForm:
+    """Return the form that lacks least memory; raise what the first one was refused for where none can be."""
     if nearest is None:
-        raise UsageError(
-            f"no simple parallel form of {name} goes with {gpus} GPUs and these options",
-            remedy="--parallel tp8,pp4: name one, or another --gpus",
-        )
-    return replace(nearest, refused=f"no simple form fits {gpus} GPUs; the nearest, {nearest.refused}")
+        raise refused or UsageError("no parallel form can be", remedy="--parallel tp8,pp4")
+    return replace(nearest, refused=f"no simple form fits {question.card.gpus} GPUs; the nearest, {nearest.refused}")
 
 
 def _fastest(question: GeneratedJobSpec, fitting: list[tuple[ChosenForm, Job]], policy: str) -> ChosenForm:

@@ -104,4 +104,4 @@ def _fill(
     row["simulated"] = sized.simulated
     if not sized.tiers.draws_nics:
         assumptions[f"{topology.name} draws no NICs: a rank's own links to the network are its ports"] = None
-    assumptions |= dict.fromkeys(f"{job.workload} on {topology.name}: {each}" for each in sized.said())
+    assumptions |= dict.fromkeys(f"{topology.name}: {each}" for each in sized.said())
