@@ -17,6 +17,7 @@ import numpy as np
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.packets.carriage import inside
+from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.together import hops_together, packets_together
 from ringwright.errors import DeclinedError, InfeasibleError
 from ringwright.fabrics.faults import apply
@@ -181,10 +182,14 @@ def _leaves(ranks: tuple[int, ...], top: Topology) -> bool:
     return bool((~inside(top))[links].any())
 
 
+def buffered_links(top: Topology) -> str:
+    """Return whose queues are finite, as a fault line begins: of switches, or of every link where there are none."""
+    return "switch" if bool((top.kinds == SWITCH).any()) else "link"
+
+
 def _times(bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int) -> dict[str, tuple[int, Packets | None]]:
     """Return the time of each burst, ps, and what its packets met, with so much room at every port of a switch."""
-    target = "switch" if bool((top.kinds == SWITCH).any()) else "link"
-    machine = apply(top, [f"{target} * buffer {buffer_bytes}"])
+    machine = apply(top, [f"{buffered_links(top)} * buffer {buffer_bytes}"])
     runs = {each.role: packets_together(each.programs, machine) for each in bursts}
     return {role: (run.time_ps, run.packets) for role, run in runs.items()}
 
@@ -205,3 +210,17 @@ def _queued(
         sum(each.pauses for each in met),
         sum(each.retransmitted_bytes for each in met),
     )
+
+
+def queued_time(bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int) -> QueuedTime:
+    """Return what queues of ``buffer_bytes`` do to some operations on a fabric."""
+    return _queued(bursts, top, buffer_bytes, _times(bursts, top, ENDLESS))
+
+
+def slowed_time(burst: RoleBurst, healthy: Topology, faulty: Topology, seed: int) -> float:
+    """Return the factor on the time of an operation, by packets, on a fabric with faults over that without; 1 or more.
+
+    ``seed`` draws what is lost. InfeasibleError where a connection is given up.
+    """
+    times = [packets_together(burst.programs, top, PacketOptions(seed=seed)).time_ps for top in (healthy, faulty)]
+    return max(1.0, times[1] / times[0]) if times[0] else 1.0

@@ -43,7 +43,7 @@ def headroom(
 
     ``tiers`` are those of the fabric with as many NICs as the plan has; the job is on its first ``ranks``.
     """
-    lines = [_line(tiers, port) for port in _some(tiers, ranks)]
+    lines = [f"{cable} rate {LANES_LEFT:.0%}" for cable in some_cables(tiers, ranks)]
     given = {line: step_s(apply(tiers.topology, [line])) for line in lines}
     line = max(given, key=lambda each: given[each])
     given_us = given[line] * 1e6
@@ -75,14 +75,10 @@ def _least(rates: list[float], holds: Callable[[float], bool]) -> float | None:
     return rates[high]
 
 
-def _line(tiers: NetworkTiers, port: int) -> str:
+def some_cables(tiers: NetworkTiers, ranks: int) -> list[str]:
+    """Return the cables of a few ports of a job's ranks as fault lines name them: the first, and others that lie differently."""
     top = tiers.topology
-    ends = (top.label(int(node[port])) for node in (top.src, top.dst))
-    return f"link {'--'.join(ends)} rate {LANES_LEFT:.0%}"
-
-
-def _some(tiers: NetworkTiers, ranks: int) -> list[int]:
-    """Return a few ports of the ranks that the job has: the first, and others that lie differently."""
-    ports = tiers.ports[: max(1, round(tiers.nics * ranks / tiers.topology.n_ranks))].tolist()
+    ports = tiers.ports[: max(1, round(tiers.nics * ranks / top.n_ranks))].tolist()
     at = dict.fromkeys(min(len(ports) - 1, each) for each in (0, 1, len(ports) // 2 + 1))
-    return [ports[each] for each in at][:MOST_TRIED]
+    chosen = [ports[each] for each in at][:MOST_TRIED]
+    return [f"link {top.label(int(top.src[port]))}--{top.label(int(top.dst[port]))}" for port in chosen]
