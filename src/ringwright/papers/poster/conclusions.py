@@ -62,7 +62,7 @@ UNANSWERED = {
 OTHERS = ("ring", "rabenseifner", "swing", "blueconnect")  # programs beside the library's own choice
 LOSS_SEEDS = (0, 1, 2)
 CHECKED, SEED = 20, 2507  # disturbed steps that are run again as packets, and what draws them
-JOBS, PACKETS = "events", "packets"
+JOBS, PACKETS, CONDENSED = "events", "packets", "packets, condensed"  # condensed: operations sent smaller than they are
 Kept = TypeVar("Kept", "ConclusionAnswer", "PacketCheck")
 
 
@@ -143,10 +143,12 @@ class SimulatedModel:
         try:
             costs = self.healthy.costs
             carrier = costs if isinstance(costs, FabricCosts) else on_fabric(self.topology, self.healthy.workload)
-            queued = queued_time(role_bursts(self.healthy, carrier), self.topology, SMALL_BUFFER)
+            bursts = role_bursts(self.healthy, carrier)
+            engine = PACKETS if all(each.is_whole for each in bursts) else CONDENSED
+            queued = queued_time(bursts, self.topology, SMALL_BUFFER)
             if queued.why:
-                return self._told(BUFFERS, line, "", PACKETS, None, queued.why)
-            return self._told(BUFFERS, line, "", PACKETS, self.queued_s(queued.factors))
+                return self._told(BUFFERS, line, "", engine, None, queued.why)
+            return self._told(BUFFERS, line, "", engine, self.queued_s(queued.factors))
         except RingwrightError as error:
             return self._told(BUFFERS, line, "", PACKETS, None, error.what)
 
