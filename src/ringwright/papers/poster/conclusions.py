@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from ringwright import drafts
+from ringwright.engines.packets.carriage import acts_on_packets
+from ringwright.engines.slots import NO_TIMER
 from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import LANES_LEFT, apply
@@ -62,6 +64,7 @@ UNANSWERED = {
 OTHERS = ("ring", "rabenseifner", "swing", "blueconnect")  # programs beside the library's own choice
 LOSS_SEEDS = (0, 1, 2)
 CHECKED, SEED = 20, 2507  # disturbed steps that are run again as packets, and what draws them
+LEARNT = "events, losses by packets"
 JOBS, PACKETS, CONDENSED = "events", "packets", "packets, condensed"  # condensed: operations sent smaller than they are
 Kept = TypeVar("Kept", "ConclusionAnswer", "PacketCheck")
 
@@ -121,7 +124,7 @@ class SimulatedModel:
     @cached_property
     def cable(self) -> str:
         """The cable of the port that costs most at a fifth of its rate, as fault lines name it."""
-        cables = some_cables(NetworkTiers(self.topology), GPUS)
+        cables = some_cables(NetworkTiers(self.topology), MODELS[self.model].gpus or GPUS)
         rated = {each: self.step_s(apply(self.topology, [f"{each} {EFFECTS['rate step']}"])) for each in cables}
         return max(rated, key=lambda each: rated[each])
 
@@ -132,8 +135,15 @@ class SimulatedModel:
         for name, effect in EFFECTS.items():
             line = f"{self.cable} {effect}"
             told.append(self._tried(name, line, "", partial(self._disturbed_s, line)))
+            told[-1]["engine"] = self._engine(line)
         others = (self._tried(HEALTHY, "", other, partial(self.step_s, self.topology, other)) for other in OTHERS)
         return [*told, self._buffered(), *others]
+
+    def _engine(self, line: str) -> str:
+        """Return which engine a disturbed step is by: what packets meet may be learnt from them, or be left to a thinner link."""
+        job = self.job(apply(self.topology, [line]))
+        is_lossy = acts_on_packets(apply(self.topology, [line]))
+        return LEARNT if is_lossy and NO_TIMER not in job.left_out else JOBS
 
     def _disturbed_s(self, line: str) -> float:
         return self.step_s(apply(self.topology, [line]))
