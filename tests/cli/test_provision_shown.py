@@ -114,3 +114,12 @@ def test_a_damaged_recording_is_no_workload(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "cut.json").write_text('{"traceEvents": [')
     assert main(["provision", str(tmp_path / "cut.json"), "--fabric", "switch:4"]) == 3
     assert "try:" in capsys.readouterr().err
+
+
+def test_a_second_fabric_of_a_verb_that_takes_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "all-reduce", "--fabric", "switch:4", "--fabric", "switch:8"]) == 2
+    told = capsys.readouterr().err
+    assert "--fabric specified multiple times" in told
+    assert "provision takes several" in told
+    assert main(["simulate", "all-reduce", "--fabrik", "switch:4"]) == 2
+    assert "simulate --help" in capsys.readouterr().err
