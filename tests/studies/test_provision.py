@@ -18,14 +18,16 @@ from ringwright.studies.jobs.costs import FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import GeneratedJobSpec
 from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.studies.provision.asked import ProvisionSpec, Workloads, gpus_of, parse_share
-from ringwright.studies.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, role_bursts
+from ringwright.studies.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
 from ringwright.studies.provision.document import ProvisionDocument, ProvisionRow
 from ringwright.studies.provision.forms import chosen_form
 from ringwright.studies.provision.network import NetworkTiers
+from ringwright.studies.provision.optics import headroom
 from ringwright.studies.provision.prices import read_prices
 from ringwright.studies.provision.sent import transfers
 from ringwright.studies.provision.sized import SizedNetwork
 from ringwright.studies.provision.study import provision
+from ringwright.topology import Topology
 
 LEAVES = "leaf-spine:8,per_leaf=4"
 IN_CONTRACT = (
@@ -110,6 +112,7 @@ def test_prices_change_what_is_least() -> None:
 def test_rates_without_a_price_are_not_chosen() -> None:
     row = only(asked("resnet-50", within=1.0, prices="nic@400=2,nic@100=1"))
     assert (row["nic_gbs"] or 0) * 8 in (400, 100)
+    assert all((edge["value"] or 50) * 8 in (400, 100) for edge in row["edges"] or () if edge["what"] == "nic")
 
 
 # ---------------------------------------------------------------------------------------------------------- one optic
@@ -127,6 +130,26 @@ def test_one_failed_optic_is_simulated_and_what_bears_it_keeps_the_promise() -> 
         ratio = next(iter((row["oversubscription"] or {}).values()))
         bearing = f"fat-tree:8,rate={lost['nic_gbs']}GB/s,oversubscription={ratio}"
         assert simulated_us("resnet-50", bearing, "dp8", lost["fault"]) <= (row["most_us"] or 0)
+
+
+def test_the_least_rate_that_bears_a_failed_optic_is_the_first_that_does() -> None:
+    """A step of one second at 100 Gb/s on the slowest cable, longer by as much as that is slower."""
+    tiers = NetworkTiers(fabric("leaf-spine:4"))
+    asked_of: list[float] = []
+
+    def step_s(top: Topology) -> float:
+        asked_of.append(float(top.rate.max()))
+        return 12.5e9 / float(top.at(0.0).rate[tiers.ports].min())
+
+    plan = replace(tiers.given, nic_rate=12.5e9)
+    told = headroom(tiers, plan, 4, 0.6, step_s)
+    assert not told.keeps
+    assert told.step_us == pytest.approx(2e6)
+    assert told.given_us == pytest.approx(0.5e6)
+    assert told.nic_gbs == 50.0  # 200 Gb/s at half of it is a second, 400 half of one
+    assert told.factor == 4
+    assert headroom(tiers, plan, 4, 2.0, step_s).keeps
+    assert headroom(tiers, plan, 4, 1e-3, step_s).nic_gbs is None
 
 
 def test_the_failed_optic_slows_its_cable_and_not_the_bus_behind_the_nic() -> None:
@@ -151,6 +174,32 @@ def test_what_ports_send_is_what_a_ring_sends() -> None:
     assert (sent.end_s >= sent.start_s).all()
     assert sent.start_s.min() >= 0
     assert sent.step_s == result.step_s
+
+
+@pytest.mark.parametrize(
+    ("spelled", "parallel", "sent_over_gradients"),
+    [
+        ("rail-optimised:2", "tp8,dp2", {"node0/nic0": 1.0}),  # a ring of two sends what there is, by a NIC of its own
+        (
+            "rail-optimised:2,gpus_per_nic=2",
+            "tp8,dp2",
+            {"node0/nic0": 2.0, "node0/nic1": 2.0},
+        ),  # two groups share a NIC
+        ("rail-optimised:2,gpus_per_nic=2", "tp2,dp8", {"node0/nic0": 3.5}),  # both rings leave by the first rail
+    ],
+)
+def test_groups_that_share_a_nic_send_by_it_what_each_sends(
+    spelled: str, parallel: str, sent_over_gradients: dict[str, float]
+) -> None:
+    top = fabric(spelled)
+    job = generated.made(GeneratedJobSpec(WorkloadSpec("llama3-8b", 16, parallel, seq=512), "h100", {"": "ring"}), top)
+    result = study.answer(job, "pytorch-ddp")
+    sent = transfers(result, job.costs, NetworkTiers(top))
+    gradients = result.account.roles["dp"].size_bytes
+    by_nic = {
+        top.label(int(top.src[nic])): float(sent.size_bytes[sent.nic == nic].sum()) for nic in set(sent.nic.tolist())
+    }
+    assert {name: size / gradients for name, size in by_nic.items()} == pytest.approx(sent_over_gradients, rel=1e-3)
 
 
 def test_bursts_grow_with_the_model() -> None:
@@ -205,6 +254,19 @@ def test_a_looser_promise_needs_no_more_buffer() -> None:
     assert tight is not None
     assert loose is not None
     assert loose <= tight
+
+
+def test_smaller_queues_cost_an_exchange_more() -> None:
+    top = fabric("leaf-spine:8,per_leaf=4,oversubscription=4,transport=roce")
+    job = generated.made(GeneratedJobSpec(WorkloadSpec("mixtral-8x7b", 8, "dp8,ep8"), "h100"), top)
+    assert isinstance(job.costs, FabricCosts)
+    bursts = role_bursts(study.answer(job, "pytorch-ddp"), job.costs)
+    told = [queued_time(bursts, top, 1 << power) for power in (14, 15, 17)]
+    factors = [each.factors["ep"] for each in told]
+    assert factors == sorted(factors, reverse=True)
+    assert factors[0] > 2 > factors[-1] > 1
+    assert told[0].drops > told[-1].drops == 0 < told[-1].pauses
+    assert {each.factors["dp"] for each in told} == {1.0}  # a ring has no queue
 
 
 def test_no_buffer_is_named_where_nothing_leaves_a_host() -> None:

@@ -189,6 +189,8 @@ def test_a_library_that_chooses_anew_does_not_end_the_search_early() -> None:
     told = {(0,): True, (1,): True, (2,): False, (3,): True}
     assert least([4], told.__getitem__, lambda point: -point[0]) == (1,)
     assert least([4], {**told, (2,): True}.__getitem__, lambda point: -point[0]) == (3,)
+    both = {(0, 0): True, (1, 0): False, (0, 1): True, (1, 1): True}
+    assert least([2, 2], both.__getitem__, lambda point: -sum(point)) == (1, 1)
 
 
 def test_neighbours_that_are_smaller() -> None:
