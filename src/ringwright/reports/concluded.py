@@ -43,7 +43,7 @@ def write_conclusions(out: Console, concluded: Mapping[str, Any]) -> None:
 def concluded_table(answers: Answers) -> tables.PageTable:
     """Return every answer as one table of the page."""
     columns = ["Model", "Fabric", "Disturbance", "Fault", "Program", "Engine", "Step ms", "Slow-down", "Why not"]
-    cells = [
+    told = [
         [
             *(tables.text(each[name]) for name in ("model", "fabric", "disturbance", "fault", "algorithm", "engine")),
             tables.number(each["step_us"], milliseconds),
@@ -53,14 +53,14 @@ def concluded_table(answers: Answers) -> tables.PageTable:
         for each in answers
     ]
     return tables.table(
-        "concluded", "Every simulated step", columns, cells, most=400, whole="the same command with --json"
+        "concluded", "Every simulated step", columns, told, most=400, whole="the same command with --json"
     )
 
 
 def again_table(checks: Answers) -> tables.PageTable:
     """Return the steps that were run again as packets as a table of the page."""
     columns = ["Model", "Fabric", "Disturbance", "By events", "By packets", "Ratio", "Why not"]
-    cells = [
+    told = [
         [
             *(tables.text(each[name]) for name in ("model", "fabric", "disturbance")),
             *(tables.number(each[name], _three) for name in ("by_events", "by_packets", "ratio")),
@@ -68,7 +68,7 @@ def again_table(checks: Answers) -> tables.PageTable:
         ]
         for each in checks
     ]
-    return tables.table("again", "Slow-downs again, by packets", columns, cells, whole="the same command with --json")
+    return tables.table("again", "Slow-downs again, by packets", columns, told, whole="the same command with --json")
 
 
 def _three(value: float) -> str:

@@ -23,9 +23,9 @@ def link_down() -> float:
     top = fabric(f"rail-optimised:{HOSTS}")
     question = GeneratedJobSpec(WorkloadSpec(MODEL, top.n_ranks), DEVICE)
     form = chosen_form(question, top, POLICY)
-    card = WorkloadSpec(MODEL, top.n_ranks, form.parallel, form.micro_batches)
+    formed = WorkloadSpec(MODEL, top.n_ranks, form.parallel, form.micro_batches)
     healthy, broken = (
-        study.answer(generated.made(GeneratedJobSpec(card, DEVICE), machine), POLICY).step_s
+        study.answer(generated.made(GeneratedJobSpec(formed, DEVICE), machine), POLICY).step_s
         for machine in (top, apply(top, ["link node0/nic0--leaf0 rate 50%"]))
     )
     return 1 - healthy / broken
