@@ -37,8 +37,8 @@ class Protocol:
         ``one`` path, a ``spray`` of packets over all, or the least loaded (``adaptive``).
     ordered
         Whether the receiver hands on packets in their order alone.
-    window_rtts
-        Most data under way, in round trips at the rate of the path.
+    window_rtts, window_bytes
+        Most data under way: so many round trips at the rate of the path, and no less than so many bytes.
     rto_s, most_rto_s, retries
         Least and greatest seconds to a retransmission without an answer, and how many of them in a row end the connection.
     buffer_bytes
@@ -63,6 +63,7 @@ class Protocol:
     routing: str
     ordered: bool
     window_rtts: float
+    window_bytes: int
     rto_s: float
     most_rto_s: float
     retries: int
@@ -80,8 +81,8 @@ class Protocol:
 _TCP_ENDS = "socketProgress: Connection closed by remote peer, or recv failed: Connection timed out"
 _IB_ENDS = "NET/IB: Got completion with status=12 (IBV_WC_RETRY_EXC_ERR): transport retry counter exceeded"
 _TCP_SOURCE = (
-    "Linux: net/ipv4/tcp*.c (RTO of 200 ms to 120 s, 15 retries, SACK, RACK, tail loss probe); a frame of 1,514 B carries"
-    " 1,448 B, as the kernel's queues count it: on a wire 24 B of preamble, check sum and gap, 1.6 %, go with it"
+    "Linux: net/ipv4/tcp*.c (RTO of 200 ms to 120 s, 15 retries, SACK, RACK, tail loss probe, 4 MiB of tcp_wmem); a frame of"
+    " 1,514 B carries 1,448 B, as the kernel's queues count it: on a wire 24 B of preamble, check sum and gap, 1.6 %, go with it"
 )
 _ROCE_SOURCE = (
     "RoCEv2 over Ethernet: 14 + 20 + 8 + 12 + 4 B of headers, 24 B of preamble, check sum and gap; go-back-N, 7 retries"
@@ -104,6 +105,7 @@ def _tcp(name: str, control: str) -> Protocol:
         ONE,
         True,
         8.0,
+        4 << 20,
         0.2,
         120.0,
         15,
@@ -133,6 +135,7 @@ PROTOCOLS = {
             ONE,
             True,
             4.0,
+            0,
             4.194304e-3,
             0.134217728,
             7,
@@ -154,6 +157,7 @@ PROTOCOLS = {
             ADAPTIVE,
             False,
             4.0,
+            0,
             4.194304e-3,
             0.134217728,
             7,
@@ -176,6 +180,7 @@ PROTOCOLS = {
             SPRAY,
             False,
             4.0,
+            0,
             1e-3,
             1.0,
             15,

@@ -29,6 +29,11 @@ struct SentPacket {
     bool again = false;
 };
 
+struct CarriedAnswer {  // of the other direction; number -1: none
+    int32_t number = -1, more = 0;
+    int64_t sent = 0;
+};
+
 struct PacketPart {  // a message of a connection
     int32_t first, message;
     int64_t size;
@@ -36,8 +41,8 @@ struct PacketPart {  // a message of a connection
 
 struct PacketConnection {
     int32_t number = 0, first_path = 0, n_paths = 1, back = 0;
-    bool reliable = true, recovering = false, limited = false, waits_to_send = false, probing = false, probed = false;
-    bool slowed = false, refused = false;
+    bool reliable = true, recovering = false, restarting = false, limited = false, waits_to_send = false;
+    bool probing = false, probed = false, slowed = false, refused = false;
     uint8_t control = kFixed, phase = kStartup;
     int32_t most_window = 0, fork = 0, payload = 1, wire = 1;
     int64_t trip_ps = 0, apart_ps = 0, full_ps = 0;
@@ -46,6 +51,10 @@ struct PacketConnection {
     int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0, high = -1, recover = 0;
     int32_t told_part = 0, hint = 0, backoff = 0, retries = 0;
     int64_t newest = -1, local_until = 0, send_at = 0, retry_at = kForever, timer_at = kForever;
+    int64_t sent_at = 0, doubt_at = kForever, doubt_from = 0, used_at = 0;
+    int32_t most_out = 0, usage_end = 0, used = 0;
+    int64_t came = 0, went = 0;
+    double prior = 0;
     double srtt = 0, rttvar = 0;
     std::vector<SentPacket> records;  // of packets from `record_base` on
     int32_t record_base = 0;
@@ -58,8 +67,9 @@ struct PacketConnection {
     int32_t steps = 0, cycle = 0, round = 0, full_rounds = 0;
     std::vector<std::pair<int32_t, double>> bandwidths;
     // Receiver.
-    int32_t expected = 0, part = 0, unanswered = 0;
-    int64_t notice_at = 0;
+    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0;
+    int64_t heard_at = 0, heard_sent = 0, notice_at = 0;
+    int32_t heard_number = 0, partner = -1;
 
     int32_t add(int32_t message, int64_t size) {
         const int64_t packets = reliable ? std::max<int64_t>(1, (size + payload - 1) / payload) : 1;
@@ -103,8 +113,12 @@ struct PacketConnection {
 
     void begin() {
         ssthresh = 1e18;
+        if (control == kReno || control == kCubic || control == kBbr) {
+            srtt = static_cast<double>(trip_ps);
+            rttvar = srtt / 2.0;
+        }
         if (control == kReno || control == kCubic) {
-            cwnd = ssthresh = std::max(kFirstWindow, static_cast<double>(trip_ps) / std::max(line_ps * wire, 1e-9));
+            cwnd = std::max(kFirstWindow, static_cast<double>(trip_ps) / std::max(line_ps * wire, 1e-9));
         } else if (control == kBbr) {
             cwnd = kFirstWindow;
         } else {
@@ -113,13 +127,15 @@ struct PacketConnection {
         gap_ps = line_ps;
     }
 
-    void acked(int64_t packets, int64_t now, int64_t trip, const SentPacket* latest) {
+    void acked(int64_t packets, int64_t now, int64_t trip, const SentPacket* latest, bool clean) {
         const double count = static_cast<double>(packets);
         if (control == kBbr) {
             bbr_acked(packets, now, trip, latest);
         } else if (control == kDelay) {
             delay_acked(count, now, trip);
-        } else if ((control == kReno || control == kCubic) && !recovering && limited) {
+        } else if ((control == kReno || control == kCubic) && recovering && !restarting) {
+            reduced(packets, clean);
+        } else if ((control == kReno || control == kCubic) && (restarting || !recovering) && is_limited()) {
             if (cwnd < ssthresh) {
                 cwnd = std::min(cwnd + count, ssthresh);
             } else if (control == kReno) {
@@ -130,6 +146,47 @@ struct PacketConnection {
         }
     }
 
+    bool is_limited() const { return limited || (cwnd < ssthresh && cwnd < 2.0 * most_out); }
+
+    void woken(int64_t now, int64_t rto) {
+        int64_t silent = now - sent_at;
+        if ((control != kReno && control != kCubic) || silent <= rto) return;
+        const double least = std::min(kFirstWindow, cwnd);
+        ssthresh = std::max(ssthresh, 0.75 * cwnd);
+        silent -= rto;
+        while (silent > 0 && cwnd > least) {
+            cwnd /= 2.0;
+            silent -= rto;
+        }
+        cwnd = std::max(cwnd, least);
+        used = 0;
+        used_at = now;
+    }
+
+    void sent(int64_t now, int64_t rto, bool now_limited) {
+        const int32_t out = nxt - una;
+        if (una >= usage_end || now_limited || (!limited && out > most_out)) {
+            limited = now_limited;
+            most_out = out;
+            usage_end = nxt;
+        }
+        if (is_limited()) {
+            used = 0;
+            used_at = now;
+            return;
+        }
+        used = std::max(used, out);
+        if ((control == kReno || control == kCubic) && now - used_at >= rto) {
+            const double full = std::max(static_cast<double>(used), kFirstWindow);
+            if (full < cwnd && !recovering) {
+                ssthresh = std::max(ssthresh, 0.75 * cwnd);
+                cwnd = (cwnd + full) / 2.0;
+            }
+            used = 0;
+            used_at = now;
+        }
+    }
+
     void lost() {
         if (control != kReno && control != kCubic) return;
         if (control == kCubic) {
@@ -137,7 +194,29 @@ struct PacketConnection {
             epoch = 0;
         }
         ssthresh = std::max(cwnd * (control == kCubic ? kCubicBeta : 0.5), kLeast);
-        cwnd = ssthresh;
+        prior = cwnd;
+        came = went = 0;
+    }
+
+    void reduced(int64_t packets, bool clean) {
+        const int64_t under_way = pipe();
+        came += packets;
+        const int64_t less = static_cast<int64_t>(ssthresh) - under_way;
+        int64_t send = 0;
+        if (less < 0) {
+            send = static_cast<int64_t>(std::ceil(ssthresh * static_cast<double>(came) / prior)) - went;
+        } else {
+            send = std::min(less, std::max(came - went, packets) + (clean ? 1 : 0));
+        }
+        cwnd = static_cast<double>(under_way + std::max<int64_t>(send, went ? 0 : 1));
+    }
+
+    void doubted() {
+        if ((control == kReno || control == kCubic) && !restarting) reduced(1, false);
+    }
+
+    void recovered() {
+        if ((control == kReno || control == kCubic) && !restarting) cwnd = ssthresh;
     }
 
     void timed_out() {

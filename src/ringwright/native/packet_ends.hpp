@@ -1,6 +1,6 @@
 // Part of PacketLoop: senders and receivers; engines/packets/sender.py and receiver.py define what they do.
 
-static constexpr int32_t kReordered = 3;
+static constexpr int32_t kReordered = 3, kAtOnce = 16;
 static constexpr int64_t kLocalPs = 1'000'000'000, kLocalPackets = 2, kLocalBytes = 4 << 20;
 static constexpr int64_t kProbePs = 2'000'000'000, kLonePs = 200'000'000'000;
 
@@ -11,12 +11,14 @@ void go_on(PacketConnection& c, int64_t now) {
         send_whole(c, now);
         return;
     }
-    c.limited = false;
+    if (rules_.is_tcp && c.una == c.nxt && c.nxt < c.end) c.woken(now, rto(c));
+    const int32_t before = c.nxt;
+    bool limited = false;
     for (;;) {
         const bool again = !c.missing.empty();
         if (!again && c.nxt >= c.end) break;
         if (c.pipe() >= c.window()) {
-            c.limited = true;
+            limited = true;
             break;
         }
         const int64_t wait = held_until(c, now);
@@ -33,6 +35,12 @@ void go_on(PacketConnection& c, int64_t now) {
         } else {
             send_new(c, now);
         }
+    }
+    if (!rules_.is_tcp) {
+        c.limited = limited;
+    } else {
+        limited = limited || c.pipe() >= c.window();
+        if (c.nxt > before || limited) c.sent(now, rto(c), limited);
     }
     set_timer(c, now);
 }
@@ -74,7 +82,7 @@ void send_new(PacketConnection& c, int64_t now) {
 int64_t train(PacketConnection& c, int64_t now) {
     const PacketPort& port = ports_.at[way_of(c.first_path)[0]];
     const bool plain = !port.gate && c.n_paths == 1 && !port.changes && !port.holds && port.buffer >= kEndless;
-    if (!plain || c.control == kDcqcn || c.control == kBbr || rules_.goes_back) return 1;
+    if (!plain || ports_.burst || c.partner >= 0 || c.control == kDcqcn || c.control == kBbr || rules_.goes_back) return 1;
     const PacketPart& part = c.parts[c.part_of(c.nxt)];
     const int64_t full = part.first + part.size / c.payload - c.nxt;
     int64_t room = c.window() - c.pipe();
@@ -111,6 +119,8 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
     event.size = c.wire;
     follow(event, c.first_path);
     c.nxt += count;
+    c.went += c.recovering ? count : 0;
+    c.sent_at = now;
     c.ever = std::max(c.ever, c.nxt);
     c.local_until = begin + (count - 1) * apart;
     queue_.push(event);
@@ -124,8 +134,10 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     const PacketWay path = way_of(chosen);
     const double gap = c.spaced(now);
     if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(event.size) * gap);
+    c.went += c.recovering;
     if (number < c.ever) retransmitted += event.size;
     c.ever = std::max(c.ever, number + 1);
+    c.sent_at = now;
     event.time = event.sent = event.tail = now;
     event.kind = kData;
     event.owner = c.number;
@@ -133,7 +145,7 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     int64_t at = now;
     const PacketPort& port = ports_.at[path[0]];
     if (!queues(c)) {
-        at = std::max(now, port.free);
+        at = ports_.begin(path[0], now);
         event.sent = at;
         pass_open(path, event);
         c.local_until = at;
@@ -142,6 +154,28 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
         enqueue(path, event);
     }
     record(c, number, at);
+    if (c.partner >= 0) carry(c, number);
+}
+
+void carry(PacketConnection& c, int32_t number) {
+    PacketConnection& other = connections_[c.partner];
+    CarriedAnswer& answer = carried_[c.number][number];
+    answer = {other.unanswered ? other.expected : -1, other.heard_number, other.heard_sent};
+    other.unanswered = 0;
+}
+
+void carried(PacketConnection& c, const PacketEvent& event) {
+    if (c.partner < 0) return;
+    const auto known = carried_[c.number].find(event.number);
+    if (known == carried_[c.number].end() || known->second.number < 0) return;
+    PacketEvent told;
+    told.time = told.tail = event.time;
+    told.kind = kAck;
+    told.owner = c.partner;
+    told.number = known->second.number;
+    told.sent = known->second.sent;
+    told.more = known->second.more;
+    answer(connections_[c.partner], told);
 }
 
 bool queues(const PacketConnection& c) const { return ports_.at[way_of(c.first_path)[0]].gate != kDrop; }
@@ -210,6 +244,7 @@ static void discard(std::vector<int32_t>& numbers, int32_t number) {
 
 void answer_selective(PacketConnection& c, const PacketEvent& event) {
     int64_t fresh = 0;
+    const bool advanced = event.number > c.una;
     SentPacket latest;
     bool known = false;
     for (int32_t number = c.una; number < event.number; ++number) {
@@ -224,6 +259,10 @@ void answer_selective(PacketConnection& c, const PacketEvent& event) {
         }
     }
     if (event.number > c.una) {
+        if (c.partner >= 0) {
+            auto& mine = carried_[c.number];
+            mine.erase(mine.begin(), mine.lower_bound(event.number));
+        }
         c.una = event.number;
         c.forget_before(c.una);
     }
@@ -241,29 +280,39 @@ void answer_selective(PacketConnection& c, const PacketEvent& event) {
     c.newest = std::max(c.newest, event.sent);
     const int64_t trip = event.time - event.sent;
     progress(c, trip);
-    if (c.arrived) find_missing(c);
-    if (c.recovering && c.una >= c.recover) c.recovering = false;
-    c.acked(fresh, event.time, trip, known ? &latest : nullptr);
+    c.doubt_at = kForever;
+    const bool clean = !(c.arrived && find_missing(c, event.time, c.newest)) && advanced;
+    if (c.recovering && c.una >= c.recover) {
+        c.recovered();
+        c.recovering = c.restarting = false;
+    }
+    c.acked(fresh, event.time, trip, known ? &latest : nullptr, clean);
 }
 
-void find_missing(PacketConnection& c) {
-    const int64_t slack = rules_.is_tcp ? static_cast<int64_t>(c.srtt / 4) : static_cast<int64_t>(c.srtt);
+bool find_missing(PacketConnection& c, int64_t now, int64_t newest) {
+    int64_t slack = static_cast<int64_t>(c.srtt), doubt = kForever;
+    if (rules_.is_tcp) slack = std::min(c.trip_ps / 4, static_cast<int64_t>(c.srtt / 8));
     bool some = false;
     for (int32_t number = c.una; number < c.high; ++number) {
         SentPacket& each = *c.record(number);
         if (each.state != kOut) continue;
         const bool passed = rules_.is_tcp && !each.again && c.high - number >= kReordered;
-        if (passed || each.at + slack < c.newest) {
+        if (passed || (each.at < c.newest && each.at + slack < newest)) {
             each.state = kMissing;
             c.missing.insert(std::upper_bound(c.missing.begin(), c.missing.end(), number), number);
             some = true;
+        } else if (rules_.is_tcp && each.at < c.newest) {
+            doubt = std::min(doubt, now + each.at + slack + 1 - newest);
         }
     }
+    c.doubt_at = doubt;
+    c.doubt_from = newest - now;
     if (some && !c.recovering) {
         c.recovering = true;
         c.recover = c.nxt;
         c.lost();
     }
+    return some;
 }
 
 static void progress(PacketConnection& c, int64_t trip) {
@@ -288,7 +337,7 @@ void set_timer(PacketConnection& c, int64_t now) {
     } else if (c.retry_at == kForever) {
         set_retry(c, now);
     }
-    const int64_t target = std::min(c.retry_at, c.waits_to_send ? c.send_at : kForever);
+    const int64_t target = std::min({c.retry_at, c.doubt_at, c.waits_to_send ? c.send_at : kForever});
     if (target < c.timer_at) {
         c.timer_at = target;
         PacketEvent event;
@@ -330,6 +379,10 @@ void timer(PacketConnection& c, int64_t now) {
         c.waits_to_send = false;
         go_on(c, now);
     }
+    if (c.doubt_at <= now) {
+        if (find_missing(c, now, now + c.doubt_from)) c.doubted();
+        go_on(c, now);
+    }
     if (c.retry_at <= now && c.una < c.nxt) {
         ask_again(c, now);
     } else if (c.retry_at <= now) {
@@ -361,7 +414,7 @@ void ask_again(PacketConnection& c, int64_t now) {
             each.state = kMissing;
             c.missing.insert(std::upper_bound(c.missing.begin(), c.missing.end(), number), number);
         }
-        c.recovering = true;
+        c.recovering = c.restarting = true;
         c.recover = c.nxt;
     }
     c.retry_at = kForever;
@@ -389,6 +442,10 @@ void data(PacketConnection& c, const PacketEvent& event) {
         c.notice_at = event.time + kNoticePs;
         say(c, event, kNotice);
     }
+    if (event.time - c.heard_at > rules_.rto_ps) c.at_once = kAtOnce;
+    c.heard_at = event.time;
+    c.heard_sent = event.sent;
+    c.heard_number = event.number;
     if (rules_.goes_back) {
         in_order(c, event);
     } else {
@@ -417,6 +474,7 @@ void selective(PacketConnection& c, const PacketEvent& event) {
     const int32_t number = event.number;
     const auto place = std::lower_bound(c.early.begin(), c.early.end(), number);
     if (number < c.expected || (place != c.early.end() && *place == number)) {
+        carried(c, event);
         say(c, event, kPlain);
         return;
     }
@@ -433,6 +491,7 @@ void selective(PacketConnection& c, const PacketEvent& event) {
         }
         c.early.erase(c.early.begin(), c.early.begin() + static_cast<std::ptrdiff_t>(gone));
     }
+    carried(c, event);
     if (gap) {
         say(c, event, kPlain);
     } else {
@@ -453,7 +512,12 @@ void packet_arrived(PacketConnection& c, int32_t part, int64_t time) {
 }
 
 void answer_some(PacketConnection& c, const PacketEvent& event) {
-    if (c.unanswered >= rules_.every || c.expected > c.last_of(c.part)) say(c, event, kPlain);
+    if (c.at_once) {
+        --c.at_once;
+        say(c, event, kPlain);
+    } else if (c.unanswered >= rules_.every || (c.unanswered && c.expected > c.last_of(c.part))) {
+        say(c, event, kPlain);
+    }
 }
 
 void say(PacketConnection& c, const PacketEvent& event, uint8_t says) {

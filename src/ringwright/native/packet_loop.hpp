@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "calendar.hpp"
@@ -59,6 +60,8 @@ public:
         ready_.assign(n, 0);
         start.assign(n, kForever);
         end.assign(n, kForever);
+        const auto carries = [](const PacketConnection& c) { return c.partner >= 0; };
+        if (std::any_of(connections_.begin(), connections_.end(), carries)) carried_.resize(connections_.size());
     }
 
     void run(void (*interrupt)()) {
@@ -265,13 +268,10 @@ private:
         ++port.count;
         const int64_t backlog = ports_.backlog(number, event.time);
         ports_.note(number, event.time, backlog);
-        if (backlog + event.size > ports_.buffer(number, event.time)) {
-            ++port.drops;
-            return;
-        }
+        if (ports_.is_dropped(number, event.time, backlog, event.size)) return;
         PacketEvent marked = event;
         if (event.kind == kData && ports_.is_marked(number, event.time, backlog)) marked.says = 1;
-        int64_t begin = std::max(event.time, port.free);
+        int64_t begin = ports_.begin(number, event.time);
         if (event.kind == kAck && !event.hop && !rules_.is_tcp) begin = std::min(begin, event.time + connections_[event.owner].full_ps);
         on_wire(path, marked, begin);
     }
@@ -279,13 +279,17 @@ private:
     bool on_wire(const PacketWay& path, const PacketEvent& event, int64_t begin) {
         const int32_t number = path[event.hop];
         PacketPort& port = ports_.at[number];
-        const int64_t stop = ports_.stop(number, begin, event.size), latency = ports_.latency(number, begin);
+        const bool bucket = ports_.burst && port.between;
+        const int64_t since = bucket ? std::max(begin, port.free) : begin;
+        int64_t stop = ports_.stop(number, since, event.size);
+        const int64_t latency = ports_.latency(number, begin);
         if (stop >= kForever) {
             port.lost += port.between;
             return false;
         }
         const int64_t taken = port.holds ? stop + latency : stop;
-        port.free = std::max(taken, port.free + (taken - begin));
+        port.free = std::max(taken, port.free + (taken - since));
+        if (bucket) stop = begin;
         port.bytes += event.size;
         ++hops;
         if (port.changes && ports_.is_lost(number, begin, event.kind == kAck)) return false;
@@ -309,6 +313,7 @@ private:
     CalendarOf<PacketEvent> queue_;
     std::vector<int32_t> waits_, left_, owed_, done_;
     std::vector<int64_t> done_at_, ready_;
+    std::vector<std::map<int32_t, CarriedAnswer>> carried_;  // by connection and packet
 };
 
 }  // namespace ringwright

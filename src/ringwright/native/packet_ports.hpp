@@ -15,7 +15,7 @@ constexpr int64_t kEndless = int64_t{1} << 60;
 constexpr uint64_t kStep = 0x9E3779B97F4A7C15ull;
 constexpr double kPauseAt = 0.5, kResumeAt = 0.25, kMarkFrom = 0.1, kMarkAll = 0.4, kMarkShare = 0.2;
 enum PacketGate : uint8_t { kDrop, kPause, kCredit };
-enum PacketDraw : uint64_t { kLost = 1, kMarked = 2 };
+enum PacketDraw : uint64_t { kLost = 1, kMarked = 2, kDropped = 3 };
 constexpr int64_t kShares = 16, kBars = 64 * kShares;
 
 inline uint64_t mixed(uint64_t state) {
@@ -121,6 +121,7 @@ public:
     std::vector<QueueSample> samples;
     int64_t bin_ps = 1;
     bool marks = false;
+    int64_t burst = 0;
 
     const PacketChanges* changes_of(int32_t port) const { return at[port].changes ? &changes[port] : nullptr; }
 
@@ -174,6 +175,14 @@ public:
         return std::isinf(byte_ps) ? kForever : ended(now, std::ceil(left * byte_ps));
     }
 
+    int64_t begin(int32_t port, int64_t time) const { return std::max(time, at[port].free - credit(port, time)); }
+
+    int64_t credit(int32_t port, int64_t time) const {
+        if (!burst || !at[port].between) return 0;
+        const double byte_ps = rate(port, time);
+        return std::isinf(byte_ps) ? 0 : static_cast<int64_t>(static_cast<double>(burst) * byte_ps);
+    }
+
     double drawn(int32_t port, uint64_t kind) const {
         return share_of(mixed(at[port].draws + at[port].count * kStep + kind));
     }
@@ -187,6 +196,14 @@ public:
         }
         if (share <= 0.0 || drawn(port, kLost) >= share) return false;
         ++at[port].lost;
+        return true;
+    }
+
+    bool is_dropped(int32_t port, int64_t time, int64_t backlog, int64_t size) {
+        const int64_t room = buffer(port, time) - backlog - size;
+        const auto lot = [&] { return static_cast<int64_t>(drawn(port, kDropped) * static_cast<double>(size)); };
+        if (room >= 0 && (!backlog || room >= size || room >= lot())) return false;
+        ++at[port].drops;
         return true;
     }
 
@@ -205,7 +222,7 @@ public:
     int64_t backlog(int32_t port, int64_t time) const {
         const PacketPort& p = at[port];
         if (p.gate) return p.queued;
-        const int64_t waiting = p.free - time;
+        const int64_t waiting = p.free - credit(port, time) - time;
         if (waiting <= 0) return 0;
         const double byte_ps = p.changes ? rate(port, time) : p.byte_ps;
         return byte_ps <= 0.0 || std::isinf(byte_ps) ? 0 : static_cast<int64_t>(static_cast<double>(waiting) / byte_ps);

@@ -28,6 +28,7 @@ struct Given {
     Span<double> byte_ps;
     Span<int64_t> latency, buffer;
     Span<uint8_t> holds, between, gate, whole;
+    Span<int32_t> partner;
     Span<int32_t> lanes;
     ChangeTable rates, delays, losses, buffers;
     Span<uint8_t> reliable;
@@ -69,6 +70,7 @@ Given read(Columns& columns) {
     columns.read(given.paths.back_starts, "back_starts");
     columns.read(given.paths.back, "back_ports");
     PacketMessages& m = given.messages;
+    columns.read(given.partner, "partner");
     columns.read(m.connection, "connection");
     columns.read(m.size, "size_bytes");
     columns.read(m.delay, "delay");
@@ -148,13 +150,16 @@ void check(const Given& given) {
     check(given.buffers, ports, "buffers");
     require(given.window.size == connections && given.trip.size == connections && given.line.size == connections,
             "connections of different lengths");
+    require(given.partner.size == connections, "connections of different lengths");
+    require_below_or_none(given.partner, static_cast<int64_t>(connections), "partner");
     check_paths(given, ports, connections);
     check_messages(given.messages, ports, connections);
 }
 
-PacketPorts ports_of(const Given& given, uint64_t seed, bool marks, int64_t bin_ps) {
+PacketPorts ports_of(const Given& given, uint64_t seed, bool marks, int64_t bin_ps, int64_t burst) {
     PacketPorts made;
     made.marks = marks;
+    made.burst = burst;
     made.bin_ps = bin_ps;
     const size_t n = given.byte_ps.size;
     made.at.resize(n);
@@ -213,6 +218,7 @@ std::vector<PacketConnection> connections_of(const Given& given, uint8_t control
         c.n_paths = static_cast<int32_t>(given.paths.first[i + 1] - given.paths.first[i]);
         c.reliable = given.reliable[i] != 0;
         c.control = control;
+        c.partner = given.partner[i];
         c.most_window = given.window[i];
         c.trip_ps = given.trip[i];
         c.line_ps = given.line[i];
@@ -288,12 +294,12 @@ nb::dict packets(nb::object net, nb::dict rules) {
     const auto payload = static_cast<int32_t>(number("payload_bytes"));
     const int64_t bin_ps = number("bin_ps"), width = number("width_ps");
     const auto seed = nb::cast<uint64_t>(rules["seed"]);
-    require(payload > 0 && bin_ps > 0 && used.every > 0 && control <= kDelay && used.routing <= 2, "rules");
+    require(payload > 0 && bin_ps > 0 && number("burst_bytes") >= 0 && used.every > 0 && control <= kDelay && used.routing <= 2, "rules");
     {
         nb::gil_scoped_release unlocked;
         check(given);
     }
-    PacketLoop loop(given.messages, given.paths, used, ports_of(given, seed, control == kDcqcn, bin_ps),
+    PacketLoop loop(given.messages, given.paths, used, ports_of(given, seed, control == kDcqcn, bin_ps, number("burst_bytes")),
                     connections_of(given, control, payload, payload + used.header), width);
     {
         nb::gil_scoped_release unlocked;

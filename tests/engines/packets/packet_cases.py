@@ -13,6 +13,7 @@ from ringwright.engines.machine import machine
 from ringwright.engines.packets.carriage import spoken, wire_rates, without_losses
 from ringwright.engines.packets.layout import lay_out
 from ringwright.engines.packets.network import PacketNetwork
+from ringwright.engines.packets.options import PacketOptions
 from ringwright.fabrics import fabric, faults
 from ringwright.program import Program
 from ringwright.registry import algorithm
@@ -30,20 +31,23 @@ SIZES = (1_000, 30_000, 300_000, 1_000_000)
 
 @dataclass(frozen=True)
 class PacketCase:
-    """A program on a fabric with faults; ``alpha``: the latency model."""
+    """A program on a fabric with faults; ``alpha``: the latency model; the rest as in ``PacketOptions``."""
 
     program: Program
     topology: Topology
     alpha: str
     seed: int
     acknowledged: bool
+    duplex: bool = False
+    burst_bytes: int = 0
 
     def network(self) -> PacketNetwork:
         """Return what the packet loop reads."""
         top = wire_rates(self.topology)
         made = machine(without_losses(top), self.alpha)
         flat = flatten(self.program, made)
-        return lay_out(flat, made.carrying(self.program), spoken(top), top, seed=self.seed)
+        options = PacketOptions(seed=self.seed, duplex=self.duplex, burst_bytes=self.burst_bytes)
+        return lay_out(flat, made.carrying(self.program), spoken(top), top, options)
 
 
 def case(seed: int) -> PacketCase:
@@ -54,7 +58,9 @@ def case(seed: int) -> PacketCase:
     _, build, knobs = algorithm(slug)
     program = build(Collective(op, range(top.n_ranks), draw.choice(SIZES)), top, **knobs)
     alpha = draw.choice(("pipelined", "busy"))
-    return PacketCase(program, _faulty(top, draw), alpha, draw.randint(0, 9), draw.random() < 0.3)
+    faulty, number, acknowledged = _faulty(top, draw), draw.randint(0, 9), draw.random() < 0.3
+    duplex, burst = draw.random() < 0.4, draw.choice((0, 0, 3_000, 16_384))
+    return PacketCase(program, faulty, alpha, number, acknowledged, duplex, burst)
 
 
 def healthy(seed: int) -> tuple[Program, Topology]:

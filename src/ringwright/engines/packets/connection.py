@@ -48,6 +48,7 @@ class Connection:
     control: str
     payload_bytes: int
     wire_bytes: int
+    partner: int = -1  # connection of the other direction, where its data carry the answers of this one
     # The messages that it carries, in the order in which they came: first packet, message, bytes.
     firsts: list[int] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)
@@ -58,13 +59,18 @@ class Connection:
     end: int = 0
     ever: int = 0  # packets that were sent at least once
     records: dict[int, SentPacket] = field(default_factory=dict)
+    carried: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # by packet: the answer it carries
     arrived: int = 0  # of those under way: known to have arrived
     missing: list[int] = field(default_factory=list)  # packets to send again, sorted
     high: int = -1  # highest packet known to have arrived
     newest: int = -1  # when the latest of those that arrived was sent
     recovering: bool = False
     recover: int = 0
-    limited: bool = False
+    restarting: bool = False  # it recovers from a time-out: its window grows meanwhile (RFC 5681, 3.1)
+    limited: bool = False  # its window held it up
+    sent_at: int = 0  # when it sent last
+    doubt_at: int = NEVER  # when packets that later ones have passed count as missing
+    doubt_from: int = 0  # how long before now those must have been sent
     told_part: int = 0  # messages that the sender knows to have arrived
     local: int = 0  # packets that wait in its own NIC
     local_until: int = 0  # when the last packet begins to leave
@@ -87,6 +93,15 @@ class Connection:
     turn_s: float = 0.0
     friendly: float = 0.0
     cut_at: int = 0
+    # Of TCP's recovery: the window before it, packets that arrived and were sent since.
+    prior: float = 0.0
+    came: int = 0
+    went: int = 0
+    # Of TCP's window, how much of it is used: the most packets under way, up to which packet that holds, and since when less is.
+    most_out: int = 0
+    usage_end: int = 0
+    used: int = 0
+    used_at: int = 0
     slowed: bool = False
     gap_ps: float = 0.0
     target_ps: float = 0.0
@@ -111,6 +126,10 @@ class Connection:
     early: set[int] = field(default_factory=set)  # packets beyond ``expected`` that have come
     part: int = 0  # message that ``expected`` belongs to
     unanswered: int = 0
+    heard_at: int = 0  # when the last packet came
+    heard_sent: int = 0  # when it was sent
+    heard_number: int = 0
+    at_once: int = 0  # packets that are yet to be answered one by one
     refused: bool = False  # a gap has been reported, and nothing has filled it
     notice_at: int = 0
 
@@ -151,8 +170,14 @@ def connections(net: PacketNetwork) -> list[Connection]:
     back_starts, back = made.back_starts.tolist(), made.back_ports.tolist()
     first = made.first_path.tolist()
     listed = []
-    columns = (made.reliable.tolist(), made.window.tolist(), made.trip_ps.tolist(), made.line_ps.tolist())
-    for number, (reliable, most, trip, line) in enumerate(zip(*columns, strict=True)):
+    columns = (
+        made.reliable.tolist(),
+        made.window.tolist(),
+        made.trip_ps.tolist(),
+        made.line_ps.tolist(),
+        net.partner.tolist(),
+    )
+    for number, (reliable, most, trip, line, partner) in enumerate(zip(*columns, strict=True)):
         paths = [tuple(ports[starts[path] : starts[path + 1]]) for path in range(first[number], first[number + 1])]
         answer = tuple(back[back_starts[number] : back_starts[number + 1]])
         first_ps = byte_ps[paths[0][0]]
@@ -174,6 +199,7 @@ def connections(net: PacketNetwork) -> list[Connection]:
             used.control,
             used.payload_bytes,
             wire,
+            partner,
         )
         control.start(each)
         listed.append(each)

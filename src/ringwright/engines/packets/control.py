@@ -6,6 +6,7 @@ the last bit.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import BBR, CUBIC, DCQCN, DELAY, FIXED, RENO
@@ -32,8 +33,10 @@ CYCLE = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 def start(c: Connection) -> None:
     """Set what a connection begins with: as one that has been used for a while and lost nothing."""
     c.ssthresh = 1e18
+    if c.control in (RENO, CUBIC, BBR):
+        c.srtt, c.rttvar = float(c.trip_ps), c.trip_ps / 2.0
     if c.control in (RENO, CUBIC):
-        c.cwnd = c.ssthresh = max(FIRST_WINDOW, float(c.trip_ps) / max(c.line_ps * c.wire_bytes, 1e-9))
+        c.cwnd = max(FIRST_WINDOW, float(c.trip_ps) / max(c.line_ps * c.wire_bytes, 1e-9))
     elif c.control == BBR:
         c.cwnd = FIRST_WINDOW
     else:
@@ -41,19 +44,61 @@ def start(c: Connection) -> None:
     c.gap_ps = c.line_ps
 
 
-def acked(c: Connection, packets: int, now: int, trip_ps: int, record: SentPacket | None) -> None:
-    """Take in that ``packets`` arrived; ``trip_ps`` is the round trip of the last of them, 0 where it is not known."""
+def acked(c: Connection, packets: int, now: int, trip_ps: int, record: SentPacket | None, *, clean: bool) -> None:
+    """Take in that ``packets`` arrived; ``trip_ps`` is the round trip of the last of them, 0 where it is not known.
+
+    ``clean``: all before one more arrived, and nothing new is missing.
+    """
     if c.control == BBR:
         _bbr_acked(c, packets, now, trip_ps, record)
     elif c.control == DELAY:
         _delay_acked(c, packets, now, trip_ps)
-    elif c.control in (RENO, CUBIC) and not c.recovering and c.limited:
+    elif c.control in (RENO, CUBIC) and c.recovering and not c.restarting:
+        reduced(c, packets, clean=clean)
+    elif c.control in (RENO, CUBIC) and (c.restarting or not c.recovering) and is_limited(c):
         if c.cwnd < c.ssthresh:
             c.cwnd = min(c.cwnd + packets, c.ssthresh)
         elif c.control == RENO:
             c.cwnd += packets / c.cwnd
         else:
             _cubic_acked(c, packets, now)
+
+
+def is_limited(c: Connection) -> bool:
+    """Return whether a window of TCP may grow: it was used up, or, in slow start, by more than a half (Linux)."""
+    return c.limited or (c.cwnd < c.ssthresh and c.cwnd < 2.0 * c.most_out)
+
+
+def woken(c: Connection, now: int, rto_ps: int) -> None:
+    """Halve the window of a connection that begins to send for each time-out for which it was silent (RFC 2861, Linux)."""
+    silent = now - c.sent_at
+    if c.control not in (RENO, CUBIC) or silent <= rto_ps:
+        return
+    least = min(FIRST_WINDOW, c.cwnd)
+    c.ssthresh = max(c.ssthresh, 0.75 * c.cwnd)
+    silent -= rto_ps
+    while silent > 0 and c.cwnd > least:
+        c.cwnd /= 2.0
+        silent -= rto_ps
+    c.cwnd = max(c.cwnd, least)
+    c.used, c.used_at = 0, now
+
+
+def sent(c: Connection, now: int, rto_ps: int, *, limited: bool) -> None:
+    """Take in how much of its window a connection of TCP uses; one that uses less for a time-out loses half of the rest."""
+    out = c.nxt - c.una
+    if c.una >= c.usage_end or limited or (not c.limited and out > c.most_out):
+        c.limited, c.most_out, c.usage_end = limited, out, c.nxt
+    if is_limited(c):
+        c.used, c.used_at = 0, now
+        return
+    c.used = max(c.used, out)
+    if c.control in (RENO, CUBIC) and now - c.used_at >= rto_ps:
+        used = max(float(c.used), FIRST_WINDOW)
+        if used < c.cwnd and not c.recovering:
+            c.ssthresh = max(c.ssthresh, 0.75 * c.cwnd)
+            c.cwnd = (c.cwnd + used) / 2.0
+        c.used, c.used_at = 0, now
 
 
 def lost(c: Connection, now: int) -> None:
@@ -64,7 +109,30 @@ def lost(c: Connection, now: int) -> None:
         c.most_cwnd = c.cwnd * (1.0 + CUBIC_BETA) / 2.0 if c.cwnd < c.most_cwnd else c.cwnd
         c.epoch = 0
     c.ssthresh = max(c.cwnd * (CUBIC_BETA if c.control == CUBIC else 0.5), LEAST)
-    c.cwnd = c.ssthresh
+    c.prior, c.came, c.went = c.cwnd, 0, 0
+
+
+def reduced(c: Connection, packets: int, *, clean: bool) -> None:
+    """Shrink the window while it recovers, by as much as arrives: proportional rate reduction (RFC 6937, Linux)."""
+    pipe = c.pipe()
+    c.came += packets
+    less = int(c.ssthresh) - pipe
+    send = min(less, max(c.came - c.went, packets) + clean)
+    if less < 0:
+        send = math.ceil(c.ssthresh * c.came / c.prior) - c.went
+    c.cwnd = float(pipe + max(send, 0 if c.went else 1))
+
+
+def doubted(c: Connection) -> None:
+    """Take in that packets count as missing although nothing came."""
+    if c.control in (RENO, CUBIC) and not c.restarting:
+        reduced(c, 1, clean=False)
+
+
+def recovered(c: Connection) -> None:
+    """Take in that all that was under way when a packet was lost has arrived."""
+    if c.control in (RENO, CUBIC) and not c.restarting:
+        c.cwnd = c.ssthresh
 
 
 def timed_out(c: Connection, now: int) -> None:

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.costs.corruption import lost_share
-from ringwright.costs.protocols import ONE
+from ringwright.costs.protocols import DROP, ONE
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import inside
 from ringwright.engines.packets.deadlock import queues_needed
 from ringwright.engines.packets.detours import detours
 from ringwright.engines.packets.network import ENDLESS, GATES, Connections, PacketNetwork, Ports
+from ringwright.engines.packets.options import PacketOptions
 from ringwright.errors import DeclinedError
 from ringwright.topology import RANK, SWITCH
 
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from ringwright.engines.messages import MessageGraph
     from ringwright.topology import Topology
 
+AS_USUAL = PacketOptions()
 LEAST_WINDOW = 16  # packets that may be under way on the shortest path
 
 
-def lay_out(flat: MessageGraph, machine: Machine, used: Protocol, top: Topology, *, seed: int = 0) -> PacketNetwork:
+def lay_out(
+    flat: MessageGraph, machine: Machine, used: Protocol, top: Topology, options: PacketOptions = AS_USUAL
+) -> PacketNetwork:
     """Return a program's messages on ports and connections.
 
     ``machine`` is that of ``without_losses(top)``, for packets are lost one by one here. Raises DeclinedError for messages that
@@ -50,7 +54,8 @@ def lay_out(flat: MessageGraph, machine: Machine, used: Protocol, top: Topology,
     first = np.flatnonzero(with_path)[first]
     src, dst = pairs // top.n_nodes, pairs % top.n_nodes
     ports = _ports(machine, used, top)
-    made = _connections(machine, used, ports, src, dst, _rows(paths, first))
+    burst = options.burst_bytes if used.gate == DROP else 0
+    made = _connections(machine, used, ports, src, dst, _rows(paths, first), at_once=burst > 0)
     ports = replace(ports, virtual_queues=queues_needed(made, ports.gate))
     return PacketNetwork(
         used,
@@ -65,8 +70,23 @@ def lay_out(flat: MessageGraph, machine: Machine, used: Protocol, top: Topology,
         *fronts,
         *behinds,
         machine.whole,
-        seed,
+        _partners(src, dst, made, top.n_nodes, wanted=options.duplex and used.transport == "tcp"),
+        options.seed,
+        burst,
     )
+
+
+def _partners(src: np.ndarray, dst: np.ndarray, made: Connections, n_nodes: int, *, wanted: bool) -> np.ndarray:
+    """Return for each connection that of the other direction, -1 where there is none. int32 of shape (connections,)."""
+    import numpy as np
+
+    partner = np.full(len(src), -1, np.int32)
+    if wanted and len(src):
+        pairs, back = src * n_nodes + dst, dst * n_nodes + src
+        at = np.minimum(np.searchsorted(pairs, back), len(pairs) - 1)
+        both = (pairs[at] == back) & made.reliable & made.reliable[at]
+        partner[both] = at[both]
+    return partner
 
 
 def _cut(flat: MessageGraph, machine: Machine) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -167,7 +187,14 @@ def _faults(
 
 
 def _connections(
-    machine: Machine, used: Protocol, ports: Ports, src: np.ndarray, dst: np.ndarray, own: tuple[np.ndarray, np.ndarray]
+    machine: Machine,
+    used: Protocol,
+    ports: Ports,
+    src: np.ndarray,
+    dst: np.ndarray,
+    own: tuple[np.ndarray, np.ndarray],
+    *,
+    at_once: bool,
 ) -> Connections:
     import numpy as np
 
@@ -178,13 +205,16 @@ def _connections(
     trip = _trip_ps(ports, used, own, owner, len(src)) + _trip_ps(
         ports, used, (back_starts, back), np.repeat(np.arange(len(src)), np.diff(back_starts)), len(src), ack=True
     )
+    if at_once:  # what comes after a silence passes a token bucket without any time
+        trip = _trip_ps(replace(ports, byte_ps=np.zeros_like(ports.byte_ps)), used, own, owner, len(src)) * 2
     finite = np.where(np.isfinite(ports.byte_ps[own[1]]), ports.byte_ps[own[1]], 0.0)
     line = np.zeros(len(src))
     np.maximum.at(line, owner, finite)
     wire = used.payload_bytes + used.header_bytes
     with np.errstate(divide="ignore"):
         in_flight = np.where(line > 0, trip * used.window_rtts / np.maximum(line * wire, 1e-9), 1 << 20)
-    window = np.clip(np.ceil(in_flight), LEAST_WINDOW, 1 << 20).astype(np.int32)
+    least = max(LEAST_WINDOW, used.window_bytes // used.payload_bytes)
+    window = np.clip(np.ceil(in_flight), least, 1 << 20).astype(np.int32)
     starts, links, first = own[0], own[1], np.arange(len(src) + 1)
     if used.routing != ONE:
         starts, links, first = detours(top, own, reliable)

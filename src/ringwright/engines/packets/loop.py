@@ -260,11 +260,10 @@ class PacketLoop:
         p.count[port] += 1
         backlog = p.backlog(port, now)
         p.note(port, now, backlog, self.bin_ps)
-        if backlog + event.size > p.buffer(port, now):
-            p.drops[port] += 1
+        if p.is_dropped(port, now, backlog, event.size):
             return -1
         marked = event.kind == DATA and p.is_marked(port, now, backlog)
-        begin = max(now, p.free[port])
+        begin = p.begin(port, now)
         if event.kind == ACK and not event.hop and not self.sender.is_tcp:
             begin = min(begin, now + self.connections[event.owner].full_ps)
         self.on_wire(path, event._replace(marked=event.marked | marked), begin)
@@ -273,12 +272,16 @@ class PacketLoop:
     def on_wire(self, path: tuple[int, ...], event: PacketEvent, begin: int) -> bool:
         """Put a packet on the link behind its port; return whether it arrives."""
         p, port = self.ports, path[event.hop]
-        stop, latency = p.stop(port, begin, event.size), p.latency(port, begin)
+        bucket = p.burst and p.between[port]
+        since = max(begin, p.free[port]) if bucket else begin
+        stop, latency = p.stop(port, since, event.size), p.latency(port, begin)
         if stop >= NEVER:
             p.lost[port] += p.between[port]
             return False
         taken = stop + latency if p.holds[port] else stop
-        p.free[port] = max(taken, p.free[port] + (taken - begin))
+        p.free[port] = max(taken, p.free[port] + (taken - since))
+        if bucket:
+            stop = begin
         p.bytes[port] += event.size
         self.hops += 1
         if p.is_lost(port, begin, ack=event.kind == ACK):

@@ -53,6 +53,7 @@ def _rules(net: PacketNetwork) -> dict[str, int]:
         "most_rto_ps": round(used.most_rto_s * PS),
         "width_ps": max(1, int(usual * (used.payload_bytes + used.header_bytes) / BUCKETS)),
         "seed": net.seed % (1 << 64),
+        "burst_bytes": net.burst_bytes,
     }
 
 
@@ -66,7 +67,10 @@ def _columns(net: PacketNetwork) -> Any:
         **{name: (getattr(ports, name), np.int64) for name in ("latency", "buffer")},
         **{name: (getattr(made, name), np.int64) for name in ("path_starts", "first_path", "back_starts", "trip_ps")},
         **{name: (getattr(made, name), np.int32) for name in ("path_ports", "back_ports", "window")},
-        **{name: (getattr(net, name), np.int32) for name in ("connection", "nexts", "waits", "front", "behind")},
+        **{
+            name: (getattr(net, name), np.int32)
+            for name in ("connection", "nexts", "waits", "front", "behind", "partner")
+        },
         **{
             name: (getattr(net, name), np.int64)
             for name in ("size_bytes", "delay", "next_starts", "front_starts", "behind_starts")

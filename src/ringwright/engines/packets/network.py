@@ -68,7 +68,8 @@ class PacketNetwork:
 
     ``front_starts``/``front`` and ``behind_starts``/``behind``: resources that serve a whole message in front of its ports and
     behind them. ``size_bytes``, ``delay``, ``next_starts``, ``nexts``, ``waits`` are those of the MessageGraph; ``whole`` by
-    resource: takes a message when all of it has come.
+    resource: takes a message when all of it has come. ``partner`` int32 by connection: the one in the other direction, whose
+    answers its data carry (-1: none). ``burst_bytes`` that a link between hosts lets pass at once after it was idle.
     """
 
     protocol: Protocol
@@ -85,4 +86,6 @@ class PacketNetwork:
     behind_starts: np.ndarray
     behind: np.ndarray
     whole: np.ndarray
+    partner: np.ndarray
     seed: int = 0
+    burst_bytes: int = 0

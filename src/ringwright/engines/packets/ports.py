@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ringwright.engines.packets.network import PacketNetwork
 
 NEVER = 1 << 62
-LOST, MARKED = 1, 2  # what is drawn
+LOST, MARKED, DROPPED = 1, 2, 3  # what is drawn
 SHARES = 16  # parts of an octave that a histogram of queues tells apart
 
 
@@ -67,6 +67,7 @@ class PortStates:
         self.losses: dict[int, list[tuple[int, float, float]]] = _by_port(ports.losses)
         self.buffers: dict[int, list[tuple[int, int]]] = _by_port(ports.buffers)
         self.marks = net.protocol.control == DCQCN
+        self.burst = net.burst_bytes
         self.free = [0] * n
         self.count = [0] * n
         base = (net.seed * STEP) & (2**64 - 1)
@@ -141,6 +142,17 @@ class PortStates:
             byte_ps = following
         return NEVER if math.isinf(byte_ps) else now + math.ceil(left * byte_ps)
 
+    def begin(self, port: int, time: int) -> int:
+        """Return when a packet that comes to an open port begins to leave: when it is free, or a token bucket has enough."""
+        return max(time, self.free[port] - self.credit(port, time))
+
+    def credit(self, port: int, time: int) -> int:
+        """Return how much earlier than at the link's rate a packet may leave: the time of a full token bucket."""
+        if not self.burst or not self.between[port]:
+            return 0
+        byte_ps = self.rate(port, time)
+        return 0 if math.isinf(byte_ps) else int(self.burst * byte_ps)
+
     def drawn(self, port: int, kind: int) -> float:
         """Return the draw of the packet that a port counts now."""
         return share_of(mixed_int(self.draws[port] + self.count[port] * STEP + kind))
@@ -159,6 +171,18 @@ class PortStates:
         self.lost[port] += 1
         return True
 
+    def is_dropped(self, port: int, time: int, backlog: int, size: int) -> bool:
+        """Return whether a queue of ``backlog`` bytes has no room for a packet.
+
+        Packets do not come as regularly as here: one that would just fit does by lot, or the same connection would find every
+        queue full (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992).
+        """
+        room = self.buffer(port, time) - backlog - size
+        if room < 0 or (backlog and room < size and room < int(self.drawn(port, DROPPED) * size)):
+            self.drops[port] += 1
+            return True
+        return False
+
     def is_marked(self, port: int, time: int, backlog: int) -> bool:
         """Return whether a queue of ``backlog`` bytes marks the packet that comes."""
         size = self.buffer(port, time)
@@ -176,7 +200,7 @@ class PortStates:
         """Return the bytes that wait or are being sent at a port now."""
         if self.gate[port] and GATES[self.gate[port]] in (PAUSE, CREDIT):
             return self.queued[port]
-        waiting = self.free[port] - time
+        waiting = self.free[port] - self.credit(port, time) - time
         byte_ps = self.rate(port, time)
         return 0 if waiting <= 0 or byte_ps <= 0.0 or math.isinf(byte_ps) else int(waiting / byte_ps)
 

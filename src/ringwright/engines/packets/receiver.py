@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import DCQCN, GO_BACK_N
+from ringwright.engines.machine import PS
 from ringwright.engines.packets import control
 from ringwright.engines.packets.event import ACK, NOTICE, PLAIN, REFUSAL, PacketEvent
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.connection import Connection
     from ringwright.engines.packets.loop import PacketLoop
+
+AT_ONCE = 16  # packets that are answered one by one after a silence: the sender has lost its clock (Linux, quick ACKs)
 
 
 class Receiver:
@@ -21,6 +24,7 @@ class Receiver:
         used = loop.net.protocol
         self.goes_back, self.ordered = used.recovery == GO_BACK_N, used.ordered
         self.every, self.ack_bytes, self.marks = used.acks_every, used.ack_bytes, used.control == DCQCN
+        self.silent_ps = round(used.rto_s * PS)
 
     def data(self, c: Connection, event: PacketEvent) -> None:
         """A packet has come whole."""
@@ -30,6 +34,9 @@ class Receiver:
         if event.marked and self.marks and event.time >= c.notice_at:
             c.notice_at = event.time + control.NOTICE_PS
             self._say(c, event, NOTICE)
+        if event.time - c.heard_at > self.silent_ps:
+            c.at_once = AT_ONCE
+        c.heard_at, c.heard_sent, c.heard_number = event.time, event.sent, event.number
         if self.goes_back:
             self._in_order(c, event)
         else:
@@ -51,6 +58,7 @@ class Receiver:
     def _selective(self, c: Connection, event: PacketEvent) -> None:
         number = event.number
         if number < c.expected or number in c.early:
+            self.loop.sender.carried(c, event)
             self._say(c, event, PLAIN)
             return
         gap = bool(c.early) or number > c.expected
@@ -63,6 +71,7 @@ class Receiver:
             while c.expected in c.early:
                 c.early.remove(c.expected)
                 self._advance(c, event.time, count=self.ordered)
+        self.loop.sender.carried(c, event)  # what this makes its host send may carry the answer
         if gap:
             self._say(c, event, PLAIN)
         else:
@@ -84,8 +93,11 @@ class Receiver:
             self.loop.delivered(message, time)
 
     def _answer_some(self, c: Connection, event: PacketEvent) -> None:
-        """Answer every so many packets, and the last of a message at once."""
-        if c.unanswered >= self.every or c.expected > c.last_of(c.part):
+        """Answer every so many packets; at once the last of a message, and the first ones after a silence."""
+        if c.at_once:
+            c.at_once -= 1
+            self._say(c, event, PLAIN)
+        elif c.unanswered >= self.every or (c.unanswered and c.expected > c.last_of(c.part)):
             self._say(c, event, PLAIN)
 
     def _say(self, c: Connection, event: PacketEvent, says: int) -> None:

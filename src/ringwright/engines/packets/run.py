@@ -34,6 +34,10 @@ UNFOLDED = "packets follow each connection by itself"
 LEFT_OUT = ("memory copies within a rank", "losses, queues and flow control inside a host (NVLink, PCIe)")
 
 
+class TooManyPacketsError(DeclinedError):
+    """More packets would leave ports than are to be followed."""
+
+
 @dataclass(frozen=True)
 class Packets:
     """What packets met. Counts are sums over ports; ``queue_bytes_p99``: 99 of 100 packets found no more in front of them.
@@ -96,7 +100,7 @@ def simulate(
     top = wire_rates(topology.starting_at(by_ps / PS) if by_ps else topology)
     (made,) = machines([program], without_losses(top), alpha)
     flat, carrying = flatten(program, made), made.carrying(program)
-    _require_few(flat, spoken(top), options)
+    require_few(flat, top, options)
     result = run(flat if late is None else gated(flat, late), carrying, options, top, native=native)
     mine = slice(0, flat.n_messages)
     result = replace(
@@ -111,10 +115,11 @@ def packet_hops(flat: MessageGraph, used: Protocol) -> int:
     return int((packets * np.diff(flat.hop_starts)).sum() * (1 + 1 / used.acks_every))
 
 
-def _require_few(flat: MessageGraph, used: Protocol, options: PacketOptions) -> None:
-    hops = packet_hops(flat, used)
+def require_few(flat: MessageGraph, top: Topology, options: PacketOptions) -> None:
+    """Raise DeclinedError where more packets would leave ports than are to be followed."""
+    hops = packet_hops(flat, spoken(top))
     if hops > options.most_hops:
-        raise DeclinedError(
+        raise TooManyPacketsError(
             f"{hops:,} packets at ports are more than {options.most_hops:,} that are followed one by one",
             remedy="a smaller size, or --engine events",
         )
@@ -128,7 +133,7 @@ def run(flat: MessageGraph, machine: Machine, options: PacketOptions, top: Topol
     from ringwright.engines.packets import loops
 
     used = spoken(top)
-    net = lay_out(flat, machine, used, top, seed=options.seed)
+    net = lay_out(flat, machine, used, top, options)
     simulate = loops.packets if native else loops.twin
     told = simulate(net, acknowledged=options.start == "acknowledged", trains=options.trains, bin_ps=options.bin_ps)
     start, end = (np.asarray(each, np.int64) for each in (told.start, told.end))

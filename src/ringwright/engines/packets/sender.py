@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright.costs.protocols import ADAPTIVE, BBR, DCQCN, GO_BACK_N, SPRAY
 from ringwright.engines.packets import control
 from ringwright.engines.packets.connection import ARRIVED, MISSING, OUT, Connection, SentPacket
-from ringwright.engines.packets.event import DATA, NOTICE, REFUSAL, PacketEvent
+from ringwright.engines.packets.event import ACK, DATA, NOTICE, REFUSAL, PacketEvent
 from ringwright.engines.packets.network import ENDLESS
 from ringwright.engines.packets.ports import NEVER
 from ringwright.engines.packets.timers import Timers
@@ -37,13 +37,15 @@ class Sender:
         if not c.reliable:
             self._whole(c, now)
             return
-        c.limited = False
+        if self.is_tcp and c.una == c.nxt and c.nxt < c.end:
+            control.woken(c, now, self.timers.rto(c))
+        before, limited = c.nxt, False
         while True:
             again = bool(c.missing)
             if not again and c.nxt >= c.end:
                 break
             if c.pipe() >= control.window(c):
-                c.limited = True
+                limited = True
                 break
             wait = self._held_until(c, now)
             if wait > now:
@@ -56,6 +58,12 @@ class Sender:
                 self.submit(c, number, now)
             else:
                 self._new(c, now)
+        if not self.is_tcp:
+            c.limited = limited
+        else:
+            limited = limited or c.pipe() >= control.window(c)
+            if c.nxt > before or limited:
+                control.sent(c, now, self.timers.rto(c), limited=limited)
         self.timers.set(c, now)
 
     def _whole(self, c: Connection, now: int) -> None:
@@ -94,7 +102,7 @@ class Sender:
             and not p.holds[port]
             and p.buffer(port, now) >= ENDLESS
         )
-        if not plain or c.control in (DCQCN, BBR) or self.goes_back:
+        if not plain or p.burst or c.partner >= 0 or c.control in (DCQCN, BBR) or self.goes_back:
             return 1
         part = c.part_of(c.nxt)
         whole = c.firsts[part] + c.sizes[part] // c.payload_bytes - c.nxt
@@ -121,6 +129,8 @@ class Sender:
         time = tail if len(path) == 1 else begin + latency
         event = PacketEvent(time, DATA, c.number, c.nxt, 1, begin, count - 1, tail, c.wire_bytes)
         c.nxt += count
+        c.went += count * c.recovering
+        c.sent_at = now
         c.ever = max(c.ever, c.nxt)
         c.local_until = begin + (count - 1) * apart
         self.loop.push(event)
@@ -134,19 +144,40 @@ class Sender:
         gap = control.spaced(c, now)
         if gap > 0.0:
             c.send_at = max(now, c.send_at) + int(size * gap)
+        c.went += c.recovering
         if number < c.ever:
             self.loop.retransmitted += size
         c.ever = max(c.ever, number + 1)
+        c.sent_at = now
         event = PacketEvent(now, DATA, c.number, number=number, sent=now, tail=now, size=size, path=chosen)
         at = now
         if not self.queues(c):
-            at = max(now, p.free[path[0]])
+            at = p.begin(path[0], now)
             self.loop.pass_open(path, event._replace(sent=at))
             c.local_until = at
         else:
             c.local += 1
             self.loop.gates.enqueue(path, event)
         self._record(c, number, at)
+        if c.partner >= 0:
+            self._carry(c, number)
+
+    def _carry(self, c: Connection, number: int) -> None:
+        """Let a packet carry what its host has not answered yet of the other direction."""
+        other = self.loop.connections[c.partner]
+        if other.unanswered:
+            c.carried[number] = (other.expected, other.heard_sent, other.heard_number)
+            other.unanswered = 0
+        else:
+            c.carried.pop(number, None)
+
+    def carried(self, c: Connection, event: PacketEvent) -> None:
+        """Take in the answer that a packet of ``c`` carries, if it does."""
+        answer = c.carried.get(event.number) if c.partner >= 0 else None
+        if answer is not None:
+            number, sent, more = answer
+            other = self.loop.connections[c.partner]
+            self.answer(other, PacketEvent(event.time, ACK, other.number, number, 0, sent, more, event.time))
 
     def _record(self, c: Connection, number: int, at: int) -> None:
         if self.goes_back:
@@ -207,9 +238,10 @@ class Sender:
 
     def _answer_selective(self, c: Connection, event: PacketEvent) -> None:
         """Take in what arrived, up to ``event.number`` and the packet answered itself; find what must be missing."""
-        new, latest = 0, None
+        new, latest, advanced = 0, None, event.number > c.una
         for number in range(c.una, event.number):
             record = c.records.pop(number)
+            c.carried.pop(number, None)
             if record.state == ARRIVED:
                 c.arrived -= 1
             else:
@@ -232,28 +264,37 @@ class Sender:
         c.newest = max(c.newest, event.sent)
         trip = event.time - event.sent
         self._progress(c, event.time, trip)
-        if c.arrived:
-            self._find_missing(c, event.time)
+        c.doubt_at = NEVER
+        clean = not (c.arrived and self.find_missing(c, event.time, c.newest)) and advanced
         if c.recovering and c.una >= c.recover:
-            c.recovering = False
-        control.acked(c, new, event.time, trip, latest)
+            control.recovered(c)
+            c.recovering = c.restarting = False
+        control.acked(c, new, event.time, trip, latest, clean=clean)
 
-    def _find_missing(self, c: Connection, now: int) -> None:
-        """Packets are missing that three later ones have passed, or that were sent well before one that arrived (RACK)."""
-        slack = int(c.srtt / 4) if self.is_tcp else int(c.srtt)
-        some = False
+    def find_missing(self, c: Connection, now: int, newest: int) -> bool:
+        """Return whether more packets are missing: those that three later ones have passed, or that are well older.
+
+        Well older than ``newest`` (RACK, RFC 8985). What one sent later has passed, but that is not as old yet, is missing in a
+        moment, unless it is answered.
+        """
+        slack = min(c.trip_ps // 4, int(c.srtt / 8)) if self.is_tcp else int(c.srtt)
+        some, doubt = False, NEVER
         for number in range(c.una, c.high):
             record = c.records[number]
             if record.state != OUT:
                 continue
             passed = self.is_tcp and not record.again and c.high - number >= REORDERED
-            if passed or record.at + slack < c.newest:
+            if passed or (record.at < c.newest and record.at + slack < newest):
                 record.state = MISSING
                 insort(c.missing, number)
                 some = True
+            elif self.is_tcp and record.at < c.newest:
+                doubt = min(doubt, now + record.at + slack + 1 - newest)
+        c.doubt_at, c.doubt_from = doubt, newest - now
         if some and not c.recovering:
             c.recovering, c.recover = True, c.nxt
             control.lost(c, now)
+        return some
 
     def _progress(self, c: Connection, now: int, trip: int) -> None:
         """Something new arrived: round trips are known better, time-outs begin anew."""

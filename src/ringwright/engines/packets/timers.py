@@ -34,7 +34,7 @@ class Timers:
             c.retry_at = NEVER
         elif c.retry_at == NEVER:
             self._set_retry(c, now)
-        target = min(c.retry_at, c.send_at if c.waits_to_send else NEVER)
+        target = min(c.retry_at, c.doubt_at, c.send_at if c.waits_to_send else NEVER)
         if target < c.timer_at:
             c.timer_at = target
             self.loop.push(PacketEvent(target, TIMER, c.number))
@@ -45,11 +45,11 @@ class Timers:
         c.probing = self.sender.is_tcp and not (c.recovering or c.missing or c.backoff or c.probed) and c.srtt > 0.0
         if c.probing:
             lone = LONE_PS if c.pipe() == 1 else PROBE_PS
-            c.retry_at = begin + min(int(2.0 * c.srtt) + lone, self._rto(c))
+            c.retry_at = begin + min(int(2.0 * c.srtt) + lone, self.rto(c))
         else:
-            c.retry_at = begin + self._rto(c)
+            c.retry_at = begin + self.rto(c)
 
-    def _rto(self, c: Connection) -> int:
+    def rto(self, c: Connection) -> int:
         """Return the ps to a time-out. Of RDMA it is set beyond what a full queue of the path delays an answer."""
         base = self.rto_ps
         if self.sender.is_tcp:
@@ -65,6 +65,10 @@ class Timers:
         c.timer_at = NEVER
         if c.waits_to_send and c.send_at <= now:
             c.waits_to_send = False
+            self.sender.go_on(c, now)
+        if c.doubt_at <= now:
+            if self.sender.find_missing(c, now, now + c.doubt_from):
+                control.doubted(c)
             self.sender.go_on(c, now)
         if c.retry_at <= now and c.una < c.nxt:
             self._ask_again(c, now)
@@ -91,7 +95,7 @@ class Timers:
                 if record.state == OUT:
                     record.state = MISSING
                     insort(c.missing, number)
-            c.recovering, c.recover = True, c.nxt
+            c.recovering, c.restarting, c.recover = True, True, c.nxt
         c.retry_at = NEVER
         self.sender.go_on(c, now)
 

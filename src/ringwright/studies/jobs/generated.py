@@ -11,7 +11,6 @@ from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.costs.learnt.steps import named, probable
 from ringwright.costs.probable import Probable
 from ringwright.engines.job.flat import INTERFERENCE, Interference
-from ringwright.engines.slots import not_mended
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
@@ -75,7 +74,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         Interference(units=roofline.gpu.units),
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
         fabric=topology.name,
-        left_out=(*LEFT_OUT, *not_mended(topology)),
+        left_out=LEFT_OUT,
         remarks=costs.told,
         likely=_likely(question, card, device, step.parallel.world),
     )

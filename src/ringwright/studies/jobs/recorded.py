@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
-from ringwright.engines.slots import not_mended
+from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
@@ -31,12 +31,17 @@ LEFT_OUT = ("what the recording does not hold: host jitter of other steps, input
 
 @dataclass(frozen=True)
 class Changed:
-    """Measured times, scaled operation by operation by what a change does to it in simulation."""
+    """Measured times, scaled operation by operation by what a change does to it in simulation.
+
+    ``calm``: the change without what packets lose. That adds its seconds and is no factor: a time-out is as long on a slow
+    machine.
+    """
 
     measured: Costs
     before: FabricCosts
     after: FabricCosts
-    ratios: dict[tuple[str, int, tuple[int, ...], str], float] = field(default_factory=dict, repr=False)
+    calm: FabricCosts
+    changes: dict[tuple[str, int, tuple[int, ...], str], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @property
     def places(self) -> np.ndarray | None:
@@ -46,14 +51,18 @@ class Changed:
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return the measured phases, longer or shorter."""
         key = (op, size_bytes, ranks, role)
-        if key not in self.ratios:
-            was = seconds(self.before, op, size_bytes, ranks, role)
-            self.ratios[key] = seconds(self.after, op, size_bytes, ranks, role) / was if was else 1.0
-        factor = self.ratios[key]
-        return tuple(
+        if key not in self.changes:
+            was, now = (seconds(each, op, size_bytes, ranks, role) for each in (self.before, self.calm))
+            more = 0.0 if self.calm is self.after else seconds(self.after, op, size_bytes, ranks, role) - now
+            self.changes[key] = now / was if was else 1.0, max(0.0, more)
+        factor, more = self.changes[key]
+        longer = [
             replace(stage, wire_s=stage.wire_s * factor, latency_s=stage.latency_s * factor)
             for stage in self.measured.stages(op, size_bytes, ranks, role)
-        )
+        ]
+        if more and longer:
+            longer[-1] = replace(longer[-1], wire_s=longer[-1].wire_s + more)
+        return tuple(longer)
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,8 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     costs: Costs = after
     said = f"times of operations: {name} on {fabric.name}, simulated"
     if measured is not None:
-        costs = Changed(measured, on_fabric(change.healthy or fabric, workload), after)
+        calm = on_fabric(without_losses(fabric), workload, change.algorithm) if acts_on_packets(fabric) else after
+        costs = Changed(measured, on_fabric(change.healthy or fabric, workload), after, calm)
         faulty = " with faults" if fabric is not change.healthy else ""
         said = (
             f"an operation takes its measured time x simulated with {name} on {fabric.name}{faulty}"
@@ -114,7 +124,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         faults.marked(fabric, workload.mesh.size),
         assumptions=(*workload.assumptions, said, *faults.assumed(fabric)),
         fabric=fabric.name,
-        left_out=(*LEFT_OUT, *not_mended(fabric)),
+        left_out=LEFT_OUT,
         remarks=after.told,
     )
 

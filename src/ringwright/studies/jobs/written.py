@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright import drafts, exports
-from ringwright.engines.slots import not_mended
 from ringwright.exports.placement import claim_file, claim_folder
 from ringwright.sources.workload_json import read_workload
 from ringwright.studies.jobs import faults
@@ -75,6 +74,6 @@ def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
         marked,
         assumptions=told,
         fabric=topology.name,
-        left_out=(*LEFT_OUT, *not_mended(topology)),
+        left_out=LEFT_OUT,
         remarks=costs.told,
     )

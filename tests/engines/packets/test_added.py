@@ -1,0 +1,74 @@
+"""What losses and small buffers add to programs, followed or carried over from a smaller size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ringwright.collective import Collective
+from ringwright.engines.packets.added import added
+from ringwright.engines.packets.carriage import without_losses
+from ringwright.engines.packets.options import PacketOptions
+from ringwright.engines.packets.together import laid_out
+from ringwright.errors import DeclinedError
+from ringwright.fabrics import fabric, faults
+from ringwright.program import Program
+from ringwright.registry import algorithm
+from ringwright.topology import Topology
+
+RING = fabric("switch:8,rate=100Gb/s,transport=roce")
+
+
+def rings(top: Topology, count: int = 1) -> Callable[[int], list[Program]]:
+    _, build, knobs = algorithm("ring")
+
+    def make(size_bytes: int) -> list[Program]:
+        return [build(Collective("all-reduce", range(top.n_ranks), size_bytes), top, **knobs) for _ in range(count)]
+
+    return make
+
+
+def test_what_can_be_followed_is_the_mean_of_the_seeds() -> None:
+    lossy = faults.apply(RING, ["link rank3 loss 1%"])
+    told = added(rings(RING), 1 << 20, lossy)
+    calm = laid_out(rings(RING)(1 << 20), without_losses(lossy), PacketOptions())
+    wild = laid_out(rings(RING)(1 << 20), lossy, PacketOptions())
+    first = calm.run(PacketOptions()).ends_ps[-1]
+    more = [wild.run(PacketOptions(seed=seed)).ends_ps[-1] - first for seed in range(12)]
+    assert told.size_bytes == told.asked_bytes == 1 << 20
+    assert told.seconds == pytest.approx(sum(more) / 12 / 1e12)
+    assert 0 < told.low_s <= told.seconds <= told.high_s
+
+
+def test_what_is_too_large_lies_between_as_long_and_as_much_longer_as_the_size() -> None:
+    lossy = faults.apply(RING, ["link rank3 loss 1%"])
+    large = added(rings(RING), 64 << 20, lossy, most_hops=200_000)
+    assert large.asked_bytes == 64 << 20
+    small = added(rings(RING), large.size_bytes, lossy)
+    assert large.size_bytes < 16 << 20
+    assert large.low_s <= small.high_s
+    assert large.high_s >= 4 * small.seconds
+    truth = added(rings(RING), 64 << 20, lossy, most_hops=40_000_000)
+    assert truth.size_bytes == 64 << 20
+    assert large.low_s <= truth.seconds <= large.high_s
+
+
+def test_programs_that_pass_nothing_that_acts_are_not_followed() -> None:
+    top = fabric("switch:8,rate=100Gb/s,transport=roce")
+    lossy = faults.apply(top, ["link rank7 loss 1%"])
+    _, build, knobs = algorithm("ring")
+    told = added(
+        lambda size: [build(Collective("all-reduce", range(4), size), top, **knobs)], 1 << 30, lossy, most_hops=1
+    )
+    assert (told.seconds, told.high_s) == (0.0, 0.0)
+    with pytest.raises(DeclinedError, match="more than 1 packets"):
+        added(rings(top), 1 << 30, lossy, most_hops=1)
+
+
+def test_programs_together_share_their_queues() -> None:
+    alone, both = (
+        laid_out(rings(RING, count)(1 << 20), RING, PacketOptions()).run(PacketOptions()).ends_ps for count in (1, 2)
+    )
+    assert both.shape == (2,)
+    assert both.max() == pytest.approx(2 * alone[0], rel=0.1)

@@ -1,0 +1,71 @@
+"""Jobs on links that lose packets: what the packets of an operation add, in seconds, not a thinner link."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import ringwright
+from ringwright.costs.stages import Costs, Stage
+from ringwright.engines.packets.carriage import without_losses
+from ringwright.fabrics import fabric, faults
+from ringwright.studies.jobs import recorded
+from ringwright.studies.jobs.costs import on_fabric
+from ringwright.studies.jobs.study import PolicyResult
+
+
+class Slower:
+    """Costs ten times those of others."""
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        """Return the phases, ten times as long."""
+        return tuple(replace(each, wire_s=10 * each.wire_s) for each in self.costs.stages(op, size_bytes, ranks, role))
+
+
+LOSS = "link node0/nic0 loss 1%"
+
+
+def step(*lines: str) -> PolicyResult:
+    answer = ringwright.simulate("resnet50", "dgx-h100:2", faults=lines)
+    assert isinstance(answer, PolicyResult)
+    return answer
+
+
+def test_a_lossy_link_costs_more_than_its_share_of_the_rate() -> None:
+    calm, lossy, thinner = step(), step(LOSS), step("link node0/nic0 rate 99%")
+    assert thinner.step_s >= calm.step_s
+    assert lossy.exposed_s - calm.exposed_s > 10 * (thinner.exposed_s - calm.exposed_s)
+
+
+def test_a_small_buffer_never_makes_a_job_faster() -> None:
+    assert step("switch * buffer 16KiB").step_s >= step().step_s
+
+
+def test_what_packets_add_is_said_and_counted() -> None:
+    top = faults.apply(fabric("dgx-h100:2"), [LOSS])
+    job = ringwright.job("resnet50", gpus=16)
+    costs, calm = on_fabric(top, job), on_fabric(without_losses(top), job)
+    ranks = tuple(range(16))
+    (lossy,), (healthy,) = (each.stages("all-reduce", 25 << 20, ranks, "dp") for each in (costs, calm))
+    more = [each.seconds for each in costs.packets.added.values()]
+    assert min(more) <= lossy.wire_s - healthy.wire_s <= max(more)
+    assert any("sizes of operations were followed" in said for said in costs.told())
+    assert not calm.told()
+
+
+def test_losses_add_seconds_to_measured_times() -> None:
+    """A machine ten times slower waits as long for a time-out."""
+    top = faults.apply(fabric("dgx-h100:2"), [LOSS])
+    job = ringwright.job("resnet50", gpus=16)
+    after, calm = on_fabric(top, job), on_fabric(without_losses(top), job)
+    ranks, size = tuple(range(16)), 25 << 20
+    more = (
+        after.stages("all-reduce", size, ranks, "dp")[0].wire_s - calm.stages("all-reduce", size, ranks, "dp")[0].wire_s
+    )
+    slow = recorded.Changed(Slower(calm), calm, after, calm)
+    (stage,) = slow.stages("all-reduce", size, ranks, "dp")
+    assert stage.wire_s == pytest.approx(10 * calm.stages("all-reduce", size, ranks, "dp")[0].wire_s + more)
