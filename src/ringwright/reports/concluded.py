@@ -29,7 +29,7 @@ def write_conclusions(out: Console, concluded: Mapping[str, Any]) -> None:
         mine = [each for each in answers if each["disturbance"] == name]
         engines = ", ".join(dict.fromkeys(each["engine"] for each in mine))
         aside = f"engine {engines}; {WHERE.get(name, 'at the costliest of three ports')}"
-        if "loss" in name and engines == "events":
+        if "thinner" in engines:
             aside += "; a loss is a link of less rate to it: packets below say what it may cost"
         layout.heading(out, f"Slow-down by {name}", aside)
         layout.table(out, ("model", *fabrics), _slowdowns(mine, fabrics), left=("model",))

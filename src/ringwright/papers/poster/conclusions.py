@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 from ringwright import drafts
-from ringwright.engines.packets.carriage import acts_on_packets
-from ringwright.engines.slots import NO_TIMER
 from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import LANES_LEFT, apply
@@ -64,7 +62,7 @@ UNANSWERED = {
 OTHERS = ("ring", "rabenseifner", "swing", "blueconnect")  # programs beside the library's own choice
 LOSS_SEEDS = (0, 1, 2)
 CHECKED, SEED = 20, 2507  # disturbed steps that are run again as packets, and what draws them
-LEARNT = "events, losses by packets"
+LEARNT, THINNER = "events, losses by packets", "events, losses as thinner links"
 JOBS, PACKETS, CONDENSED = "events", "packets", "packets, condensed"  # condensed: operations sent smaller than they are
 Kept = TypeVar("Kept", "ConclusionAnswer", "PacketCheck")
 
@@ -112,9 +110,9 @@ class SimulatedModel:
         algorithms = {"": algorithm} if algorithm else {}
         return generated.made(GeneratedJobSpec(MODELS[self.model], DEVICE, algorithms), topology)
 
-    def step_s(self, topology: Topology, algorithm: str = "") -> float:
-        """Return the seconds of a step."""
-        return study.answer(self.job(topology, algorithm), POLICY).step_s
+    def step(self, topology: Topology, algorithm: str = "") -> study.PolicyResult:
+        """Return a step."""
+        return study.answer(self.job(topology, algorithm), POLICY)
 
     @cached_property
     def healthy(self) -> study.PolicyResult:
@@ -125,7 +123,7 @@ class SimulatedModel:
     def cable(self) -> str:
         """The cable of the port that costs most at a fifth of its rate, as fault lines name it."""
         cables = some_cables(NetworkTiers(self.topology), MODELS[self.model].gpus or GPUS)
-        rated = {each: self.step_s(apply(self.topology, [f"{each} {EFFECTS['rate step']}"])) for each in cables}
+        rated = {each: self.step(apply(self.topology, [f"{each} {EFFECTS['rate step']}"])).step_s for each in cables}
         return max(rated, key=lambda each: rated[each])
 
     def answers(self) -> list[ConclusionAnswer]:
@@ -134,19 +132,12 @@ class SimulatedModel:
         told = [self._told(HEALTHY, "", "", JOBS, own)]
         for name, effect in EFFECTS.items():
             line = f"{self.cable} {effect}"
-            told.append(self._tried(name, line, "", partial(self._disturbed_s, line)))
-            told[-1]["engine"] = self._engine(line)
-        others = (self._tried(HEALTHY, "", other, partial(self.step_s, self.topology, other)) for other in OTHERS)
+            told.append(self._tried(name, line, "", partial(self._disturbed, line)))
+        others = (self._tried(HEALTHY, "", other, partial(self.step, self.topology, other)) for other in OTHERS)
         return [*told, self._buffered(), *others]
 
-    def _engine(self, line: str) -> str:
-        """Return which engine a disturbed step is by: what packets meet may be learnt from them, or be left to a thinner link."""
-        job = self.job(apply(self.topology, [line]))
-        is_lossy = acts_on_packets(apply(self.topology, [line]))
-        return LEARNT if is_lossy and NO_TIMER not in job.left_out else JOBS
-
-    def _disturbed_s(self, line: str) -> float:
-        return self.step_s(apply(self.topology, [line]))
+    def _disturbed(self, line: str) -> study.PolicyResult:
+        return self.step(apply(self.topology, [line]))
 
     def _buffered(self) -> ConclusionAnswer:
         line = f"{buffered_links(self.topology)} * buffer {SMALL_BUFFER >> 10}KiB"
@@ -167,12 +158,12 @@ class SimulatedModel:
         job = self.job(self.topology)
         return study.answer(replace(job, costs=Queued(job.costs, factors)), POLICY).step_s
 
-    def _tried(self, name: str, line: str, algorithm: str, step_s: Callable[[], float]) -> ConclusionAnswer:
+    def _tried(self, name: str, line: str, algorithm: str, step: Callable[[], study.PolicyResult]) -> ConclusionAnswer:
         try:
-            taken = step_s()
+            result = step()
         except RingwrightError as error:
             return self._told(name, line, algorithm, JOBS, None, error.what)
-        return self._told(name, line, algorithm, JOBS, taken)
+        return self._told(name, line, algorithm, engine_of(result), result.step_s)
 
     def _told(
         self, name: str, line: str, algorithm: str, engine: str, step_s: float | None, why: str = ""
@@ -223,6 +214,14 @@ class SimulatedModel:
         if told["by_packets"] is not None and by_events:
             told["ratio"] = told["by_packets"] / by_events
         return told
+
+
+def engine_of(result: study.PolicyResult) -> str:
+    """Return which engine a job's step is by: losses are added by packets, or a lossy link is a thinner one."""
+    followed = getattr(result.costs, "packets", None)
+    if followed is None or not (followed.added or followed.declined):
+        return JOBS
+    return LEARNT if followed.added else THINNER
 
 
 def pairs(*, short: bool) -> list[SimulatedModel]:

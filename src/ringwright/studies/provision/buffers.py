@@ -18,7 +18,8 @@ from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.packets.carriage import inside
 from ringwright.engines.packets.options import PacketOptions
-from ringwright.engines.packets.together import hops_together, packets_together
+from ringwright.engines.packets.run import TooManyPacketsError
+from ringwright.engines.packets.together import PacketsTogether, laid_out
 from ringwright.errors import DeclinedError, InfeasibleError
 from ringwright.fabrics.faults import apply
 from ringwright.topology import SWITCH
@@ -167,12 +168,15 @@ def _burst(role: str, op: str, size_bytes: int, ranks: tuple[int, ...], carrier:
     while True:
         programs = carrier.programs(op, sent, ranks)[0]
         try:
-            hops = hops_together(programs, carrier.topology)
+            laid_out(programs, carrier.topology, PacketOptions(most_hops=MOST_HOPS))
+        except TooManyPacketsError:
+            if sent <= LEAST_SIZE:
+                return None
+            sent = max(LEAST_SIZE, sent // 2)
         except DeclinedError:
             return None
-        if hops <= MOST_HOPS or sent <= LEAST_SIZE:
+        else:
             return RoleBurst(role, op, size_bytes, sent, len(programs), tuple(programs))
-        sent = max(LEAST_SIZE, min(sent // 2, int(sent * MOST_HOPS / hops)))
 
 
 def _leaves(ranks: tuple[int, ...], top: Topology) -> bool:
@@ -187,22 +191,27 @@ def buffered_links(top: Topology) -> str:
     return "switch" if bool((top.kinds == SWITCH).any()) else "link"
 
 
-def _times(bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int) -> dict[str, tuple[int, Packets | None]]:
+def _times(bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int) -> dict[str, tuple[int, Packets]]:
     """Return the time of each burst, ps, and what its packets met, with so much room at every port of a switch."""
     machine = apply(top, [f"{buffered_links(top)} * buffer {buffer_bytes}"])
-    runs = {each.role: packets_together(each.programs, machine) for each in bursts}
-    return {role: (run.time_ps, run.packets) for role, run in runs.items()}
+    runs = {each.role: _followed(each, machine) for each in bursts}
+    return {role: (int(run.ends_ps.max()), run.met) for role, run in runs.items()}
+
+
+def _followed(burst: RoleBurst, top: Topology, seed: int = 0) -> PacketsTogether:
+    options = PacketOptions(seed=seed)
+    return laid_out(burst.programs, top, options).run(options)
 
 
 def _queued(
-    bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int, free: Mapping[str, tuple[int, Packets | None]]
+    bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int, free: Mapping[str, tuple[int, Packets]]
 ) -> QueuedTime:
     try:
         times = _times(bursts, top, buffer_bytes)
     except InfeasibleError as error:
         return QueuedTime(buffer_bytes, {}, why=error.what)
     factors = {role: max(1.0, taken / free[role][0]) if free[role][0] else 1.0 for role, (taken, _) in times.items()}
-    met = [packets for _, packets in times.values() if packets is not None]
+    met = [packets for _, packets in times.values()]
     return QueuedTime(
         buffer_bytes,
         factors,
@@ -222,5 +231,5 @@ def slowed_time(burst: RoleBurst, healthy: Topology, faulty: Topology, seed: int
 
     ``seed`` draws what is lost. InfeasibleError where a connection is given up.
     """
-    times = [packets_together(burst.programs, top, PacketOptions(seed=seed)).time_ps for top in (healthy, faulty)]
+    times = [int(_followed(burst, top, seed).ends_ps.max()) for top in (healthy, faulty)]
     return max(1.0, times[1] / times[0]) if times[0] else 1.0
