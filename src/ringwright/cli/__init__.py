@@ -145,11 +145,18 @@ def _dispatch(arguments: list[str]) -> int:
         answer = application(words or ["--help"], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         verb = next((word for word in arguments if word in VERBS), "")
-        _say(f"{error}\n  try: {f'ringwright {verb}'.rstrip()} --help")
+        _say(f"{error}\n  try: {_next_to(verb, error)}")
         return EXIT_USAGE
     if following:
         print(f"\n{following}")
     return answer if isinstance(answer, int) else EXIT_GOOD
+
+
+def _next_to(verb: str, error: Exception) -> str:
+    """Return what to do about words that are not understood: of a second fabric, who takes several."""
+    if type(error).__name__ == "RepeatArgumentError" and "--fabric" in str(error):
+        return "a question for each fabric; ringwright provision takes several, ringwright sweep has an axis of them"
+    return f"ringwright {verb}".rstrip() + " --help"
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -15,6 +15,7 @@ def reproduce(
     record: Path | None = None,
     short: bool = False,
     fresh: bool = False,
+    part: str | None = None,
     output: options.Folder = None,
     json: options.Json = False,
 ) -> int:
@@ -32,6 +33,8 @@ def reproduce(
         Of an experiment (collective-profiling-poster) the form for minutes, not the one for a night.
     fresh
         Of an experiment: run every cell again, also those that lie in its folder from an earlier run. Papers keep nothing.
+    part
+        Of an experiment only these parts, comma separated: agreement,served,shapes,scale,disturbed,conclusions.
     output
         Folder of an experiment, which goes on there if it was cut short; named after the slug unless given.
     json
@@ -48,7 +51,9 @@ def reproduce(
     if experiments and len(paths) > 1:
         raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
     if experiments:
-        return _experiment(experiments[0].stem, short=short, fresh=fresh, out=output, record=record, json=json)
+        return _experiment(
+            experiments[0].stem, short=short, fresh=fresh, part=part, out=output, record=record, json=json
+        )
     before = claims.papers_of(record) if record else []
     with progress.steps("reproducing") as advance:
         result = claims.reproduce(paths, advance)
@@ -63,13 +68,16 @@ def reproduce(
     return EXIT_GOOD if all(paper["inside"] for paper in result["papers"]) else EXIT_GATE
 
 
-def _experiment(slug: str, *, short: bool, fresh: bool, out: Path | None, record: Path | None, json: bool) -> int:
-    from ringwright.papers.poster.study import experiment
+def _experiment(
+    slug: str, *, short: bool, fresh: bool, part: str | None, out: Path | None, record: Path | None, json: bool
+) -> int:
+    from ringwright.papers.poster.study import experiment, parts_of
     from ringwright.reports.experiment import page, write
 
+    wanted = parts_of(part)
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
     with drafts.grown(folder), progress.steps(slug) as told:
-        result = experiment(folder, short=short, fresh=fresh, progress=told)
+        result = experiment(folder, short=short, fresh=fresh, parts=wanted, progress=told)
         drafts.write(folder / "report.html", page(result, reading.command_line()))
     if record:
         reading.write_json(record, result)

@@ -20,6 +20,7 @@ GROUPS = {
     },
     "Predict": {
         "simulate": "How long a collective or a step takes on a fabric, with faults.",
+        "provision": "The least network that keeps a step, simulated at its edge.",
         "bound": "What no algorithm can beat, and the cut that proves it.",
         "library": "What a library would choose, size by size.",
         "workload": "What a model makes its ranks say, before it runs.",

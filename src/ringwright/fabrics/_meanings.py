@@ -7,6 +7,7 @@ MEANINGS = {
     "global_latency_s": "of a link between groups",
     "global_rate": "of a link between groups, each way; none: that of a port",
     "gpus": "in a box",
+    "gpus_per_nic": "GPUs that share a NIC behind a PCIe switch",
     "header_bytes": "on the wire besides the data of each packet",
     "latency_s": "of a port or link",
     "layout": "of the network between boxes; none: what the product comes with",

@@ -39,7 +39,7 @@ from typing import Any
 
 from ringwright.errors import InputError, UsageError
 from ringwright.fabrics._congestion import WORD
-from ringwright.fabrics._fault_lines import LAB, FaultEffect, effects
+from ringwright.fabrics._fault_lines import LAB, OPTICS, FaultEffect, effects
 from ringwright.fabrics._hashing import ECMP, unlucky
 from ringwright.topology import FAULT_FIELDS, Fault, Topology
 from ringwright.units import parse_time
@@ -48,6 +48,7 @@ SCHEMA = "ringwright.faults/1"
 _WORDS = re.compile(r"^    (\w+ .*?) +# (.+)$", re.MULTILINE)
 HEALTHY = {"rate_factor": 1.0, "compute_factor": 1.0}
 MOST_ROWS = 5_000_000
+LANES_LEFT = OPTICS[-1][2]  # share of a link's rate behind the last step of `optics degrade`
 LAB_FIELDS = ("jitter_s", "reorder", "ecn", "killed", "stopped")  # beyond the simulation's model
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from ringwright.reports import html, layout, plots, tables
+from ringwright.reports.concluded import again_table, concluded_table, write_conclusions
 from ringwright.studies.sweep.resumed import sentence
 from ringwright.units import format_count, format_size
 
@@ -57,10 +58,17 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
         "steps": _steps(effects),
         "provisions": _provisions(document["provisions"]),
         "agreement": _agreement(document["agreement"]),
+        "concluded": _concluded(document.get("conclusions")),
         "command": command,
         "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
     }
     return html.render("experiment.html.j2", **content | more)
+
+
+def _concluded(concluded: Mapping[str, Any] | None) -> list[tables.PageTable]:
+    if not concluded or not concluded["answers"]:
+        return []
+    return [concluded_table(concluded["answers"]), again_table(concluded["packets"])]
 
 
 def _tracks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -283,6 +291,7 @@ def write(document: Mapping[str, Any], file: TextIO, *, width: int | None = None
         )
         if row["note"] and not row["pass"]:
             layout.line(out, row["note"][:300], indent=6)
+    write_conclusions(out, document.get("conclusions") or {})
     layout.line(out, f"pictures and tables: {document['out']}/report.html", indent=0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 PREDICTION, FORM, EXACT, FITTED, IDENTITY = KINDS = ("prediction", "form", "exact", "fitted", "identity")
@@ -15,7 +15,7 @@ MEANING = {
 }
 
 
-def tally(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def tally(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return kind, rows and how many pass, predictions first; kinds without a row are left out."""
     every = list(rows)
     tallied = []
@@ -26,6 +26,6 @@ def tally(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return tallied
 
 
-def sentence(rows: Iterable[dict[str, Any]]) -> str:
+def sentence(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return the tally in words: ``prediction 4 of 11, exact 9 of 9``; empty without rows."""
     return ", ".join(f"{each['kind']} {each['pass']} of {each['rows']}" for each in tally(rows))

@@ -7,7 +7,7 @@ model code that the paper profiles.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypedDict
 
 from ringwright.analysis.disturbance import NONE
 from ringwright.analysis.request_shapes import FEW, LIKE, REDUCTIONS, UNKNOWN
@@ -22,9 +22,25 @@ ONE_SEED = "not judged: a model has one seed, which has no interval"
 REQUEST, LOGITS, ALL_REDUCES = 14_336, 16_160, 181
 
 
+# One row of the contract of ``reproduce``.
+ExperimentRow = TypedDict(
+    "ExperimentRow",
+    {
+        "figure": str,
+        "kind": str,
+        "claimed": Any,
+        "got": Any,
+        "tolerance": str,
+        "pass": bool,
+        "source": str,
+        "note": str,
+    },
+)
+
+
 def row(
     figure: str, claimed: Any, got: Any, tolerance: str, source: str, *, good: bool, note: str = "", kind: str = FORM
-) -> dict[str, Any]:
+) -> ExperimentRow:
     """Return one row of the contract; ``pass`` is False where nothing was got.
 
     No row is a prediction: the study's own numbers could not be read.
@@ -41,12 +57,12 @@ def row(
     }
 
 
-def exact(figure: str, claimed: int, got: int | None, source: str) -> dict[str, Any]:
+def exact(figure: str, claimed: int, got: int | None, source: str) -> ExperimentRow:
     """Return a row that must be equal to the unit."""
     return row(figure, claimed, got, "exact", source, good=got == claimed, kind=EXACT)
 
 
-def served(prompt: dict[str, Any] | None, token: dict[str, Any] | None) -> list[dict[str, Any]]:
+def served(prompt: dict[str, Any] | None, token: dict[str, Any] | None) -> list[ExperimentRow]:
     """Return the rows of DeepSeek-V3's inference: ``prompt`` is the pattern of 1,024 tokens, ``token`` that of a decoded one."""
     of, first = _calls(token), _calls(prompt)
     reduced = sum(count for op, _, count in of if op == "all-reduce")
@@ -94,7 +110,7 @@ def _share(pattern: dict[str, Any] | None, op: str) -> float | None:
     return round(mine / int(pattern["bytes"]), 4)
 
 
-def agreed(checks: list[dict[str, Any]], failed: int) -> list[dict[str, Any]]:
+def agreed(checks: list[dict[str, Any]], failed: int) -> list[ExperimentRow]:
     """Return the row of counts and bytes: real ranks, the fake group and the formulas alike, for every grid point."""
     agree = sum(check["agrees"] for check in checks)
     got = f"{agree} of {len(checks)}" + (f", {failed} cells failed" if failed else "")
@@ -118,7 +134,7 @@ def agreed(checks: list[dict[str, Any]], failed: int) -> list[dict[str, Any]]:
     ]
 
 
-def separated(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def separated(patterns: list[dict[str, Any]]) -> list[ExperimentRow]:
     """Return the row of the rule on request shapes, over runs that it was not made on.
 
     It may say that it cannot tell where it says that it does: where fewer than :data:`FEW` requests hold the model.
@@ -152,7 +168,7 @@ def _reductions(pattern: dict[str, Any]) -> int:
     return calls
 
 
-def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def disturbed(effects: list[dict[str, Any]]) -> list[ExperimentRow]:
     """Return a row per disturbance: it is seen in the step's time, and what it is was told right, or not at all."""
     rows = []
     for name in [*ANOMALIES, NONE]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ringwright import drafts
-from ringwright.errors import InfeasibleError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.papers.figures.kinds import tally
-from ringwright.papers.poster import SLUG, figures, plan
+from ringwright.papers.poster import SLUG, conclusion_rows, conclusions, figures, plan, published_cases
 from ringwright.papers.poster.effects import effects
 from ringwright.steps import Advance
 from ringwright.studies.sweep import resumed
@@ -19,7 +19,9 @@ from ringwright.studies.sweep.run import sweep, versions
 from ringwright.studies.sweep.table import finished, gather
 
 SCHEMA = "ringwright.reproduce/1"
-PARTS = ("agreement", "served", "shapes", "scale", "disturbed")
+RECORDED = ("agreement", "served", "shapes", "scale", "disturbed")
+CONCLUSIONS = "conclusions"
+PARTS = (*RECORDED, CONCLUSIONS)
 RESULT = "experiment.json"
 
 
@@ -44,6 +46,8 @@ def experiment(
     by_part: dict[str, Any] = {}
     kept, points = [], 0
     for part in parts:
+        if part == CONCLUSIONS:
+            continue
         wanted = grid(part, short=short).points
         points += len(wanted)
         kept += [] if fresh else resumed.resumed(out / part, wanted)
@@ -52,6 +56,8 @@ def experiment(
         except InfeasibleError as error:
             not_run[part] = error.what
     rows = _rows(by_part)
+    simulated = _concluded(out / CONCLUSIONS, short=short, fresh=fresh, progress=progress, wanted=CONCLUSIONS in parts)
+    rows += simulated["rows"]
     rows += [
         figures.row(f"{part}: not run", "run", why, "", "this machine", good=False) for part, why in not_run.items()
     ]
@@ -65,6 +71,7 @@ def experiment(
         "out": str(out),
         "versions": versions(),
         "not_run": not_run,
+        "conclusions": simulated,
         "resumed": resumed.told(kept, points),
         "patterns": seen,
         "provisions": provisions(seen),
@@ -74,6 +81,39 @@ def experiment(
     }
     drafts.write(out / RESULT, json.dumps(document, indent=1, default=str) + "\n")
     return document
+
+
+def parts_of(text: str | None) -> tuple[str, ...]:
+    """Return the parts that are named, comma separated, all without a name; UsageError for one that is none."""
+    if text is None:
+        return PARTS
+    named = tuple(dict.fromkeys(text.split(",")))
+    for each in named:
+        if each not in PARTS:
+            raise UsageError(f"'{each}' is no part of the experiment", remedy=f"--part {','.join(PARTS)}")
+    return named
+
+
+class Concluded(TypedDict):
+    """What was simulated for the paper's conclusions: rows, steps, those run again as packets, and what no engine plays."""
+
+    rows: list[figures.ExperimentRow]
+    answers: list[conclusions.ConclusionAnswer]
+    packets: list[conclusions.PacketCheck]
+    unanswered: dict[str, str]
+
+
+def _concluded(out: Path, *, short: bool, fresh: bool, progress: Advance | None, wanted: bool) -> Concluded:
+    if not wanted:
+        return {"rows": [], "answers": [], "packets": [], "unanswered": {}}
+
+    def told(done: int, of: int, name: str) -> None:
+        if progress is not None:
+            progress(done, of, f"{CONCLUSIONS} {name}")
+
+    answers, checks = conclusions.conclusions(out, short=short, fresh=fresh, progress=told)
+    rows = conclusion_rows.rows(answers, checks, published_cases.link_down(), published_cases.lossy_throughput())
+    return {"rows": rows, "answers": answers, "packets": checks, "unanswered": conclusions.UNANSWERED}
 
 
 def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Advance | None) -> dict[str, Any]:
@@ -99,8 +139,8 @@ def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Advance |
     }
 
 
-def _rows(by_part: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = []
+def _rows(by_part: dict[str, Any]) -> list[figures.ExperimentRow]:
+    rows: list[figures.ExperimentRow] = []
     if "served" in by_part:
         by_turn = {row["turn"]: row for row in by_part["served"]["patterns"]}
         rows += figures.served(by_turn.get("prompt"), by_turn.get("token"))

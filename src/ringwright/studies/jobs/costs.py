@@ -145,23 +145,24 @@ class FabricCosts:
     def _phases(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
         if len(ranks) < 2:
             return (Stage(0.0, loads=()),)
-        if op == "push-pull":
-            halves = (("reduce-scatter", "push"), ("all-gather", "pull"))
-            return tuple(self._stage(each, size_bytes, (ranks,), phase) for each, phase in halves)
-        if op == "factors":
-            return (self._stage("all-gather", size_bytes * len(ranks), (ranks,)),)
-        kind, hops = hops_of(op)
-        if kind == "shift":
-            there = hops % len(ranks)
-            senders = ranks[there:] + ranks[:there]
-            return (self._stage(RING, size_bytes, tuple(zip(senders, ranks, strict=True))),)
-        return (self._stage(op, size_bytes, (ranks,)),)
+        return tuple(self._stage(*each) for each in _asked(op, size_bytes, ranks))
+
+    def programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[list[Program]]:
+        """Return, for each phase of an operation, the programs that are at work at once: its siblings', its own last."""
+        return [
+            [
+                self.program(kind, size, group)
+                for group in self._together(kind, tuple(self._canonical(each) for each in alike))
+            ]
+            for kind, size, alike, _ in _asked(op, size_bytes, ranks)
+            if len(ranks) > 1
+        ]
 
     def told(self) -> list[str]:
         """Return sentences about operations that the chosen algorithm cannot do, as far as they were met."""
         return [*self.left.values(), *self.packets.told()]
 
-    def _stage(self, op: str, size_bytes: int, alike: tuple[tuple[int, ...], ...], phase: str = "") -> Stage:
+    def _stage(self, op: str, size_bytes: int, alike: tuple[tuple[int, ...], ...], phase: str) -> Stage:
         """Return the phase of an operation that several groups do at the same time, each with its siblings."""
         groups = self._together(op, tuple(self._canonical(ranks) for ranks in alike))
         low, high = self._sizes(size_bytes, groups)
@@ -375,6 +376,21 @@ class FabricCosts:
         share = np.minimum(self._of_links(busy_ps) / (seconds * PS), 1.0) if seconds else np.zeros(0)
         links = np.flatnonzero(share > LEAST_SHARE)
         return Timed(seconds, links, share[links])
+
+
+def _asked(op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[tuple[str, int, tuple[tuple[int, ...], ...], str]]:
+    """Return the phases of an operation: what is done, its size, the groups that do it at the same time, and the phase's name."""
+    if op == "push-pull":
+        halves = (("reduce-scatter", "push"), ("all-gather", "pull"))
+        return [(each, size_bytes, (ranks,), phase) for each, phase in halves]
+    if op == "factors":
+        return [("all-gather", size_bytes * len(ranks), (ranks,), "")]
+    kind, hops = hops_of(op)
+    if kind == "shift":
+        there = hops % len(ranks)
+        senders = ranks[there:] + ranks[:there]
+        return [(RING, size_bytes, tuple(zip(senders, ranks, strict=True)), "")]
+    return [(op, size_bytes, (ranks,), "")]
 
 
 def _made_once(program: Program) -> Program:

@@ -1,0 +1,125 @@
+"""``ringwright provision`` on a terminal and as JSON: every row readable at any width, every error with the next command."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from ringwright.cli import main
+from ringwright.fabrics import fabric
+from ringwright.reports import provisioned
+from ringwright.studies.provision.asked import ProvisionSpec
+from ringwright.studies.provision.document import ProvisionDocument
+from ringwright.studies.provision.prices import read_prices
+from ringwright.studies.provision.study import provision
+
+
+@pytest.fixture(scope="module")
+def document() -> ProvisionDocument:
+    spec = ProvisionSpec(["resnet-18", "llama3-70b"], prices=read_prices(["nic=2,port=1"]))
+    return provision(spec, [fabric("leaf-spine:4"), fabric("dgx-h100:1")])
+
+
+def shown(document: ProvisionDocument, width: int) -> str:
+    out = io.StringIO()
+    provisioned.write(document, out, width=width)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(document: ProvisionDocument, width: int) -> None:
+    text = shown(document, width)
+    assert all(len(line) <= width for line in text.splitlines())
+    for heading in (
+        "Network",
+        "Step in ms",
+        "One step less",
+        "One failed optic",
+        "Bursts of a NIC",
+        "Not answered",
+        "Assumed",
+    ):
+        assert any(line.startswith(heading) for line in text.splitlines()), heading
+
+
+def test_what_is_shown_is_what_was_simulated(document: ProvisionDocument) -> None:
+    row = document["rows"][0]
+    text = " ".join(shown(document, 200).split())
+    assert row["nic_gbs"] is not None
+    assert row["headroom"] is not None
+    assert f"{row['nic_gbs'] * 8:.4g} (400)" in text
+    assert row["headroom"]["fault"] in text
+    assert f"{row['cost']:,.6g}" in text
+    assert f"{(row['step_us'] or 0) / 1e3:.2f}" in text
+    for edge in row["edges"] or ():
+        if edge["step_us"] is not None:
+            assert f"{edge['step_us'] / 1e3:.2f}" in text
+    assert "llama3-70b on leaf-spine:4: does not fit: no simple form fits 4 GPUs" in text
+    assert "resnet-18 on dgx-h100:1: dgx-h100:1 has no NIC" in text
+
+
+def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["provision", "resnet-18", "--fabric", "leaf-spine:4", "--within", "10%", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "ringwright.provision/1"
+    assert told["within"] == 0.1
+    (row,) = told["rows"]
+    assert row["step_us"] <= row["most_us"]
+    assert row["most_us"] == pytest.approx(1.1 * row["reference_us"])
+    assert row["buffers"]["buffer_bytes"] == row["buffer_bytes"]
+
+
+def test_options_reach_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["provision", "llama3-8b", "--fabric", "dgx-h100:2", "--json", "--gpus", "8", "--parallel", "tp2,zero1"]
+    more = ["--micro-batches", "2", "--micro-batch-size", "2", "--seq", "1024", "--dtype", "float16", "--gpu", "h200"]
+    usual = json.loads(_answered(capsys, words))["rows"][0]
+    asked = json.loads(_answered(capsys, [*words, *more, "--algorithm", "ring", "--policy", "p3"]))["rows"][0]
+    assert (usual["parallel"], usual["gpus"], usual["micro_batches"], usual["samples"]) == ("tp2,zero1", 8, 1, 4)
+    assert (asked["micro_batches"], asked["samples"]) == (2, 16)
+    assert usual["device_memory_bytes"] < asked["device_memory_bytes"]
+    assert usual["reference_us"] != asked["reference_us"]
+    fitted = json.loads(_answered(capsys, [*words, "--fit", "h100-megatron"]))["rows"][0]
+    assert fitted["reference_us"] != usual["reference_us"]
+
+
+def _answered(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["resnet-18", "--fabric", "leaf-spine:4", "--within", "0"], 2, "--within 5%"),
+        (["resnet-18", "--fabric", "leaf-spine:4", "--within", "200%"], 2, "200 % of the reference"),
+        (["resnet-18", "--fabric", "leaf-spine:4,transport=smoke"], 2, "transport is infiniband, roce"),
+        (["resnet-18", "--fabric", "leaf-spline:4"], 2, "leaf-spine"),
+        (["resnet-18"], 2, "no fabric is named"),
+        (["resnet-18", "--fabric", "dgx-h100:1"], 2, "there is no network to size"),
+        (["resnet-18", "--fabric", "leaf-spine:4", "--gpus", "5"], 2, "5 ranks do not fit on leaf-spine:4"),
+        (["resnet-18", "--fabric", "leaf-spine:4", "--policy", "nope"], 2, "no system is called 'nope'"),
+        (["resnet-18", "--fabric", "leaf-spine:4", "--mode", "serve"], 2, "resnet-18:prefill resnet-18:decode"),
+        (["resnet-18", "--fabric", "leaf-spine:4", "--prices", "none.toml"], 2, "neither a file nor KEY=VALUE"),
+    ],
+)
+def test_errors_say_what_to_do(capsys: pytest.CaptureFixture[str], words: list[str], code: int, told: str) -> None:
+    assert main(["provision", *words]) == code
+    assert told in capsys.readouterr().err
+
+
+def test_a_damaged_recording_is_no_workload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cut.json").write_text('{"traceEvents": [')
+    assert main(["provision", str(tmp_path / "cut.json"), "--fabric", "switch:4"]) == 3
+    assert "try:" in capsys.readouterr().err
+
+
+def test_a_second_fabric_of_a_verb_that_takes_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "all-reduce", "--fabric", "switch:4", "--fabric", "switch:8"]) == 2
+    told = capsys.readouterr().err
+    assert "--fabric specified multiple times" in told
+    assert "provision takes several" in told
+    assert main(["simulate", "all-reduce", "--fabrik", "switch:4"]) == 2
+    assert "simulate --help" in capsys.readouterr().err
