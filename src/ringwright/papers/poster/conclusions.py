@@ -24,7 +24,7 @@ from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.costs import FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import GeneratedJobSpec
 from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.studies.provision.buffers import Queued, buffered_links, queued_time, role_bursts, slowed_time
+from ringwright.studies.provision.buffers import Queued, RoleBurst, buffered_links, role_bursts, slowed_time
 from ringwright.studies.provision.network import NetworkTiers
 from ringwright.studies.provision.optics import some_cables
 from ringwright.topology import Topology
@@ -62,8 +62,8 @@ UNANSWERED = {
 OTHERS = ("ring", "rabenseifner", "swing", "blueconnect")  # programs beside the library's own choice
 LOSS_SEEDS = (0, 1, 2)
 CHECKED, SEED = 20, 2507  # disturbed steps that are run again as packets, and what draws them
-LEARNT, THINNER = "events, losses by packets", "events, losses as thinner links"
-JOBS, PACKETS, CONDENSED = "events", "packets", "packets, condensed"  # condensed: operations sent smaller than they are
+LEARNT, THINNER = "events, losses and queues by packets", "events, losses as thinner links"
+JOBS = "events"
 Kept = TypeVar("Kept", "ConclusionAnswer", "PacketCheck")
 
 
@@ -134,24 +134,11 @@ class SimulatedModel:
             line = f"{self.cable} {effect}"
             told.append(self._tried(name, line, "", partial(self._disturbed, line)))
         others = (self._tried(HEALTHY, "", other, partial(self.step, self.topology, other)) for other in OTHERS)
-        return [*told, self._buffered(), *others]
+        line = f"{buffered_links(self.topology)} * buffer {SMALL_BUFFER >> 10}KiB"
+        return [*told, self._tried(BUFFERS, line, "", partial(self._disturbed, line)), *others]
 
     def _disturbed(self, line: str) -> study.PolicyResult:
         return self.step(apply(self.topology, [line]))
-
-    def _buffered(self) -> ConclusionAnswer:
-        line = f"{buffered_links(self.topology)} * buffer {SMALL_BUFFER >> 10}KiB"
-        try:
-            costs = self.healthy.costs
-            carrier = costs if isinstance(costs, FabricCosts) else on_fabric(self.topology, self.healthy.workload)
-            bursts = role_bursts(self.healthy, carrier)
-            engine = PACKETS if all(each.is_whole for each in bursts) else CONDENSED
-            queued = queued_time(bursts, self.topology, SMALL_BUFFER)
-            if queued.why:
-                return self._told(BUFFERS, line, "", engine, None, queued.why)
-            return self._told(BUFFERS, line, "", engine, self.queued_s(queued.factors))
-        except RingwrightError as error:
-            return self._told(BUFFERS, line, "", PACKETS, None, error.what)
 
     def queued_s(self, factors: Mapping[str, float]) -> float:
         """Return the healthy step with the operations of some roles a factor longer, s."""
@@ -180,6 +167,10 @@ class SimulatedModel:
             "why": why,
         }
 
+    def _slowed(self, burst: RoleBurst, faulty: Topology, disturbance: str) -> float:
+        seeds = LOSS_SEEDS if "loss" in disturbance else LOSS_SEEDS[:1]
+        return statistics.median(slowed_time(burst, self.topology, faulty, seed) for seed in seeds)
+
     def checked(self, answer: ConclusionAnswer) -> list[PacketCheck]:
         """Return one of its disturbed steps again, as packets."""
         return [self.as_packets(answer["disturbance"], answer["slowdown"])]
@@ -202,11 +193,8 @@ class SimulatedModel:
             carrier = costs if isinstance(costs, FabricCosts) else on_fabric(faulty, result.workload)
             bursts = role_bursts(result, carrier)
             factors = {
-                burst.role: statistics.median(
-                    slowed_time(burst, self.topology, faulty, seed)
-                    for seed in (LOSS_SEEDS if "loss" in disturbance else LOSS_SEEDS[:1])
-                )
-                for burst in bursts
+                role: max(self._slowed(each, faulty, disturbance) for each in bursts if each.role == role)
+                for role in dict.fromkeys(each.role for each in bursts)
             }
             told["by_packets"] = self.queued_s(factors) / self.healthy.step_s
         except RingwrightError as error:

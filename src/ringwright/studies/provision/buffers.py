@@ -1,13 +1,16 @@
-"""The least buffer of a switch's ports: the job's largest operations sent packet by packet through finite queues.
+"""The least buffer of a switch's ports with which a step is kept.
 
-Jobs have no queues, packets do. Of each role the operation that keeps the wire busy longest goes through the packet engine
-together with its siblings, at its own size or, where that is too many packets, at a smaller one; the time that finite queues add,
-as a share, is put on every operation of that role, and the step is simulated with it. Operations of different roles do not
-meet in a queue here.
+A job with finite buffers is what ``simulate --fault 'switch * buffer 64KiB'`` simulates: what packets of each operation lose is
+added. That takes seconds for each buffer, so the search begins elsewhere: of each role a few operations that keep the wire busy
+longest go through the packet engine together with their siblings, at their own size or, where that is too many packets, at a
+smaller one; the time that finite queues add, as a share, is put on every operation of that role. From the buffer that is learnt
+so, sizes are doubled or halved until the job itself keeps its step, and with half of the buffer does not. Operations of different
+roles do not meet in a queue here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -33,11 +36,12 @@ if TYPE_CHECKING:
 
 SMALLEST, LARGEST = 13, 26  # powers of two of bytes: 8 KiB, below which a packet or two are all, to 64 MiB
 ENDLESS = 1 << 34  # bytes, more than any operation sends here
-MOST_HOPS = 800_000  # packets at ports of one run
+MOST_HOPS = 400_000  # packets at ports of one run
+MOST_OF_ROLE = 3  # operations of one role
 LEAST_SIZE = 1 << 12  # bytes of an operation that is made smaller
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RoleBurst:
     """The operation of a role that is sent through queues, its size there (``sent_bytes``), and how often a step has it."""
 
@@ -68,9 +72,10 @@ class QueuedTime:
 
 @dataclass(frozen=True)
 class LeastBuffer:
-    """The least power of two that keeps the step, the step with it and with half of it in us, and what packets met there.
+    """The least power of two that keeps the step, and the step with it and with half of it, us, each with all its operations.
 
-    ``buffer_bytes`` None: none up to 64 MiB does, or nothing was sent through queues (``why``).
+    ``smaller_us`` None: the job ends then (``smaller_why``), or no less is planned with. ``buffer_bytes`` None: none up to 64 MiB
+    keeps the step, or nothing was sent through queues (``why``). ``at`` and ``below`` say what packets of ``bursts`` met.
     """
 
     buffer_bytes: int | None
@@ -80,6 +85,7 @@ class LeastBuffer:
     at: QueuedTime | None = None
     below: QueuedTime | None = None
     why: str = ""
+    smaller_why: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,40 +113,67 @@ def least_buffer(
     result: PolicyResult,
     carrier: FabricCosts,
     most_s: float,
-    step_s: Callable[[Mapping[str, float]], float],
+    queued_s: Callable[[Mapping[str, float]], float],
+    job_s: Callable[[Topology], float],
 ) -> LeastBuffer:
-    """Return the least buffer with which a step stays within ``most_s`` seconds; ``step_s`` takes the factor of each role."""
-    bursts = role_bursts(result, carrier)
+    """Return the least buffer with which a step stays within ``most_s`` seconds.
+
+    ``queued_s`` gives the step whose operations take a factor longer by role, ``job_s`` that of the job on a fabric with buffers.
+    """
+    bursts, top = role_bursts(result, carrier), carrier.topology
     if not bursts:
         return LeastBuffer(None, None, None, (), why="no operation that packets can follow leaves a host")
-    free = _times(bursts, carrier.topology, ENDLESS)
-    known: dict[int, tuple[QueuedTime, float]] = {}
+    free = _times(bursts, top, ENDLESS)
+    known: dict[int, tuple[float, str]] = {}
 
-    def at(power: int) -> tuple[QueuedTime, float]:
+    def step(power: int) -> tuple[float, str]:
         if power not in known:
-            queued = _queued(bursts, carrier.topology, 1 << power, free)
-            known[power] = queued, (float("inf") if queued.why else step_s(queued.factors))
+            try:
+                known[power] = job_s(apply(top, [f"{buffered_links(top)} * buffer {1 << power}"])), ""
+            except InfeasibleError as error:
+                known[power] = math.inf, error.what
         return known[power]
 
-    if at(LARGEST)[1] > most_s:
-        queued, step = at(LARGEST)
-        why = f"even {1 << (LARGEST - 20)} MiB a port make the step longer than that"
-        return LeastBuffer(
-            None, None, step * 1e6 if not queued.why else None, bursts, below=queued, why=queued.why or why
-        )
+    power = _begun(bursts, top, free, most_s, queued_s)
+    while power < LARGEST and step(power)[0] > most_s:
+        power += 1
+    while power > SMALLEST and step(power - 1)[0] <= most_s:
+        power -= 1
+    taken, why = step(power)
+    if taken > most_s:
+        why = why or f"even {1 << (LARGEST - 20)} MiB a port make the step longer than that"
+        return LeastBuffer(None, _us(taken), None, bursts, _queued(bursts, top, 1 << power, free), why=why)
+    at = _queued(bursts, top, 1 << power, free)
+    if power == SMALLEST:
+        return LeastBuffer(1 << power, _us(taken), None, bursts, at)
+    smaller, ends = step(power - 1)
+    below = _queued(bursts, top, 1 << (power - 1), free)
+    return LeastBuffer(1 << power, _us(taken), _us(smaller), bursts, at, below, smaller_why=ends)
+
+
+def _begun(
+    bursts: tuple[RoleBurst, ...],
+    top: Topology,
+    free: Mapping[RoleBurst, tuple[int, Packets]],
+    most_s: float,
+    queued_s: Callable[[Mapping[str, float]], float],
+) -> int:
+    """Return the least power of two with which the largest operations alone keep the step, by halving."""
     low, high = SMALLEST - 1, LARGEST
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if at(middle)[1] <= most_s else (middle, high)
-    queued, step = at(high)
-    if high == SMALLEST:
-        return LeastBuffer(1 << high, step * 1e6, None, bursts, queued)
-    below, smaller = at(high - 1)
-    return LeastBuffer(1 << high, step * 1e6, smaller * 1e6 if smaller < float("inf") else None, bursts, queued, below)
+        queued = _queued(bursts, top, 1 << middle, free)
+        kept = not queued.why and queued_s(queued.factors) <= most_s
+        low, high = (low, middle) if kept else (middle, high)
+    return high
+
+
+def _us(time_s: float) -> float | None:
+    return None if math.isinf(time_s) else time_s * 1e6
 
 
 def role_bursts(result: PolicyResult, carrier: FabricCosts) -> tuple[RoleBurst, ...]:
-    """Return, of each role that leaves a host, the operation that keeps the wire busy longest in the last step, as packets."""
+    """Return, of each role that leaves a host, the operations that keep the wire busy longest in the last step, as packets."""
     run = result.run
     groups = OperationGroups(result.workload, run.laid.rank_classes)
     operations = {each.name: each for each in run.laid.operations}
@@ -153,11 +186,14 @@ def role_bursts(result: PolicyResult, carrier: FabricCosts) -> tuple[RoleBurst, 
             taken = int((run.times.end[span] - run.times.moved[span]).sum())
             key = (row.role, operation.asked, row.size_bytes, group.ranks)
             busy[key] = busy.get(key, 0) + taken
-    told: dict[str, RoleBurst] = {}
+    told: dict[str, dict[tuple[str, int], RoleBurst]] = {}
     for role, op, size_bytes, ranks in sorted(busy, key=lambda each: (-busy[each], each)):
-        if role not in told and (burst := _burst(role, op, size_bytes, ranks, carrier)) is not None:
-            told[role] = burst
-    return tuple(told.values())
+        mine = told.setdefault(role, {})
+        if len(mine) == MOST_OF_ROLE or (op, size_bytes) in mine:
+            continue
+        if (burst := _burst(role, op, size_bytes, ranks, carrier)) is not None:
+            mine[op, size_bytes] = burst
+    return tuple(burst for mine in told.values() for burst in mine.values())
 
 
 def _burst(role: str, op: str, size_bytes: int, ranks: tuple[int, ...], carrier: FabricCosts) -> RoleBurst | None:
@@ -191,11 +227,11 @@ def buffered_links(top: Topology) -> str:
     return "switch" if bool((top.kinds == SWITCH).any()) else "link"
 
 
-def _times(bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int) -> dict[str, tuple[int, Packets]]:
+def _times(bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int) -> dict[RoleBurst, tuple[int, Packets]]:
     """Return the time of each burst, ps, and what its packets met, with so much room at every port of a switch."""
     machine = apply(top, [f"{buffered_links(top)} * buffer {buffer_bytes}"])
-    runs = {each.role: _followed(each, machine) for each in bursts}
-    return {role: (int(run.ends_ps.max()), run.met) for role, run in runs.items()}
+    runs = {each: _followed(each, machine) for each in bursts}
+    return {each: (int(run.ends_ps.max()), run.met) for each, run in runs.items()}
 
 
 def _followed(burst: RoleBurst, top: Topology, seed: int = 0) -> PacketsTogether:
@@ -204,13 +240,16 @@ def _followed(burst: RoleBurst, top: Topology, seed: int = 0) -> PacketsTogether
 
 
 def _queued(
-    bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int, free: Mapping[str, tuple[int, Packets]]
+    bursts: tuple[RoleBurst, ...], top: Topology, buffer_bytes: int, free: Mapping[RoleBurst, tuple[int, Packets]]
 ) -> QueuedTime:
     try:
         times = _times(bursts, top, buffer_bytes)
     except InfeasibleError as error:
         return QueuedTime(buffer_bytes, {}, why=error.what)
-    factors = {role: max(1.0, taken / free[role][0]) if free[role][0] else 1.0 for role, (taken, _) in times.items()}
+    factors: dict[str, float] = {}
+    for burst, (taken, _) in times.items():
+        alone = free[burst][0]
+        factors[burst.role] = max(factors.get(burst.role, 1.0), taken / alone if alone else 1.0)
     met = [packets for _, packets in times.values()]
     return QueuedTime(
         buffer_bytes,

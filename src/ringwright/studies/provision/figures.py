@@ -52,7 +52,8 @@ def buffer_row(sized: SizedNetwork, costs: FabricCosts) -> BufferRow:
         sized.simulated += 1
         return study.answer(replace(job, costs=Queued(job.costs, factors)), sized.job.policy).step_s
 
-    return _told(least_buffer(sized.result, costs, sized.most_s, with_queues), spoken(sized.machine).name)
+    least = least_buffer(sized.result, costs, sized.most_s, with_queues, sized.step_s)
+    return _told(least, spoken(sized.machine).name)
 
 
 def headroom_row(sized: SizedNetwork) -> HeadroomRow:
@@ -83,7 +84,7 @@ def _told(least: LeastBuffer, transport: str) -> BufferRow:
         "step_us": least.step_us,
         "smaller_bytes": None if below is None or least.buffer_bytes is None else below.buffer_bytes,
         "smaller_step_us": least.smaller_us,
-        "smaller_why": "" if below is None else below.why,
+        "smaller_why": least.smaller_why,
         "drops": None if at is None else at.drops,
         "pauses": None if at is None else at.pauses,
         "smaller_drops": None if below is None else below.drops,
