@@ -28,7 +28,7 @@ def summaries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def use(**named: dict[str, Any]) -> None:
         monkeypatch.setattr(reading, "trace", lambda paths: Trace.of({}))
-        monkeypatch.setattr(reading, "summarised", lambda source, paths, strict=False: named[paths[0]])
+        monkeypatch.setattr(reading, "summarised", lambda source, paths, strict=False, gap_s=None: named[paths[0]])
 
     return use
 
