@@ -22,6 +22,9 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion
 from ringwright.fabrics.faults import apply, effects
 from ringwright.registry import algorithm
+from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.neighbours import programs
+from ringwright.workload import Mesh
 
 MIB = 1 << 20
 
@@ -92,6 +95,51 @@ def test_no_neighbour_makes_anything_faster(seed: int) -> None:
     assert run.time_ps >= alone.time_ps
     assert run.time_ps == run.end_ps.max()
     assert (run.end_ps >= run.start_ps).all()
+
+
+def test_an_order_that_helps_by_chance_is_not_a_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once beside it, this neighbour delays messages so that others meet less traffic: 0.6 % faster, which nobody may count on."""
+    top = fabric("leaf-spine:8,per_leaf=2,spines=2,routing=ecmp")
+    mine = program("all-to-all", (0, 2, 4, 5, 6, 7), MIB, "pairwise", top)
+    other = program("all-to-all", range(6), 4096, "pairwise", top)
+    monkeypatch.setattr(beside, "MOST_MESSAGES", 0)  # no second repetition
+    alone = simulate(mine, top, "flows", fold_symmetry=False).time_ps
+    assert simulate_beside(mine, [other], top).time_ps == alone
+
+
+@pytest.mark.parametrize("by", ["nvls", "nccl-2-4"])
+def test_sums_in_the_network_stay_streams_beside_others(by: str) -> None:
+    """What a switch adds is one flow over a tree of links, with and without another job; a second one on it takes a part."""
+    top = fabric("dgx-h100:2,sharp=true")
+    here, there = (program("all-reduce", range(first, first + 8), 64 * MIB, by, top) for first in (0, 8))
+    alone = simulate_beside(here, [], top)
+    assert simulate_beside(here, [there], top).time_ps == alone.time_ps
+    assert simulate_beside(here, [here], top).time_ps > 1.5 * alone.time_ps
+
+
+def test_siblings_are_part_of_the_job() -> None:
+    top = fabric("switch:4,rate=1GB/s,latency_s=10ns")
+    mine, sibling, other = (send(0, dst, 16 * MIB, top) for dst in (1, 2, 3))
+    alone = simulate(mine, top, "flows").time_s
+    both = simulate_beside(mine, [], top, siblings=[sibling])
+    assert both.time_s / alone == pytest.approx(2.0, rel=1e-3)
+    assert simulate_beside(mine, [other], top, siblings=[sibling]).time_s / alone == pytest.approx(3.0, rel=1e-3)
+
+
+def test_groups_that_meet_the_other_job_are_not_like_those_that_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    """The neighbour is on the NVLinks of the first host: tensor parallelism there is slower than on the second."""
+    on = fabric("dgx-h100:2")
+    job = ("--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8,dp2", "--fabric", "dgx-h100:2")
+    other = "all-reduce 64MiB on 0-7 by nccl-2-4"
+    mesh = Mesh((("dp", 2), ("tp", 8)))
+    costs = FabricCosts(on, mesh, others=tuple(programs([congestion(other, 16)], on)))
+    here, there = (
+        costs.stages("all-reduce", 64 * MIB, tuple(range(first, first + 8)), "tp")[0].wire_s for first in (0, 8)
+    )
+    assert there == FabricCosts(on, mesh).stages("all-reduce", 64 * MIB, tuple(range(8)), "tp")[0].wire_s
+    assert here > 1.5 * there
+    row = asked(capsys, *job, "--beside", other)["rows"][0]
+    assert (row["simulated_ranks"], row["folded"]) == (16, False)
 
 
 @pytest.mark.parametrize("engine", [events, flows])

@@ -52,8 +52,26 @@ def simulate_beside(
     packets: PacketOptions | None = None,
     siblings: Sequence[Program] = (),
 ) -> Run:
-    """Return the run of ``program`` while ``others`` repeat on the same machine, never shorter than without them.
+    """Return the run of ``program`` while ``others`` repeat on the same machine; see ``alone_and_beside``."""
+    return alone_and_beside(
+        program, others, topology, engine, alpha=alpha, native=native, packets=packets, siblings=siblings
+    )[1]
 
+
+def alone_and_beside(
+    program: Program,
+    others: Sequence[Program],
+    topology: Topology,
+    engine: str = "auto",
+    *,
+    alpha: str = "pipelined",
+    native: bool = True,
+    packets: PacketOptions | None = None,
+    siblings: Sequence[Program] = (),
+) -> tuple[Run, Run]:
+    """Return the run of ``program`` by itself, and while ``others`` repeat on the same machine, which is never shorter.
+
+    Both are of one model: where no program multicasts, what switches add is followed message by message, not as one stream.
     ``siblings`` belong to the same job, begin with the program, once, and count as part of it: it is done when they are.
     Where the others would repeat more often than can be followed the time is a lower bound, and ``left_out`` says so. Raises
     DeclinedError for an engine that follows no messages, InfeasibleError where a message never arrives.
@@ -64,9 +82,11 @@ def simulate_beside(
         )
     engine = "flows" if engine == "auto" else engine
     own, used = (program, *siblings), packets or PacketOptions()
-    alone, _ = _Shared(own, (), topology, engine, alpha, native, used).run([])
     shared = _Shared(own, tuple(others), topology, engine, alpha, native, used)
+    alone, _ = shared.run([])
     counts = [1] * len(others)
+    if not counts:
+        return alone, alone
     while True:
         run, ends_ps = shared.run(counts)
         short = [at for at, end_ps in enumerate(ends_ps) if end_ps < run.time_ps]
@@ -78,7 +98,7 @@ def simulate_beside(
             break
         counts = wanted
     # Serving in another order can by chance help a program; what others do must not make it faster.
-    return run if run.time_ps >= alone.time_ps else replace(alone, left_out=run.left_out)
+    return alone, run if run.time_ps >= alone.time_ps else replace(alone, left_out=run.left_out)
 
 
 @dataclass(frozen=True)
@@ -103,6 +123,8 @@ class _Shared:
         programs = [*self.own, *self.others]
         each = machines(programs, without_losses(self.on) if self.engine == "packets" else self.on, self.alpha)
         graphs = [started(flatten(one, made), one.software.base_s) for one, made in zip(programs, each, strict=True)]
+        if not any(graph.branches for graph in graphs):
+            graphs = [replace(graph, tree=None, segment=None) for graph in graphs]
         count = len(self.own)
         return [merged(graphs[:count]), *graphs[count:]], each[-1]
 
@@ -114,7 +136,9 @@ class _Shared:
     def run(self, counts: Sequence[int]) -> tuple[Run, list[int]]:
         """Return the run of the program, and when each of the others ended with so many repetitions, ps."""
         (first, *rest), made = self._laid
-        repeats = [repeated(graph, count) for graph, count in zip(rest, counts, strict=True)]
+        repeats = [
+            repeated(graph, count) for graph, count in zip(rest, counts, strict=False)
+        ]  # no counts: none of them
         run = self._simulated(merged([first, *repeats]), made.carrying(self.own[0]))
         bounds = np.cumsum([first.n_messages, *(graph.n_messages for graph in repeats)]).tolist()
         ends = [int(run.end_ps[begin:end].max(initial=0)) for begin, end in pairwise(bounds)]

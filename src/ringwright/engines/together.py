@@ -101,6 +101,7 @@ def merged(graphs: Sequence[MessageGraph]) -> MessageGraph:
         np.concatenate(waits),
         _joined(graphs, "delay"),
         branches=_branches(graphs, first),
+        **_streams(graphs),
     )
 
 
@@ -110,6 +111,20 @@ def _joined(graphs: Sequence[MessageGraph], name: str) -> np.ndarray:
 
 def _starts(lengths: np.ndarray, like: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(lengths))).astype(like.dtype)
+
+
+def _streams(graphs: Sequence[MessageGraph]) -> dict[str, np.ndarray]:
+    """Return the streams of all graphs, those of each numbered behind those before; nothing where none has any."""
+    if all(graph.tree is None or graph.segment is None for graph in graphs):
+        return {}
+    trees, segments, count = [], [], 0
+    for graph in graphs:
+        none = np.full(graph.n_messages, -1, np.int64)
+        tree, segment = (graph.tree, graph.segment) if graph.tree is not None else (none, np.zeros_like(none))
+        trees.append(np.where(tree >= 0, tree + count, -1))
+        segments.append(none if segment is None else segment)
+        count += int(tree.max(initial=-1)) + 1
+    return {"tree": np.concatenate(trees), "segment": np.concatenate(segments)}
 
 
 def _branches(graphs: Sequence[MessageGraph], first: np.ndarray) -> Branches | None:

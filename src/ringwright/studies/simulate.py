@@ -256,8 +256,7 @@ def _alone_us(question: SimulationSpec, program: Program, machine: Topology) -> 
     """Return what the same engine says without other jobs on the fabric; None where there are none."""
     if not question.beside:
         return None
-    engine = question.engine or ("packets" if question.needs_packets else "flows")
-    return replace(question, beside=(), engine=engine).run(program, machine).time_s * 1e6
+    return question.without_others(program, machine).time_s * 1e6
 
 
 def _with_packets(row: SimulatedRow, met: Packets) -> SimulatedRow:

@@ -63,7 +63,7 @@ class SimulationSpec:
         asked = self.packets if seed is None else replace(self.packets or PacketOptions(), seed=seed)
         engine = self.engine or ("packets" if self.needs_packets else "auto")
         if self.beside:
-            return self._beside(program, on, engine, asked)
+            return self._both(program, on, engine, asked)[1]
         try:
             return simulate(
                 program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked, fold_symmetry=folded
@@ -73,15 +73,20 @@ class SimulationSpec:
                 raise
             return simulate(program, on, alpha=self.alpha, arrivals=seconds, fold_symmetry=folded)
 
-    def _beside(self, program: Program, on: Topology, engine: str, packets: PacketOptions | None) -> Run:
-        from ringwright.engines.beside import simulate_beside
+    def without_others(self, program: Program, on: Topology) -> Run:
+        """Return the run without the other jobs, by the model that has them too."""
+        engine = self.engine or ("packets" if self.needs_packets else "auto")
+        return self._both(program, on, engine, self.packets)[0]
+
+    def _both(self, program: Program, on: Topology, engine: str, packets: PacketOptions | None) -> tuple[Run, Run]:
+        from ringwright.engines.beside import alone_and_beside
         from ringwright.studies.neighbours import programs
 
         if self.arrivals is not None:
             raise UsageError(
                 "late ranks beside another job are not simulated", remedy="--arrivals or --beside, not both"
             )
-        return simulate_beside(program, programs(self.beside, on), on, engine, alpha=self.alpha, packets=packets)
+        return alone_and_beside(program, programs(self.beside, on), on, engine, alpha=self.alpha, packets=packets)
 
     @cached_property
     def needs_packets(self) -> bool:

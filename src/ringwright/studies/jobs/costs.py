@@ -16,7 +16,7 @@ import numpy as np
 
 from ringwright.collective import Collective
 from ringwright.costs.stages import Stage, hops_of
-from ringwright.engines.beside import LOWER_BOUND, simulate_beside
+from ringwright.engines.beside import LOWER_BOUND, alone_and_beside
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.added import Added, added
@@ -259,7 +259,7 @@ class FabricCosts:
             return alone
         *siblings, own = programs
         # As many times longer as the flow engine says, which shares links fairly; alone the event engine is more exact.
-        before, after = (simulate_beside(own, each, machine, siblings=siblings) for each in ((), self.others))
+        before, after = alone_and_beside(own, self.others, machine, siblings=siblings)
         if any(LOWER_BOUND in each for each in after.left_out):
             self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
         longer = after.time_ps / before.time_ps if before.time_ps else 1.0
