@@ -190,6 +190,7 @@ INFORMATIVE = {
     "events.rank_class": "names what a folded row stands for; how many that are is in multiplicity",
     "events.pid": "says which process wrote a row; ranks are told apart by their devices, whose process is in topology",
     "events.device": "likewise: reports take a rank's device from topology",
+    "links.queue_bytes": "the queue in front of a link over time, where packets were followed, for queries",
     "events.graph_captured": "says that a row was read while a CUDA graph was captured, for queries",
     "events.graph_replay": "names a graph's replay as the source does, for queries",
     "events.tokens": "says how many tokens a call served, for queries",
