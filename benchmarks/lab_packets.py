@@ -21,9 +21,6 @@ from typing import Any
 import numpy as np
 
 MODEL = 0.03
-SEEDS = 20
-BURST = 16 << 10  # of a link of the lab: a token bucket
-QUEUE = "switch * buffer 256KiB"  # what a port of the lab has
 CONTROL = "link rank3 loss 0.00001%"  # the same switch, losing nothing
 LINES = (
     CONTROL,
@@ -65,26 +62,17 @@ def _case(fabric: str, op: str, algorithm: str, size: str, line: str, rounds: in
 
 
 def predicted_s(case: dict[str, Any]) -> np.ndarray:
-    """Return the seconds of each round of each seed."""
+    """Return the seconds of each round of each seed. float64 of shape (seeds, rounds)."""
     from ringwright.collective import Collective
-    from ringwright.engines.packets.options import PacketOptions
-    from ringwright.engines.packets.rounds import round_times_s
     from ringwright.fabrics import fabric, faults
     from ringwright.registry import algorithm
+    from ringwright.studies.bench.by_packets import of_lab, rounds_s
     from ringwright.units import parse_size
 
-    top = fabric(case["fabric"] + ",transport=tcp-reno,latency_s=50us")
+    top = of_lab(fabric(case["fabric"]), "reno")
     _, make, knobs = algorithm(case["algorithm"])
     program = make(Collective(case["op"], range(top.n_ranks), parse_size(case["size"])), top, **knobs)
-    lines = [case["fault"]] if "buffer" in case["fault"] else [case["fault"], QUEUE]
-    faulty = faults.apply(top, lines, horizon_s=300.0)
-    draw = np.random.default_rng(7)
-    rows = []
-    for seed in range(SEEDS):
-        begins_s = float(draw.uniform(0.0, 100.0))
-        options = PacketOptions(seed=seed, duplex=True, burst_bytes=BURST)
-        rows.append(round_times_s(program, faulty.starting_at(begins_s), options, case["rounds"] + 1)[1:])
-    return np.array(rows)
+    return rounds_s(program, faults.apply(top, [case["fault"]], horizon_s=300.0), case["rounds"])
 
 
 def predict(path: Path) -> None:

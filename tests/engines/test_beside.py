@@ -12,7 +12,7 @@ import pytest
 from ringwright.cli import main
 from ringwright.collective import Collective
 from ringwright.engines import beside, events, flows
-from ringwright.engines.beside import simulate_beside
+from ringwright.engines.beside import alone_and_beside
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import flatten
 from ringwright.engines.repeated import repeated
@@ -34,6 +34,11 @@ def program(op: str, group: Any, size_bytes: int, by: str, on: Any) -> Any:
     return make(Collective(op, tuple(group), size_bytes), on, **knobs)
 
 
+def meanwhile(*asked: Any, **options: Any) -> Any:
+    """The run beside others, of the two that the engine gives."""
+    return alone_and_beside(*asked, **options)[1]
+
+
 def send(src: int, dst: int, size_bytes: int, on: Any) -> Any:
     return program("send-recv", (src, dst), size_bytes, "nccl-2-4", on)
 
@@ -43,7 +48,7 @@ def test_two_equal_flows_over_one_link_take_twice_the_time(engine: str) -> None:
     top = fabric("switch:4,rate=1GB/s,latency_s=1us")
     mine, other = send(0, 1, 4 * MIB, top), send(0, 2, 4 * MIB, top)
     alone = simulate(mine, top, engine).time_s
-    both = simulate_beside(mine, [other], top, engine).time_s
+    both = meanwhile(mine, [other], top, engine).time_s
     assert both / alone == pytest.approx(2.0, rel=0.02)
 
 
@@ -53,7 +58,7 @@ def test_a_link_is_shared_fairly_by_as_many_as_use_it(others: int) -> None:
     mine = send(0, 1, 16 * MIB, top)
     beside_it = [send(0, 2 + at, 64 * MIB, top) for at in range(others)]
     alone = simulate(mine, top, "flows").time_s
-    assert simulate_beside(mine, beside_it, top).time_s / alone == pytest.approx(1 + others, rel=1e-3)
+    assert meanwhile(mine, beside_it, top).time_s / alone == pytest.approx(1 + others, rel=1e-3)
 
 
 def test_a_shorter_job_repeats_until_the_longer_is_done() -> None:
@@ -61,7 +66,7 @@ def test_a_shorter_job_repeats_until_the_longer_is_done() -> None:
     top = fabric("switch:4,rate=1GB/s,latency_s=10ns")
     mine, other = send(0, 1, 64 * MIB, top), send(0, 2, 64 * MIB // 100, top)
     alone = simulate(mine, top, "flows").time_s
-    run = simulate_beside(mine, [other], top)
+    run = meanwhile(mine, [other], top)
     assert run.time_s / alone == pytest.approx(2.0, rel=0.01)
     assert not any("lower bound" in each for each in run.left_out)
 
@@ -71,7 +76,7 @@ def test_what_shares_nothing_is_not_slowed() -> None:
     mine = program("all-reduce", range(4), 8 * MIB, "ring", top)
     other = program("all-to-all", range(4, 8), 8 * MIB, "pairwise", top)
     for engine in ("flows", "events", "packets"):
-        run = simulate_beside(mine, [other], top, engine)
+        run = meanwhile(mine, [other], top, engine)
         assert run.time_ps == simulate(mine, top, engine, fold_symmetry=False).time_ps
         assert run.flat is not None
         assert len(run.start_ps) == run.flat.n_messages
@@ -90,7 +95,7 @@ def test_no_neighbour_makes_anything_faster(seed: int) -> None:
 
     mine, others = drawn(), [drawn() for _ in range(rng.choice([1, 2]))]
     engine = rng.choice(["flows", "events"])
-    run = simulate_beside(mine, others, top, engine)
+    run = meanwhile(mine, others, top, engine)
     alone = simulate(mine, top, engine, fold_symmetry=False)
     assert run.time_ps >= alone.time_ps
     assert run.time_ps == run.end_ps.max()
@@ -104,7 +109,7 @@ def test_an_order_that_helps_by_chance_is_not_a_gain(monkeypatch: pytest.MonkeyP
     other = program("all-to-all", range(6), 4096, "pairwise", top)
     monkeypatch.setattr(beside, "MOST_MESSAGES", 0)  # no second repetition
     alone = simulate(mine, top, "flows", fold_symmetry=False).time_ps
-    assert simulate_beside(mine, [other], top).time_ps == alone
+    assert meanwhile(mine, [other], top).time_ps == alone
 
 
 @pytest.mark.parametrize("by", ["nvls", "nccl-2-4"])
@@ -112,18 +117,18 @@ def test_sums_in_the_network_stay_streams_beside_others(by: str) -> None:
     """What a switch adds is one flow over a tree of links, with and without another job; a second one on it takes a part."""
     top = fabric("dgx-h100:2,sharp=true")
     here, there = (program("all-reduce", range(first, first + 8), 64 * MIB, by, top) for first in (0, 8))
-    alone = simulate_beside(here, [], top)
-    assert simulate_beside(here, [there], top).time_ps == alone.time_ps
-    assert simulate_beside(here, [here], top).time_ps > 1.5 * alone.time_ps
+    alone = meanwhile(here, [], top)
+    assert meanwhile(here, [there], top).time_ps == alone.time_ps
+    assert meanwhile(here, [here], top).time_ps > 1.5 * alone.time_ps
 
 
 def test_siblings_are_part_of_the_job() -> None:
     top = fabric("switch:4,rate=1GB/s,latency_s=10ns")
     mine, sibling, other = (send(0, dst, 16 * MIB, top) for dst in (1, 2, 3))
     alone = simulate(mine, top, "flows").time_s
-    both = simulate_beside(mine, [], top, siblings=[sibling])
+    both = meanwhile(mine, [], top, siblings=[sibling])
     assert both.time_s / alone == pytest.approx(2.0, rel=1e-3)
-    assert simulate_beside(mine, [other], top, siblings=[sibling]).time_s / alone == pytest.approx(3.0, rel=1e-3)
+    assert meanwhile(mine, [other], top, siblings=[sibling]).time_s / alone == pytest.approx(3.0, rel=1e-3)
 
 
 def test_groups_that_meet_the_other_job_are_not_like_those_that_do_not(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,9 +166,9 @@ def test_repetitions_follow_each_other(engine: Any, by: str) -> None:
 def test_a_neighbour_that_cannot_be_followed_to_the_end_makes_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     top = fabric("switch:4,rate=1GB/s,latency_s=10ns")
     mine, other = send(0, 1, 64 * MIB, top), send(0, 2, MIB, top)
-    whole = simulate_beside(mine, [other], top)
+    whole = meanwhile(mine, [other], top)
     monkeypatch.setattr(beside, "MOST_MESSAGES", 4)
-    run = simulate_beside(mine, [other], top)
+    run = meanwhile(mine, [other], top)
     assert any("repetitions, so the time is a lower bound" in each for each in run.left_out)
     assert simulate(mine, top, "flows").time_ps < run.time_ps < whole.time_ps
 
@@ -171,7 +176,7 @@ def test_a_neighbour_that_cannot_be_followed_to_the_end_makes_a_lower_bound(monk
 def test_an_engine_without_messages_declines() -> None:
     top = fabric("switch:4")
     with pytest.raises(DeclinedError, match="one program alone"):
-        simulate_beside(send(0, 1, MIB, top), [send(0, 2, MIB, top)], top, "closed-form")
+        meanwhile(send(0, 1, MIB, top), [send(0, 2, MIB, top)], top, "closed-form")
 
 
 def test_the_worst_hash_puts_all_flows_of_a_leaf_on_one_link() -> None:
@@ -182,9 +187,9 @@ def test_the_worst_hash_puts_all_flows_of_a_leaf_on_one_link() -> None:
     assert times[1] > 2 * times[0]
     pair = [send(at, 4 + at, 8 * MIB, top) for at in range(4)]
     shared = apply(top, ["ecmp unlucky"])
-    slowed = simulate_beside(pair[0], pair[1:], shared).time_s / simulate(pair[0], shared, "flows").time_s
+    slowed = meanwhile(pair[0], pair[1:], shared).time_s / simulate(pair[0], shared, "flows").time_s
     assert slowed == pytest.approx(4.0, rel=5e-3)  # latency is not shared
-    assert simulate_beside(pair[0], pair[1:], top).time_ps == simulate(pair[0], top, "flows").time_ps
+    assert meanwhile(pair[0], pair[1:], top).time_ps == simulate(pair[0], top, "flows").time_ps
 
 
 @pytest.mark.parametrize("spelling", ["leaf-spine:16,per_leaf=4,spines=4", "fat-tree:16", "dgx-h100:4,per_leaf=2"])

@@ -66,6 +66,6 @@ def test_losses_add_seconds_to_measured_times() -> None:
     more = (
         after.stages("all-reduce", size, ranks, "dp")[0].wire_s - calm.stages("all-reduce", size, ranks, "dp")[0].wire_s
     )
-    slow = recorded.Changed(Slower(calm), calm, after, calm)
+    slow = recorded.Changed(Slower(calm), calm, after)
     (stage,) = slow.stages("all-reduce", size, ranks, "dp")
     assert stage.wire_s == pytest.approx(10 * calm.stages("all-reduce", size, ranks, "dp")[0].wire_s + more)

@@ -41,23 +41,6 @@ LOWER_BOUND = "the time is a lower bound"
 ENDED = f"that the other job goes on: it was followed for {{}} repetitions, so {LOWER_BOUND}"
 
 
-def simulate_beside(
-    program: Program,
-    others: Sequence[Program],
-    topology: Topology,
-    engine: str = "auto",
-    *,
-    alpha: str = "pipelined",
-    native: bool = True,
-    packets: PacketOptions | None = None,
-    siblings: Sequence[Program] = (),
-) -> Run:
-    """Return the run of ``program`` while ``others`` repeat on the same machine; see ``alone_and_beside``."""
-    return alone_and_beside(
-        program, others, topology, engine, alpha=alpha, native=native, packets=packets, siblings=siblings
-    )[1]
-
-
 def alone_and_beside(
     program: Program,
     others: Sequence[Program],

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ringwright.lab.spec import LAUNCHER_ADDRESS, LabSpec, Port, address, control_address
 
-BURST = "16k"
+BURST_BYTES = 16 * 1024
 QUEUE_BYTES = 256 * 1024
 GOODPUT = 1448 / 1514
 FIRST_NUMBER = 1000  # of interfaces; the kernel's own choices are small numbers
@@ -23,7 +23,7 @@ def bits(rate: float) -> str:
 
 def rated(port: Port, rate: float, verb: str = "change") -> str:
     """Return the line of ``tc -batch`` that gives a port a rate in bytes/s."""
-    limits = f"rate {bits(rate)} ceil {bits(rate)} burst {BURST} cburst {BURST} quantum 3028"
+    limits = f"rate {bits(rate)} ceil {bits(rate)} burst {BURST_BYTES >> 10}k cburst {BURST_BYTES >> 10}k quantum 3028"
     return f"class {verb} dev {port.name} parent 1: classid 1:1 htb {limits}"
 
 

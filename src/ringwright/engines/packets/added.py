@@ -40,7 +40,8 @@ class Added:
     """Seconds that are added, and the least and the most of it.
 
     Where the size itself was followed (``size_bytes`` is ``asked_bytes``): the mean of the seeds, and below which 5
-    and 95 % of them stay. Else its bounds from ``size_bytes``, and their geometric mean.
+    and 95 % of them stay. Else its bounds from ``size_bytes``, and their geometric mean. ``size_bytes`` 0: packets meet nothing,
+    and none were followed.
     """
 
     seconds: float
@@ -59,7 +60,7 @@ def added(
     InfeasibleError where a connection is given up.
     """
     if _meets_nothing(make(LEAST_BYTES), topology):
-        return Added(0.0, 0.0, 0.0, size_bytes, size_bytes)
+        return Added(0.0, 0.0, 0.0, 0, size_bytes)
     most = MOST_SEEDS if is_lossy(topology) else 1
     size = size_bytes
     while True:

@@ -10,7 +10,7 @@ from ringwright.engines.flat import flatten
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import wire_rates, without_losses
 from ringwright.engines.packets.options import PacketOptions
-from ringwright.engines.packets.run import run
+from ringwright.engines.packets.run import require_few, run
 from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
 
@@ -27,7 +27,9 @@ def round_times_s(program: Program, topology: Topology, options: PacketOptions, 
     top = wire_rates(topology)
     (made,) = machines([program], without_losses(top))
     flat = flatten(program, made)
-    told = run(repeated(flat, rounds), made.carrying(program), options, top)
+    whole = repeated(flat, rounds)
+    require_few(whole, top, options)
+    told = run(whole, made.carrying(program), options, top)
     ends = told.end_ps.reshape(rounds, flat.n_messages).max(axis=1)
     times: np.ndarray = np.diff(ends, prepend=0) / PS
     return times

@@ -208,9 +208,26 @@ def _predicted(
     times_s = probes.get((sample.beside or sample.candidate, sample.wire)) or probes.get(("", sample.wire))
     if program is None or not times_s:
         return None
+    if fabric is not None and sample.wire == "sockets" and (by_packets := _by_packets(question, program, fabric)):
+        return by_packets
     machine = probe.fit(question.ranks, times_s, sample.size_bytes / question.ranks)
     where = machine.topology(question.ranks) if fabric is None else machine.on(faulted(question, fabric))
     return simulate(program, where).time_s * 1e6
+
+
+def _by_packets(question: BenchSpec, program: Program, fabric: Topology) -> float | None:
+    """Return the median over rounds and seeds in us, by packets, where faults of a lab act on packets; None elsewhere."""
+    from ringwright.engines.packets.carriage import acts_on_packets
+    from ringwright.studies.bench.by_packets import of_lab, rounds_s
+
+    if not acts_on_packets(faulted(question, fabric)):
+        return None
+    try:
+        return (
+            float(np.median(rounds_s(program, faulted(question, of_lab(fabric, question.tcp)), question.rounds))) * 1e6
+        )
+    except InfeasibleError:  # too many packets, or a connection that is given up, which the ranks then say
+        return None
 
 
 def _own(question: BenchSpec, sample: jobs.BenchSample) -> Program | None:

@@ -19,10 +19,9 @@ from ringwright.costs.stages import Stage, hops_of
 from ringwright.engines.beside import LOWER_BOUND, alone_and_beside
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
-from ringwright.engines.packets.added import Added, added
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.engines.together import simulate_together
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
 from ringwright.studies.jobs.followed import FollowedPackets
@@ -44,7 +43,6 @@ MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed 
 LEAST_BYTES = 1 << 12
 MOST_TIMED, MOST_ASKED = 1 << 14, 1 << 12  # operations, phases of operations that are remembered: some 20 MB each
 MOST_USED = 1 << 8  # groups of which is remembered what they use: a byte a link
-MOST_HOPS = 2_000_000  # packets at ports for one operation: a third of a second
 MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
@@ -106,9 +104,7 @@ class FabricCosts:
     )
     sent: dict[tuple[str, TimedRanks, int], float] = field(init=False, default_factory=dict, repr=False)
     left: dict[str, str] = field(init=False, default_factory=dict)  # what was left to the library: operation -> why
-    packets: FollowedPackets[tuple[str, tuple[TimedRanks, ...], int]] = field(
-        init=False, default_factory=FollowedPackets, repr=False
-    )
+    packets: FollowedPackets = field(init=False, default_factory=FollowedPackets, repr=False)
 
     def __post_init__(self, known: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None) -> None:
         object.__setattr__(self, "timed", {} if known is None else known)
@@ -123,6 +119,13 @@ class FabricCosts:
     def healthy(self) -> Topology:
         """The machine without its faults."""
         return replace(self.topology, faults=())
+
+    @cached_property
+    def calm(self) -> FabricCosts:
+        """The costs on the machine whose links lose nothing and have the usual buffers; these, where that is so."""
+        if not acts_on_packets(self.topology):
+            return self
+        return replace(self, topology=without_losses(self.topology))
 
     @cached_property
     def places(self) -> np.ndarray | None:
@@ -214,9 +217,13 @@ class FabricCosts:
         key = (op, groups, size_bytes)
         if key not in self.timed:
             machine = self._machine(groups[-1])
-            timed = self._run([self.program(op, size_bytes, group) for group in groups], machine, groups[-1].healthy)
-            if acts_on_packets(machine):
-                timed = self._delayed(timed, op, size_bytes, groups, machine)
+            lost_s = self._lost_s(op, size_bytes, groups, machine)
+            timed = self._run(
+                [self.program(op, size_bytes, group) for group in groups],
+                machine if lost_s is None else without_losses(machine),
+                groups[-1].healthy,
+            )
+            timed = replace(timed, seconds=timed.seconds + (lost_s or 0.0))
             if not groups[-1].healthy:
                 healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
                 timed = max(timed, healthy, key=lambda each: each.seconds)
@@ -225,33 +232,13 @@ class FabricCosts:
             self.timed[key] = timed
         return self.timed[key]
 
-    def _delayed(
-        self, timed: Timed, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology
-    ) -> Timed:
-        """Return what an operation takes with what its packets lose; with thinner links where they cannot be followed."""
-        low = max(LEAST_BYTES, 1 << (max(size_bytes, 1).bit_length() - 1))
-        try:
-            less, more = (self._added(op, size, groups, machine) for size in (low, 2 * low))
-        except DeclinedError as error:
-            self.packets.declined.setdefault(op, error.what)
-            return timed
-        calm = self._run(
-            [self.program(op, size_bytes, group) for group in groups], without_losses(machine), groups[-1].healthy
+    def _lost_s(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> float | None:
+        """Return what an operation's packets add, in seconds; None where nothing acts on them or they cannot be followed."""
+        if not acts_on_packets(machine):
+            return None
+        return self.packets.seconds(
+            op, groups, size_bytes, lambda size: [self.program(op, size, group) for group in groups], machine
         )
-        part = max(0.0, size_bytes / low - 1.0)
-        return replace(calm, seconds=calm.seconds + less.seconds + (more.seconds - less.seconds) * part)
-
-    def _added(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> Added:
-        """Return what the packets of an operation add at one size, from memory where it was asked before."""
-        key = (op, groups, size_bytes)
-        if key not in self.packets.added:
-            self.packets.added[key] = added(
-                lambda size: [self.program(op, size, group) for group in groups],
-                size_bytes,
-                machine,
-                most_hops=MOST_HOPS,
-            )
-        return self.packets.added[key]
 
     def _run(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
         alone = self._alone(programs, machine, alike)

@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
+from ringwright.engines.packets.added import LEAST_BYTES, Added, added
+from ringwright.errors import DeclinedError
 from ringwright.units import format_size, format_us
 
 if TYPE_CHECKING:
-    from ringwright.engines.packets.added import Added
+    from ringwright.program import Program
+    from ringwright.topology import Topology
 
-Key = TypeVar("Key", bound=Hashable)
+MOST_HOPS = 2_000_000  # packets at ports for one operation: a third of a second
 
 
 @dataclass
-class FollowedPackets(Generic[Key]):
-    """What packets add, by operation and size: followed at that size, or at a smaller one of the same program."""
+class FollowedPackets:
+    """What packets add, by operation, who does it, and size: followed at that size, or at a smaller one of the same program."""
 
-    added: dict[Key, Added] = field(default_factory=dict)
+    added: dict[tuple[str, Hashable, int], Added] = field(default_factory=dict)
     declined: dict[str, str] = field(default_factory=dict)  # operation -> why its lossy links are thinner ones
+
+    def seconds(
+        self, op: str, who: Hashable, size_bytes: int, make: Callable[[int], Sequence[Program]], machine: Topology
+    ) -> float | None:
+        """Return what packets add to the last program that ``make`` gives for a size; None where they cannot be followed.
+
+        Between the powers of two around the size, on a line. InfeasibleError where a connection is given up.
+        """
+        low = max(LEAST_BYTES, 1 << (max(size_bytes, 1).bit_length() - 1))
+        try:
+            less, more = (self._at(op, who, size, make, machine).seconds for size in (low, 2 * low))
+        except DeclinedError as error:
+            self.declined.setdefault(op, error.what)
+            return None
+        return less + (more - less) * max(0.0, size_bytes / low - 1.0)
+
+    def _at(
+        self, op: str, who: Hashable, size_bytes: int, make: Callable[[int], Sequence[Program]], machine: Topology
+    ) -> Added:
+        key = (op, who, size_bytes)
+        if key not in self.added:
+            self.added[key] = added(make, size_bytes, machine, most_hops=MOST_HOPS)
+        return self.added[key]
 
     def told(self) -> list[str]:
         """Return sentences about it, none where nothing was followed."""
-        carried = [each for each in self.added.values() if each.size_bytes < each.asked_bytes]
+        followed = [each for each in self.added.values() if each.size_bytes]
+        carried = [each for each in followed if each.size_bytes < each.asked_bytes]
         said = []
-        if self.added:
+        if followed:
             said.append(
-                f"losses and queues add what packets do: {len(self.added) - len(carried)} sizes of operations were followed,"
+                f"losses and queues add what packets do: {len(followed) - len(carried)} sizes of operations were followed,"
                 f" {len(carried)} carried over from smaller ones"
             )
         if carried:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
-from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
@@ -33,14 +32,12 @@ LEFT_OUT = ("what the recording does not hold: host jitter of other steps, input
 class Changed:
     """Measured times, scaled operation by operation by what a change does to it in simulation.
 
-    ``calm``: the change without what packets lose. That adds its seconds and is no factor: a time-out is as long on a slow
-    machine.
+    What packets lose adds its seconds and is no factor: a time-out is as long on a slow machine.
     """
 
     measured: Costs
     before: FabricCosts
     after: FabricCosts
-    calm: FabricCosts
     changes: dict[tuple[str, int, tuple[int, ...], str], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @property
@@ -52,8 +49,9 @@ class Changed:
         """Return the measured phases, longer or shorter."""
         key = (op, size_bytes, ranks, role)
         if key not in self.changes:
-            was, now = (seconds(each, op, size_bytes, ranks, role) for each in (self.before, self.calm))
-            more = 0.0 if self.calm is self.after else seconds(self.after, op, size_bytes, ranks, role) - now
+            calm = self.after.calm
+            was, now = (seconds(each, op, size_bytes, ranks, role) for each in (self.before, calm))
+            more = 0.0 if calm is self.after else seconds(self.after, op, size_bytes, ranks, role) - now
             self.changes[key] = now / was if was else 1.0, max(0.0, more)
         factor, more = self.changes[key]
         longer = [
@@ -110,8 +108,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     costs: Costs = after
     said = f"times of operations: {name} on {fabric.name}, simulated"
     if measured is not None:
-        calm = on_fabric(without_losses(fabric), workload, change.algorithm) if acts_on_packets(fabric) else after
-        costs = Changed(measured, on_fabric(change.healthy or fabric, workload), after, calm)
+        costs = Changed(measured, on_fabric(change.healthy or fabric, workload), after)
         faulty = " with faults" if fabric is not change.healthy else ""
         said = (
             f"an operation takes its measured time x simulated with {name} on {fabric.name}{faulty}"

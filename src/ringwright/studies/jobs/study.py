@@ -17,6 +17,7 @@ from ringwright.notebook import line, table
 from ringwright.registry import scheduler
 from ringwright.studies.arrivals import Asked, arriving
 from ringwright.studies.jobs.account import Account, account
+from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.memory import peak
 from ringwright.studies.jobs.tracks import tracks
 from ringwright.studies.jobs.why import why
@@ -120,10 +121,21 @@ def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
     spent = account(run)
-    probable = None if job.likely is None else job.likely(spent.step_s * 1e6)
+    probable = None if job.likely is None else _probable(job.likely, job, scheduled, run, spent.step_s)
     return PolicyResult(
         label, scheduled, job.costs, run, spent, time.perf_counter() - began, run.steady, decided, job.fabric, probable
     )
+
+
+def _probable(
+    likely: Callable[[float], Probable], job: Job, scheduled: Workload, run: JobRun, step_s: float
+) -> Probable:
+    """Return what such a step took on GPUs; what packets lose adds its seconds, for a time-out is as long on a slow machine."""
+    calm = job.costs.calm if isinstance(job.costs, FabricCosts) else job.costs
+    if calm is job.costs:
+        return likely(step_s * 1e6)
+    calm_s = account(_run(replace(job, costs=calm), scheduled, run.laid.steps)).step_s
+    return likely(calm_s * 1e6).later(max(0.0, step_s - calm_s) * 1e6)
 
 
 def _schedule(policy: str | Callable[..., Workload]) -> tuple[str, Callable[..., Workload]]:

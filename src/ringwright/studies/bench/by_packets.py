@@ -1,0 +1,51 @@
+"""What the packet engine says of rounds in the laboratory: Linux's TCP on links that are token buckets, in both directions.
+
+Nothing of the machine that measures is in it. A time is that of rounds on the same connections, the first of which is warm-up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.engines.packets.options import PacketOptions
+from ringwright.engines.packets.rounds import round_times_s
+from ringwright.lab.script import LEAST_LATENCY_S
+from ringwright.lab.shaping import BURST_BYTES, QUEUE_BYTES
+from ringwright.topology import Fault
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+SEEDS = 20
+MOST_HOPS = 12_000_000  # packets at ports of all seeds together: some seconds
+WITHIN_S = 100.0  # in which the first round begins, by lot: what comes and goes is met anywhere
+
+
+def of_lab(fabric: Topology, tcp: str) -> Topology:
+    """Return a fabric as the laboratory builds it: its TCP, the latency of namespaces, the queues of its ports."""
+    rows = [Fault(0.0, "link", link, "buffer_bytes", float(QUEUE_BYTES)) for link in range(fabric.n_links)]
+    return replace(
+        fabric,
+        transport="tcp",
+        protocol=f"tcp-{tcp}",
+        latency_s=np.maximum(fabric.latency_s, LEAST_LATENCY_S),
+        faults=(*rows, *fabric.faults),
+    )
+
+
+def rounds_s(program: Program, on: Topology, rounds: int) -> np.ndarray:
+    """Return how long rounds take on a fabric ``of_lab`` with its faults, in seconds. float64 of shape (seeds, rounds).
+
+    Raises DeclinedError for more packets than can be followed, InfeasibleError where a connection is given up.
+    """
+    draw = np.random.default_rng(0)
+    times = []
+    for seed in range(SEEDS):
+        begin_s = float(draw.uniform(0.0, WITHIN_S))
+        options = PacketOptions(seed=seed, duplex=True, burst_bytes=BURST_BYTES, most_hops=MOST_HOPS // SEEDS)
+        times.append(round_times_s(program, on.starting_at(begin_s), options, rounds + 1)[1:])
+    return np.array(times)
