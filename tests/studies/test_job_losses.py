@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 import ringwright
+from ringwright.collective import Collective
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.packets.carriage import without_losses
 from ringwright.fabrics import fabric, faults
+from ringwright.program import Program
+from ringwright.registry import algorithm
 from ringwright.studies.jobs import recorded
 from ringwright.studies.jobs.costs import on_fabric
 from ringwright.studies.jobs.study import PolicyResult
+from ringwright.topology import Topology
 
 
 class Slower:
@@ -39,6 +44,26 @@ def test_a_lossy_link_costs_more_than_its_share_of_the_rate() -> None:
     calm, lossy, thinner = step(), step(LOSS), step("link node0/nic0 rate 99%")
     assert thinner.step_s >= calm.step_s
     assert lossy.exposed_s - calm.exposed_s > 10 * (thinner.exposed_s - calm.exposed_s)
+
+
+def test_losses_and_neighbours_leave_the_bytes_of_links_as_they_are() -> None:
+    """What keeps a link busy for a share of a longer time is as much as before."""
+    top = fabric("dgx-h100:2")
+    job = ringwright.job("resnet50", gpus=16)
+    other = neighbour("all-to-all", range(16), 1 << 20, top)
+    plain, lossy = on_fabric(top, job), on_fabric(faults.apply(top, [LOSS]), job)
+    sent = []
+    for costs in (plain, lossy, replace(plain, others=(other,))):
+        (stage,) = costs.stages("all-reduce", 25 << 20, tuple(range(16)), "dp")
+        sent.append({link: share * stage.wire_s for link, share in stage.links})
+    for each in sent[1:]:
+        assert each == pytest.approx(sent[0], rel=0.02)
+
+
+def neighbour(op: str, group: Sequence[int], size_bytes: int, top: Topology) -> Program:
+    _, make, knobs = algorithm("direct")
+    program: Program = make(Collective(op, tuple(group), size_bytes), top, **knobs)
+    return program
 
 
 def test_a_small_buffer_never_makes_a_job_faster() -> None:

@@ -57,7 +57,8 @@ EFFECTS = {  # on the cable of one port: the costliest of a few
 }
 UNANSWERED = {
     "flapping port": "a job's operations meet every fault as if they began with it, so that few would meet an outage",
-    "competing traffic": "no engine has other jobs' traffic on the fabric",
+    "competing traffic": "a neighbour repeats one collective, so that what it costs says more of the neighbour than of the fabric"
+    " (simulate --beside has it)",
 }
 OTHERS = ("ring", "rabenseifner", "swing", "blueconnect")  # programs beside the library's own choice
 LOSS_SEEDS = (0, 1, 2)

@@ -68,6 +68,10 @@ class Timed:
     links: np.ndarray
     shares: np.ndarray
 
+    def lasting(self, seconds: float) -> Timed:
+        """Return it with other seconds, in which its links carry the same bytes."""
+        return replace(self, seconds=seconds, shares=self.shares * (self.seconds / seconds) if seconds else self.shares)
+
 
 def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
     """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices)."""
@@ -223,7 +227,7 @@ class FabricCosts:
                 machine if lost_s is None else without_losses(machine),
                 groups[-1].healthy,
             )
-            timed = replace(timed, seconds=timed.seconds + (lost_s or 0.0))
+            timed = timed.lasting(timed.seconds + lost_s) if lost_s else timed
             if not groups[-1].healthy:
                 healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
                 timed = max(timed, healthy, key=lambda each: each.seconds)
@@ -250,7 +254,7 @@ class FabricCosts:
         if any(LOWER_BOUND in each for each in after.left_out):
             self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
         longer = after.time_ps / before.time_ps if before.time_ps else 1.0
-        return replace(alone, seconds=alone.seconds * longer)
+        return alone.lasting(alone.seconds * longer)
 
     def _alone(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
         own = programs[-1]
