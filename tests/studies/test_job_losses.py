@@ -66,6 +66,23 @@ def neighbour(op: str, group: Sequence[int], size_bytes: int, top: Topology) -> 
     return program
 
 
+def test_the_most_probable_step_adds_seconds_and_holds_their_bounds() -> None:
+    calm, lossy = (
+        ringwright.simulate("gpt3-2.7b", "dgx-h100:2", faults=lines) for lines in ((), ("link node0/nic0 loss 1%",))
+    )
+    assert isinstance(calm, PolicyResult)
+    assert isinstance(lossy, PolicyResult)
+    assert calm.probable is not None
+    assert lossy.probable is not None
+    more_us = (lossy.step_s - calm.step_s) * 1e6
+    assert more_us > 0
+    assert lossy.probable.p50_us - calm.probable.p50_us == pytest.approx(more_us, rel=0.01)
+    assert lossy.probable.p05_us is not None
+    assert lossy.probable.p95_us is not None
+    assert calm.probable.p95_us is not None
+    assert lossy.probable.p95_us - calm.probable.p95_us > more_us
+
+
 def test_a_small_buffer_never_makes_a_job_faster() -> None:
     assert step("switch * buffer 16KiB").step_s >= step().step_s
 

@@ -51,10 +51,11 @@ class Probable:
         """Standard deviation of the time's logarithm, as its upper end has it; None without an interval."""
         return None if self.p95_us is None or not self.p50_us else math.log(self.p95_us / self.p50_us) / NINETY
 
-    def later(self, by_us: float) -> Probable:
-        """Return it with as many us more at all three times."""
-        low, high = (None if each is None else each + by_us for each in (self.p05_us, self.p95_us))
-        return dataclasses.replace(self, p05_us=low, p50_us=self.p50_us + by_us, p95_us=high)
+    def later(self, low_us: float, middle_us: float, high_us: float) -> Probable:
+        """Return it with so many us more at 5, 50 and 95 %."""
+        low = None if self.p05_us is None else self.p05_us + low_us
+        high = None if self.p95_us is None else self.p95_us + high_us
+        return dataclasses.replace(self, p05_us=low, p50_us=self.p50_us + middle_us, p95_us=high)
 
     def at_least(self, bound_us: float) -> Probable:
         """Return it with nothing below a bound."""

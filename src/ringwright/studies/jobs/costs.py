@@ -24,7 +24,7 @@ from ringwright.engines.together import simulate_together
 from ringwright.errors import UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
-from ringwright.studies.jobs.followed import FollowedPackets
+from ringwright.studies.jobs.followed import Bound, FollowedPackets
 from ringwright.studies.jobs.host_links import HostLinks
 from ringwright.studies.jobs.places import places
 from ringwright.studies.jobs.wire import sent_by_ranks
@@ -89,7 +89,8 @@ class FabricCosts:
 
     ``algorithms`` (operation -> spelling, "" for all others) says which system does what; ``stages_along``: axes
     along which groups do not do the same at the same time. ``units`` is the share of compute units
-    that an operation holds. ``others``: what other jobs on the fabric repeat meanwhile.
+    that an operation holds. ``others``: what other jobs on the fabric repeat meanwhile;
+    ``bound``: whether what packets add is counted as it is most likely, or as its least or most.
     ``known`` is what was timed before on the same machine by the same algorithms, and
     is added to; a copy by ``replace`` begins without.
     """
@@ -101,6 +102,7 @@ class FabricCosts:
     units: float = 0.12
     width_bytes: int = 4
     others: tuple[Program, ...] = ()
+    bound: Bound = "seconds"
     known: InitVar[dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None] = None
     timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(init=False, repr=False)
     beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(
@@ -130,6 +132,12 @@ class FabricCosts:
         if not acts_on_packets(self.topology):
             return self
         return replace(self, topology=without_losses(self.topology))
+
+    def at(self, bound: Bound) -> FabricCosts:
+        """Return the costs with the least or the most of what packets add, which are not followed again."""
+        other = replace(self, bound=bound)
+        object.__setattr__(other, "packets", self.packets)
+        return other
 
     @cached_property
     def places(self) -> np.ndarray | None:
@@ -241,7 +249,12 @@ class FabricCosts:
         if not acts_on_packets(machine):
             return None
         return self.packets.seconds(
-            op, groups, size_bytes, lambda size: [self.program(op, size, group) for group in groups], machine
+            op,
+            groups,
+            size_bytes,
+            lambda size: [self.program(op, size, group) for group in groups],
+            machine,
+            self.bound,
         )
 
     def _run(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:

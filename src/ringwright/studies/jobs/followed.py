@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ringwright.engines.packets.added import LEAST_BYTES, Added, added
 from ringwright.errors import DeclinedError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.topology import Topology
 
+Bound = Literal["seconds", "low_s", "high_s"]
 MOST_HOPS = 2_000_000  # packets at ports for one operation: a third of a second
 
 
@@ -25,18 +26,26 @@ class FollowedPackets:
     declined: dict[str, str] = field(default_factory=dict)  # operation -> why its lossy links are thinner ones
 
     def seconds(
-        self, op: str, who: Hashable, size_bytes: int, make: Callable[[int], Sequence[Program]], machine: Topology
+        self,
+        op: str,
+        who: Hashable,
+        size_bytes: int,
+        make: Callable[[int], Sequence[Program]],
+        machine: Topology,
+        bound: Bound = "seconds",
     ) -> float | None:
         """Return what packets add to the last program that ``make`` gives for a size; None where they cannot be followed.
 
-        Between the powers of two around the size, on a line. InfeasibleError where a connection is given up.
+        Between the powers of two around the size, on a line; ``bound``: the least or the most of it. InfeasibleError where a
+        connection is given up.
         """
         low = max(LEAST_BYTES, 1 << (max(size_bytes, 1).bit_length() - 1))
         try:
-            less, more = (self._at(op, who, size, make, machine).seconds for size in (low, 2 * low))
+            each = [self._at(op, who, size, make, machine) for size in (low, 2 * low)]
         except DeclinedError as error:
             self.declined.setdefault(op, error.what)
             return None
+        less, more = (float(getattr(one, bound)) for one in each)
         return less + (more - less) * max(0.0, size_bytes / low - 1.0)
 
     def _at(

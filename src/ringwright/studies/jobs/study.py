@@ -131,11 +131,17 @@ def _probable(
     likely: Callable[[float], Probable], job: Job, scheduled: Workload, run: JobRun, step_s: float
 ) -> Probable:
     """Return what such a step took on GPUs; what packets lose adds its seconds, for a time-out is as long on a slow machine."""
-    calm = job.costs.calm if isinstance(job.costs, FabricCosts) else job.costs
-    if calm is job.costs:
+    costs = job.costs
+    if not isinstance(costs, FabricCosts) or costs.calm is costs:
         return likely(step_s * 1e6)
-    calm_s = account(_run(replace(job, costs=calm), scheduled, run.laid.steps)).step_s
-    return likely(calm_s * 1e6).later(max(0.0, step_s - calm_s) * 1e6)
+
+    def by(other: FabricCosts) -> float:
+        return account(_run(replace(job, costs=other), scheduled, run.laid.steps)).step_s
+
+    calm_s = by(costs.calm)
+    least_s, most_s = min(by(costs.at("low_s")), step_s), max(by(costs.at("high_s")), step_s)
+    low, middle, high = (max(0.0, each - calm_s) * 1e6 for each in (least_s, step_s, most_s))
+    return likely(calm_s * 1e6).later(low, middle, high)
 
 
 def _schedule(policy: str | Callable[..., Workload]) -> tuple[str, Callable[..., Workload]]:
