@@ -104,7 +104,7 @@ def _steps(out: Console, rows: list[ProvisionRow]) -> None:
     layout.heading(
         out,
         "Step in ms",
-        "simulated; the promise is kept by the network above, on the fabric as given it is the reference",
+        "simulated; recommended: on the network above; as given: what it is compared with",
     )
     likely = any(row["step_us_p50"] is not None for row in rows)
     layout.table(

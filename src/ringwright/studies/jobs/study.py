@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
@@ -68,7 +69,7 @@ class PolicyResult:
     steady: bool
     decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
     fabric: str = ""
-    probable: Probable | None = None  # of its step; None where no such steps were measured
+    ask: Callable[[], Probable] | None = field(default=None, repr=False)  # what says how long such steps took on GPUs
 
     def __repr__(self) -> str:
         spent, on = self.account, f" on {self.fabric}" if self.fabric else ""
@@ -88,6 +89,11 @@ class PolicyResult:
         rows += [(f"exposed, {name}", f"{role.exposed_s * 1e3:,.6g}") for name, role in spent.roles.items()]
         on = f" on {self.fabric}" if self.fabric else ""
         return table(f"{self.workload.name}{on}, policy {self.policy}", ("mean over ranks", "ms"), rows)
+
+    @cached_property
+    def probable(self) -> Probable | None:
+        """The most probable time of its step; None where no such steps were measured."""
+        return None if self.ask is None else self.ask()
 
     @property
     def step_s(self) -> float:
@@ -121,9 +127,10 @@ def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
     spent = account(run)
-    probable = None if job.likely is None else _probable(job.likely, job, scheduled, run, spent.step_s)
+    likely = job.likely
+    ask = None if likely is None else lambda: _probable(likely, job, scheduled, run, spent.step_s)
     return PolicyResult(
-        label, scheduled, job.costs, run, spent, time.perf_counter() - began, run.steady, decided, job.fabric, probable
+        label, scheduled, job.costs, run, spent, time.perf_counter() - began, run.steady, decided, job.fabric, ask
     )
 
 
