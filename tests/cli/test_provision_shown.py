@@ -16,6 +16,8 @@ from ringwright.studies.provision.document import ProvisionDocument
 from ringwright.studies.provision.prices import read_prices
 from ringwright.studies.provision.study import provision
 
+pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
+
 
 @pytest.fixture(scope="module")
 def document() -> ProvisionDocument:

@@ -29,6 +29,8 @@ from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.generated import GeneratedJobSpec
 from ringwright.studies.model_workload import WorkloadSpec
 
+pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
+
 SPELLED = "leaf-spine:8,per_leaf=4"
 SMALL = {"resnet-50": WorkloadSpec("resnet-50", 8, "dp8"), "resnet-18": WorkloadSpec("resnet-18", 8, "dp8")}
 

@@ -19,6 +19,8 @@ from ringwright.studies.jobs.costs import on_fabric
 from ringwright.studies.jobs.study import PolicyResult
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
+
 
 class Slower:
     """Costs ten times those of others."""

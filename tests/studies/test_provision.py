@@ -29,6 +29,8 @@ from ringwright.studies.provision.sized import SizedNetwork
 from ringwright.studies.provision.study import provision
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
+
 LEAVES = "leaf-spine:8,per_leaf=4"
 IN_CONTRACT = (
     *("workload", "fabric", "fits", "parallel", "step_us", "nics_per_gpu", "nic_gbs", "oversubscription"),

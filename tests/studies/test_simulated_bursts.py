@@ -10,6 +10,8 @@ import pytest
 
 from ringwright.cli import main
 
+pytestmark = pytest.mark.once  # whole jobs: with the compiled loops alone
+
 MIB = 1 << 20
 FIGURES = (
     *("count", "transfers", "unsized", "bytes", "duty", "gap_us", "window_us", "nics_total", "steps_total"),

@@ -17,6 +17,8 @@ from ringwright.program import Program
 from ringwright.registry import algorithm
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once  # millions of packets: with the compiled loops alone
+
 RING = fabric("switch:8,rate=100Gb/s,transport=roce")
 
 

@@ -61,6 +61,7 @@ def test_a_step_that_starts_at_the_last_acknowledgement_waits_for_its_way_back()
     assert known.time_ps - delivered.time_ps == 1000 * PROTOCOLS["roce"].ack_bytes + 2 * 3_000_000
 
 
+@pytest.mark.once  # millions of packets
 def test_without_trouble_packets_take_what_events_take_with_headers() -> None:
     top = fabric("leaf-spine:64,per_leaf=8,header_bytes=64,transport=roce")
     _, build, knobs = algorithm("ring")
@@ -69,6 +70,7 @@ def test_without_trouble_packets_take_what_events_take_with_headers() -> None:
     assert by_events <= by_packets <= 1.01 * by_events
 
 
+@pytest.mark.once  # millions of packets
 def test_a_roce_ring_takes_as_long_as_htsim_says() -> None:
     """Published by htsim: 64 ranks, 64 MiB, 400 Gb/s leaf-spine, 4,096 B a packet: 3,027.3 us; within 3 %."""
     top = fabric("leaf-spine:64,per_leaf=8,spine_latency_s=0.5us,transport=roce")
