@@ -18,7 +18,7 @@ _LISTED = {"systems": "every_knob", "export": "every_export", "convert": "every_
 _HELP = {"--help", "-h"}
 _HEADING = "Examples\n--------\n"
 EVERYWHERE = """First steps: ringwright summary --sample
-Every verb: -q no progress, -v progress into a pipe too, --json one object; VERB --help has examples."""
+Every verb: -q no progress, -v progress in pipes, --json; VERB --help: examples."""
 
 
 def app() -> App:
