@@ -83,6 +83,13 @@ def format_us(time_s: float) -> str:
     return f"{time_us:,.0f} us" if time_us >= 1000 else f"{time_us:.4g} us"
 
 
+def format_time(time_s: float) -> str:
+    """Return a time in the unit in which it reads best: ``2,519 us``, ``62.52 ms``, ``60 s``."""
+    if abs(time_s) < 0.01:
+        return format_us(time_s)
+    return f"{time_s * 1e3:,.4g} ms" if abs(time_s) < 1 else f"{time_s:,.4g} s"
+
+
 def format_count(count: int) -> str:
     """Return a count with thousands separated by a thin comma."""
     return f"{count:,}"

@@ -20,8 +20,8 @@ class Stage:
     """One phase of an operation: ``latency_s``, which others of its queue overlap, then ``wire_s``, in which none of them moves.
 
     ``loads`` are (resource of each rank that takes part, share of it in use); ``sms`` the share of the compute units that
-    it holds; ``phase`` tells queues apart (push, server, pull). Where the links that carry it are known, ``links`` are
-    (link or shared capacity, share of it in use) instead of loads: whoever uses one shares it.
+    it holds; ``phase`` tells queues apart (push, server, pull). ``links`` are (link or shared capacity, share of it in use),
+    where it is known which carry it: whoever uses one shares it; there are no loads then, but for measured times.
     """
 
     wire_s: float

@@ -36,6 +36,7 @@ MOST_LATENCY_S, MOST_RATE, MOST_SLOW = 1000, 100, 1_000_000
 MOST_ROWS = 5_000_000
 MOST_BER = 0.01  # beyond it nothing arrives
 LEAST_BUFFER = 256  # bytes: a header and a little
+REPEATS = 3  # outages of a flapping link that are laid out at least: from these on it is known to go on
 MOST_NEAR = 20_000  # names among which near ones are sought
 LAB = "ringwright lab FABRIC --fault '...' -- COMMAND"
 HELP = (
@@ -206,7 +207,7 @@ class _Line:
             raise self.wrong("the outage has to be shorter than its period")
         if not timed:
             start_s = self.draw.uniform(0.0, every_s - down_s)
-        count = math.ceil((min(end_s, horizon_s) - start_s) / every_s)
+        count = math.ceil((min(end_s, max(horizon_s, start_s + (REPEATS - 0.5) * every_s)) - start_s) / every_s)
         one = self._on(kind, name, "rate_factor", 0.0, 0.0, math.inf)
         if max(0, count) * len(one.targets) * 2 > MOST_ROWS:
             raise self.wrong(

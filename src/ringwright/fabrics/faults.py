@@ -107,6 +107,11 @@ def _order(fault: Fault) -> tuple[float, str, int, str]:
     return fault.time_s, fault.kind, fault.target, fault.field
 
 
+def healthy_value(topology: Topology, fault: Fault) -> float:
+    """Return what a field of a target is without faults."""
+    return _healthy(topology, fault.target, fault.field)
+
+
 def _healthy(topology: Topology, target: int, field: str) -> float:
     if field == "latency_s":
         return float(topology.latency_s[target])

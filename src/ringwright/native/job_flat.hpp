@@ -110,7 +110,6 @@ private:
         require_below(token, capacity.size, "token");
         require(share.size == load.size && claim.size == load.size && amount.size == token.size, "lists of different lengths");
         require_amounts(share, "share");
-        require_amounts(claim, "claim");
         std::vector<int32_t> loaded(static_cast<size_t>(resources), kNoQueue);  // by which instance last
         for (size_t i = 0; i < n(); ++i) {
             for (int64_t at = load_start[i]; at < load_start[i + 1]; ++at) {

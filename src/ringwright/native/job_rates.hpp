@@ -148,14 +148,21 @@ private:
 
     // What a resource gives for each unit of claim: operations that ask for less get what they ask for, the others share the rest.
     double level(const std::vector<Load>& loads) {
-        double total = 0;
-        for (const Load& load : loads) total += load.share;
+        double total = 0, left = 1.0, claims = 0;
+        asking_.clear();
+        for (const Load& load : loads) {
+            total += load.share;
+            if (load.claim < kUnbounded) {
+                asking_.push_back(load);
+            } else {
+                left -= load.share;
+            }
+        }
         if (total <= 1.0) return kUnbounded;
-        asking_.assign(loads.begin(), loads.end());
+        left = std::max(left, 0.0);
         std::sort(asking_.begin(), asking_.end(), [](const Load& one, const Load& other) {
             return std::pair(one.share / one.claim, one.claim) < std::pair(other.share / other.claim, other.claim);
         });
-        double left = 1.0, claims = 0;
         for (auto load = asking_.rbegin(); load != asking_.rend(); ++load) claims += load->claim;
         for (const Load& load : asking_) {
             const double each = left / claims;
@@ -181,6 +188,10 @@ private:
         work.rate = rate;
         work.since = now;
         int64_t lasts = work.left;
+        if (!(rate > 0.0)) {
+            agenda_.forget(queue);  // until a resource of it is there again
+            return;
+        }
         if (rate != 1.0) {
             const double exact = std::ceil(static_cast<double>(work.left) / rate);
             if (!(exact < static_cast<double>(kForever))) throw std::overflow_error("the job takes more than 2**62 ps");

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ringwright.reports import bursts, html, tables
-from ringwright.reports.jobs import answered, burst_title, declined, likely
+from ringwright.reports.jobs import answered, burst_title, declined, likely, outage_lines
 from ringwright.units import format_count
 
 WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
@@ -39,6 +39,7 @@ def page(result: dict[str, Any], command: str) -> str:
         timelines=[_timeline(row, longest) for row in rows],
         legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
         causes=_causes(rows),
+        outages=outage_lines(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         warnings=[*result.get("warnings", []), *(f"{name} declined: {why}" for name, why in declined(result))],
         assumptions=result["assumptions"],

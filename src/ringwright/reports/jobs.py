@@ -41,6 +41,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     for name, why in declined(result):
         layout.line(out, f"{name} declined: {why}", style="yellow")
     _likely(out, rows)
+    _listed(out, outage_lines(rows), "Outages", "what passes, and how much longer steps are for it")
     if roles:
         layout.heading(out, "Exposed communication in ms", "on the wire while its rank computed nothing; by role")
         table = [
@@ -50,11 +51,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         layout.table(out, ["policy", *roles], table, left=("policy",))
     _rewritten(out, first)
     memory.of_policies(out, rows)
-    decided = list(dict.fromkeys(each for row in rows for each in row.get("decided", ())))
-    if decided:
-        layout.heading(out, "Decided by the policies")
-        for each in decided:
-            layout.line(out, each)
+    _listed(
+        out, list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))), "Decided by the policies"
+    )
     _compared(out, rows)
     if result.get("tuned"):
         layout.heading(out, "Tuned", "the first trial is what the system ships with")
@@ -80,6 +79,19 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
 def burst_title(told: Mapping[str, Any] | None) -> str:
     """Return the title of bursts: of which policy."""
     return "Bursts" if told is None else f"Bursts by {told['policy']}"
+
+
+def _listed(out: Any, lines: Sequence[str], title: str, about: str = "") -> None:
+    """Write lines under a heading; nothing where there are none."""
+    if lines:
+        layout.heading(out, title, about)
+    for each in lines:
+        layout.line(out, each)
+
+
+def outage_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what outages do, a line per policy and kind of outage."""
+    return [f"{row['policy']}: {each}" for row in rows for each in row.get("outages", ())]
 
 
 def answered(result: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -16,13 +16,23 @@ from ringwright.workload import Queue, Workload
 LARGE = 1 << 12  # edges of a run that is laid out by itself
 
 
-def flatten(workload: Workload, step: StepBuilder, steps: int, tasks: Tasks, interference: Interference) -> FlatJob:
-    """Return the arrays of ``steps`` steps, each the same, its edges leading further on by their distance."""
+def flatten(
+    workload: Workload,
+    step: StepBuilder,
+    steps: int,
+    tasks: Tasks,
+    interference: Interference,
+    watched: Collection[int] = (),
+) -> FlatJob:
+    """Return the arrays of ``steps`` steps, each the same, its edges leading further on by their distance.
+
+    ``watched``: resources that stay though no operation holds up another there.
+    """
     policy = workload.policy.queue or Queue()
     bands = _Bands(step)
     strict = np.array([name[0] == "stream" for name in step.queues], bool)
     after_start, after, after_many, waits = _edges_of(step, steps)
-    load_start, load, share, claim = _rows(_contended(step, bands), 2, bands, "loads", steps)
+    load_start, load, share, claim = _rows(_contended(step, bands, watched), 2, bands, "loads", steps)
     domain_start, domain = _rows([[(each,) for each in domain] for domain in step.domains], 0, bands, "domain", steps)
     token_start, token, amount = _rows(list(step.tokens), 1, bands, "tokens", steps)
     capacity = {resource.name: resource.capacity for resource in workload.resources}
@@ -198,12 +208,12 @@ def _in_a_row(runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return runs, many
 
 
-def _contended(step: StepBuilder, bands: _Bands) -> list[Loads]:
+def _contended(step: StepBuilder, bands: _Bands, watched: Collection[int]) -> list[Loads]:
     """Return the lists of loads without resources that never slow anything down."""
     lists = list(step.loads)
     distinct = dict.fromkeys(zip(bands.columns["loads"].tolist(), bands.columns["queue"].tolist(), strict=True))
     rows = [(at, 1, lists[number]) for at, (number, _) in enumerate(distinct)]
-    left = contended(rows, [queue for _, queue in distinct])
+    left = contended(rows, [queue for _, queue in distinct], watched)
     lighter: list[Loads] = [()] * len(lists)
     for (number, _), (_, _, loads) in zip(distinct, left, strict=True):
         lighter[number] = loads

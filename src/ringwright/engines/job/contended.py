@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 Loads = tuple[tuple[int, float, float], ...]
 
 
-def contended(rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int]) -> list[tuple[int, int, Loads]]:
-    """Return the rows (first, count, loads) without resources that never slow anything down.
+def contended(
+    rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int], watched: Collection[int] = ()
+) -> list[tuple[int, int, Loads]]:
+    """Return the rows (first, count, loads) without resources that never slow anything down, but for those that are watched.
 
     Of a queue one operation moves at a time, so a resource can be short only where the largest shares of its queues add up to
     more than all of it. Resources with equal shares in every row are one. ``queue_of``: the queue of each instance.
@@ -23,9 +25,9 @@ def contended(rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int]) -
             largest[resource][queue] = max(share, largest[resource].get(queue, 0.0))
             users[resource][at] = share, claim
     seen: dict[tuple[tuple[int, tuple[float, float]], ...], int] = {}
-    kept = set()
+    kept = set(watched)
     for resource, by_queue in largest.items():
-        if sum(by_queue.values()) <= 1.0:
+        if sum(by_queue.values()) <= 1.0 or resource in kept:
             continue
         pattern = tuple(sorted(users[resource].items()))
         if seen.setdefault(pattern, resource) == resource:

@@ -107,6 +107,12 @@ class InstanceTimes:
     end: np.ndarray
     events: int
 
+    def until(self, n: int) -> InstanceTimes:
+        """Return the times of the first ``n`` instances: behind them are those of outages, which nobody asks for."""
+        if n == len(self.end):
+            return self
+        return InstanceTimes(self.ready[:n], self.start[:n], self.moved[:n], self.end[:n], self.events)
+
 
 def slowed(interference: Interference, sms: float, running: int, tiles: int) -> float:
     """Return the factor on compute time beside ``running`` operations that hold a share ``sms`` of the compute units."""

@@ -5,7 +5,8 @@ A task becomes one instance per rank class and micro-batch; an operation one ins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -33,6 +34,7 @@ class Laid:
     steps: int
     rank_classes: RankClasses
     operations: list[Operation]
+    resource_of: dict[int, int] = field(default_factory=dict)  # of the links that are watched and somebody loads
 
     @cached_property
     def of(self) -> np.ndarray:
@@ -52,10 +54,12 @@ def lay_out(
     steps: int,
     interference: Interference | None = None,
     layouts: Layouts | None = None,
+    watched: Iterable[int] = (),
 ) -> Laid:
     """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds.
 
-    What ``layouts`` remembers of other layouts is not done again, and this one is remembered.
+    ``watched``: links that outages will hit, so that all who use them must be known. What ``layouts`` remembers of other
+    layouts is not done again, and this one is remembered.
     """
     found_operations, layouts = operations(workload), layouts or Layouts()
     written = layouts.begun(workload, costs, rank_classes, found_operations)
@@ -67,6 +71,8 @@ def lay_out(
             where=workload.name,
             remedy="larger pieces, or a policy that does not slice",
         )
-    flat = flatten(workload, step, steps, written.tasks, interference or Interference())
+    numbers = {link: step.resources.get((-1, f"link {link}")) for link in watched}
+    resource_of = {link: number for link, number in numbers.items() if number is not None}
+    flat = flatten(workload, step, steps, written.tasks, interference or Interference(), resource_of.values())
     layouts.keep(written)
-    return Laid(flat, step.bands, step.n, steps, rank_classes, found_operations)
+    return Laid(flat, step.bands, step.n, steps, rank_classes, found_operations, resource_of)

@@ -2,8 +2,9 @@
 
 Operations that share a resource go at full rate while their shares add up to at most 1. Where they ask for more, those that ask
 for little get it, and the others share the rest by their claims (max-min fairness on each resource); an operation goes at the
-least rate that its resources leave it. Compute is slowed by the operations beside it. Whenever a rate changes, what is left of
-the work is settled to the picosecond and its end is computed anew.
+least rate that its resources leave it, and where one of them leaves it nothing it stands still. What has an infinite claim is no
+operation but an outage, which has its share whoever else asks. Compute is slowed by the operations beside it. Whenever a rate
+changes, what is left of the work is settled to the picosecond and its end is computed anew.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from ringwright.engines.job.flat import FlatJob, slowed
 
 def level(asking: Sequence[tuple[float, float]]) -> float:
     """Return what a resource gives at most for each unit of claim, to operations that ask for (share, claim); inf: all of it."""
-    total = 0.0
-    for share, _ in asking:
+    total, left = 0.0, 1.0
+    for share, claim in asking:
         total += share
+        if claim == inf:
+            left -= share
     if total <= 1.0:
         return inf
-    ordered = sorted(asking, key=lambda each: (each[0] / each[1], each[1]))
-    left, claims = 1.0, 0.0
+    ordered = sorted((each for each in asking if each[1] < inf), key=lambda each: (each[0] / each[1], each[1]))
+    left, claims = max(left, 0.0), 0.0
     for _, claim in reversed(ordered):
         claims += claim
     for share, claim in ordered:
@@ -136,4 +139,6 @@ class Rates:
     def _schedule(self, instance: int, now: int) -> None:
         self.version[instance] += 1
         left, rate = self.left[instance], self.rate[instance]
+        if rate <= 0.0:
+            return  # until a resource of it is there again
         self.post(now + (left if rate == 1.0 else ceil(left / rate)), instance, self.version[instance])

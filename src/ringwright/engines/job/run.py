@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from ringwright.costs.stages import Costs, PlacedCosts
 from ringwright.engines.job.arrivals import awaiting, held, late_ranks
-from ringwright.engines.job.flat import InstanceTimes, Interference
+from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
+from ringwright.engines.job.outages import Outage, held_up
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import PS, Instances
 from ringwright.errors import InfeasibleError
@@ -41,6 +42,10 @@ class JobRun:
         """Return when the last compute task of a step ended, over all ranks."""
         first = step * self.laid.per_step
         return int(self.times.end[first + self._computing].max(initial=0))
+
+    def lasted(self, step: int) -> int:
+        """Return how long a step was, from the end of the one before, in ps."""
+        return self.finished(step) - (self.finished(step - 1) if step else 0)
 
     @cached_property
     def _computing(self) -> np.ndarray:
@@ -92,8 +97,11 @@ def simulate(
     native: bool = True,
     layouts: Layouts | None = None,
     late: Mapping[int, float] | None = None,
+    outages: Sequence[Outage] = (),
 ) -> JobRun:
     """Return the run of ``steps`` steps; ``slowdowns`` and ``marked`` ranks as in ``rank_classes``.
+
+    ``outages`` hold up what is on their links, so far as the costs say which links an operation uses.
 
     ``late`` ranks (rank -> seconds) begin each step so much later than they could. ``layouts`` remembers what runs of like
     workloads have in common: the same answers, sooner.
@@ -106,9 +114,11 @@ def simulate(
         workload, marked = awaiting(workload), (*marked, *waited_for)
     places = costs.places if isinstance(costs, PlacedCosts) else None
     classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded, places=places)
-    laid = lay_out(workload, costs, classes, steps, interference, layouts)
+    watched = {link for each in outages for link in each.links}
+    laid = lay_out(workload, costs, classes, steps, interference, layouts, watched)
     laid = held(laid, late or {}) if waited_for else laid
-    times, engine = _run(laid, native=native)
+    times, engine = _run(held_up(laid.flat, outages, laid.resource_of), native=native)
+    times = times.until(laid.flat.n)
     run = JobRun(laid, times, engine)
     stuck = np.flatnonzero(times.end < 0)
     if len(stuck):
@@ -120,11 +130,11 @@ def simulate(
     return run
 
 
-def _run(laid: Laid, *, native: bool) -> tuple[InstanceTimes, str]:
+def _run(flat: FlatJob, *, native: bool) -> tuple[InstanceTimes, str]:
     compiled = engine if native else None
     if compiled is None or not hasattr(compiled, "job"):
-        return Loop(laid.flat).run(), "python"
-    return InstanceTimes(*compiled.job(laid.flat)), "native"
+        return Loop(flat).run(), "python"
+    return InstanceTimes(*compiled.job(flat)), "native"
 
 
 def _waits(laid: Laid, times: InstanceTimes, stuck: np.ndarray) -> str:

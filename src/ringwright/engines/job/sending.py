@@ -337,14 +337,12 @@ def _loads(
 
     ``used``: how many groups this one stands for, and how many use each link.
     """
-    if stage.links:
-        alike, users = used
-        return tuple(
-            (step.resource(-1, f"link {link}"), share * claim, claim)
-            for link, share in stage.links
-            for claim in (alike / users[stage.phase, link],)
-        )
-    loads = []
+    alike, users = used
+    loads = [
+        (step.resource(-1, f"link {link}"), share * claim, claim)
+        for link, share in stage.links
+        for claim in (alike / users[stage.phase, link],)
+    ]
     for rank_class in dict.fromkeys(members):
         for name, share in stage.loads:
             if op == "send-recv" and members[0] != members[1]:

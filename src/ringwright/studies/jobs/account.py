@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,9 +33,9 @@ class Role:
 
 @dataclass
 class Account:
-    """Means over the ranks of the last step, in seconds: step = compute + update + exposed + idle.
+    """Means over the ranks of a step, in seconds: step = compute + update + exposed + idle.
 
-    ``overlap`` is the share of the communication time that compute hid.
+    ``sent_s`` is the time in which anything was on the wire, ``overlap`` the share of it that compute hid.
     """
 
     step_s: float
@@ -43,6 +44,7 @@ class Account:
     update_s: float = 0.0
     exposed_s: float = 0.0
     idle_s: float = 0.0
+    sent_s: float = 0.0
     overlap: float = 0.0
     roles: dict[str, Role] = field(default_factory=dict)
 
@@ -56,22 +58,46 @@ class Account:
         return 1.0 + self.forward_s / self.compute_s if trains else 1.0
 
 
-def account(run: JobRun) -> Account:
-    """Return the breakdown of the last step of a run, averaged over ranks (each rank class weighted by its ranks)."""
-    begin, end = run.window()
+def account(run: JobRun, steps: range | None = None) -> Account:
+    """Return the breakdown of the last step of a run, averaged over ranks (each rank class weighted by its ranks).
+
+    ``steps``: the mean of these instead.
+    """
+    last = run.laid.steps - 1
+    steps = range(last, last + 1) if steps is None else steps
+    begin, end = (run.finished(steps[0] - 1) if steps[0] else 0), run.finished(steps[-1])
     rank_classes = run.laid.rank_classes
     result = Account((end - begin) / PS)
     own = spans(run, begin, end)
-    hidden = sent = 0.0
+    hidden = 0.0
     for rank_class, count in enumerate(rank_classes.counts):
         weight = count / sum(rank_classes.counts)
         on, off = _rank_class(own[rank_class], result, weight, result.step_s)
-        sent += weight * on
+        result.sent_s += weight * on
         hidden += weight * (on - off)
     result.exposed_s = sum(role.exposed_s for role in result.roles.values())
-    result.overlap = hidden / sent if sent else 0.0
-    _counts(run, result)
-    return result
+    result.overlap = hidden / result.sent_s if result.sent_s else 0.0
+    _counts(run, result, steps)
+    return result if len(steps) == 1 else combined([(1.0 / len(steps), result)])
+
+
+def combined(parts: Sequence[tuple[float, Account]]) -> Account:
+    """Return the sum of breakdowns, each so many times."""
+
+    def total(name: str) -> float:
+        return sum(weight * float(getattr(each, name)) for weight, each in parts)
+
+    whole = Account(0.0)
+    for name in (each.name for each in fields(Account) if each.name != "roles"):
+        setattr(whole, name, total(name))
+    for weight, each in parts:
+        for name, role in each.roles.items():
+            entry = whole.roles.setdefault(name, Role())
+            for figure in fields(Role):
+                value = getattr(entry, figure.name) + weight * getattr(role, figure.name)
+                setattr(entry, figure.name, value)
+    whole.overlap = 1.0 - whole.exposed_s / whole.sent_s if whole.sent_s > 0 else 0.0
+    return whole
 
 
 def _rank_class(own: dict[str, list[Spans]], result: Account, weight: float, step_s: float) -> tuple[float, float]:
@@ -151,8 +177,8 @@ def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
     return ("update",) if kind == "U" else ("compute", "forward") if kind == "F" else ("compute",)
 
 
-def _counts(run: JobRun, result: Account) -> None:
-    """Add operations, bytes and time in the queue of the last step; a server's further phases are the same operation."""
+def _counts(run: JobRun, result: Account, steps: range) -> None:
+    """Add operations, bytes and time in the queue of some steps; a server's further phases are the same operation."""
     rank_classes, laid = run.laid.rank_classes, run.laid
     bands = [each for each in laid.bands if each.what == "operation" and each.phase not in ("server", "pull")]
     roles = {role: at for at, role in enumerate(dict.fromkeys(each.role for each in bands))}
@@ -171,10 +197,11 @@ def _counts(run: JobRun, result: Account) -> None:
         np.array([shares[each.rank_classes] for each in bands])[of],
         np.array([roles[each.role] for each in bands])[of],
     )
-    last = slice((laid.steps - 1) * laid.per_step, None)
-    waited = np.concatenate([[0], np.cumsum(run.times.start[last] - run.times.ready[last])])
+    mine = slice(steps[0] * laid.per_step, (steps[-1] + 1) * laid.per_step)
+    in_queue = (run.times.start[mine] - run.times.ready[mine]).reshape(len(steps), -1).sum(axis=0)
+    waited = np.concatenate([[0], np.cumsum(in_queue)])
     queued = weight * (waited[at + width[of]] - waited[at]).astype(np.float64) / PS
-    sums = [np.bincount(role, weight * what).tolist() for what in (width[of], size[of])]
+    sums = [(len(steps) * np.bincount(role, weight * what)).tolist() for what in (width[of], size[of])]
     for name, operations, size_bytes, queued_s in zip(roles, *sums, np.bincount(role, queued).tolist(), strict=True):
         entry = result.roles.setdefault(name, Role())
         entry.operations, entry.size_bytes, entry.queued_s = operations, size_bytes, queued_s

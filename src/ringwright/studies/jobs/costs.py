@@ -26,6 +26,7 @@ from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
 from ringwright.studies.jobs.followed import Bound, FollowedPackets
 from ringwright.studies.jobs.host_links import HostLinks
+from ringwright.studies.jobs.passing import PassingFault, staying
 from ringwright.studies.jobs.places import places
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
@@ -91,6 +92,8 @@ class FabricCosts:
     along which groups do not do the same at the same time. ``units`` is the share of compute units
     that an operation holds. ``others``: what other jobs on the fabric repeat meanwhile;
     ``bound``: whether what packets add is counted as it is most likely, or as its least or most.
+    Of the machine's faults those that stay are met by every operation; ``passing`` are the outages, which no
+    operation has a time for.
     ``known`` is what was timed before on the same machine by the same algorithms, and
     is added to; a copy by ``replace`` begins without.
     """
@@ -103,6 +106,7 @@ class FabricCosts:
     width_bytes: int = 4
     others: tuple[Program, ...] = ()
     bound: Bound = "seconds"
+    passing: tuple[PassingFault, ...] = ()
     known: InitVar[dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None] = None
     timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(init=False, repr=False)
     beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(
@@ -115,6 +119,10 @@ class FabricCosts:
     def __post_init__(self, known: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None) -> None:
         object.__setattr__(self, "timed", {} if known is None else known)
         object.__setattr__(self, "algorithms", dict(self.algorithms))
+        stays = staying(self.topology)
+        object.__setattr__(self, "topology", stays.topology)
+        object.__setattr__(self, "passing", (*self.passing, *stays.passing))
+        self.left.update({each: each for each in stays.told})
         if self.topology.n_ranks < self.mesh.size:
             raise UsageError(
                 f"{self.mesh.size} ranks do not fit on {self.topology.name}, which has {self.topology.n_ranks}",
@@ -145,9 +153,16 @@ class FabricCosts:
         return places(self.healthy, self.mesh)
 
     @cached_property
+    def watched(self) -> frozenset[int]:
+        """The links that have outages."""
+        return frozenset(link for each in self.passing for link in each.links)
+
+    @cached_property
     def faulty(self) -> frozenset[int]:
-        """The ranks of hosts whose links have a fault."""
-        return frozenset(marked(self.topology, self.topology.n_ranks)) if self.topology.faults else frozenset()
+        """The ranks of hosts whose links have a fault, or outages."""
+        if not self.topology.faults and not self.watched:
+            return frozenset()
+        return frozenset(marked(self.topology, self.topology.n_ranks, self.watched))
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return the phases of an operation among ``ranks``: one, but for a server's two."""
@@ -185,16 +200,22 @@ class FabricCosts:
         part = (size_bytes - low) / (high - low) if high > low else 0.0
         seconds = before.seconds + (after.seconds - before.seconds) * part
         timed = after if part > 0.5 else before
-        return Stage(seconds, 0.0, phase, (), self.units, self._loads(timed, alike[0]))
+        return Stage(seconds, 0.0, phase, (), self.units, self._loads(op, timed, alike[0]))
 
-    def _loads(self, timed: Timed, ranks: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
-        """Return the links and capacities of what was timed where the group itself has them, those at its hosts."""
+    def _loads(self, op: str, timed: Timed, ranks: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+        """Return the links and capacities of what was timed where the group itself has them, those at its hosts.
+
+        Of links with outages only those that it uses itself: its siblings go on.
+        """
         hosts, links = self.topology.hosts, timed.links
         kept = np.ones(len(links), bool)
         if hosts is not None and len(links):
             by = int(hosts[min(ranks)]) - int(hosts[min(self._canonical(ranks).ranks)])
             links = self.host_links.moved(links, by)
             kept = (links >= 0) & self.host_links.touch(links, np.unique(hosts[list(ranks)]))
+        if self.watched and len(links):
+            own = self._known_used(op, self._canonical(ranks))
+            kept = np.where(np.isin(links, list(self.watched)), own[links], kept)
         return tuple(zip(links[kept].tolist(), timed.shares[kept].tolist(), strict=True))
 
     @cached_property
@@ -378,7 +399,10 @@ class FabricCosts:
 
     def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
         share = np.minimum(self._of_links(busy_ps) / (seconds * PS), 1.0) if seconds else np.zeros(0)
-        links = np.flatnonzero(share > LEAST_SHARE)
+        mine = share > LEAST_SHARE
+        if self.watched and len(share):
+            mine[list(self.watched)] = share[list(self.watched)] > 0
+        links = np.flatnonzero(mine)
         return Timed(seconds, links, share[links])
 
 

@@ -1,6 +1,8 @@
-"""The effect of a fabric's faults on a job: slow ranks, ranks whose links differ from all others, and what is assumed."""
+"""The effect of a fabric's faults on a job: slow ranks, and ranks whose links differ from all others."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ringwright.topology import Topology
 
@@ -14,9 +16,12 @@ def slowdowns(topology: Topology) -> dict[int, float]:
     }
 
 
-def marked(topology: Topology, ranks: int) -> tuple[int, ...]:
-    """Return the ranks of the hosts whose links have faults; all ranks where the link belongs to no host."""
-    links = {fault.target for fault in topology.faults if fault.kind == "link"}
+def marked(topology: Topology, ranks: int, passing: Iterable[int] = ()) -> tuple[int, ...]:
+    """Return the ranks of the hosts whose links have faults; all ranks where the link belongs to no host.
+
+    ``passing``: more such links, of outages that come and go.
+    """
+    links = {fault.target for fault in topology.faults if fault.kind == "link"} | {*passing}
     if not links:
         return ()
     hosts: dict[str, list[int]] = {}
@@ -30,13 +35,6 @@ def marked(topology: Topology, ranks: int) -> tuple[int, ...]:
             return tuple(range(ranks))
         marked_ranks |= dict.fromkeys(mine)
     return tuple(marked_ranks)
-
-
-def assumed(topology: Topology) -> list[str]:
-    """Return what is assumed of faults that come and go: each operation meets them as if it started with them."""
-    if any(fault.time_s > 0 for fault in topology.faults):
-        return ["faults that come and go: every operation meets them as if it started when they do"]
-    return []
 
 
 def _host(topology: Topology, node: int) -> str:

@@ -15,6 +15,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
+from ringwright.studies.jobs.passing import PassingFault
 from ringwright.studies.jobs.study import Job
 from ringwright.workloads.replay import GROUNDS, Replay
 
@@ -45,8 +46,18 @@ class Changed:
         """As of the fabric that the change is simulated on: int64 of shape (ranks,), or None."""
         return self.after.places
 
+    @property
+    def topology(self) -> Topology:
+        """The machine that the change is simulated on."""
+        return self.after.topology
+
+    @property
+    def passing(self) -> tuple[PassingFault, ...]:
+        """The outages of that machine."""
+        return self.after.passing
+
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return the measured phases, longer or shorter."""
+        """Return the measured phases, longer or shorter; they use those links with outages that the simulated ones use."""
         key = (op, size_bytes, ranks, role)
         if key not in self.changes:
             calm = self.after.calm
@@ -54,13 +65,20 @@ class Changed:
             more = 0.0 if calm is self.after else seconds(self.after, op, size_bytes, ranks, role) - now
             self.changes[key] = now / was if was else 1.0, max(0.0, more)
         factor, more = self.changes[key]
+        links = tuple(dict.fromkeys(self._with_outages(op, size_bytes, ranks, role)))
         longer = [
-            replace(stage, wire_s=stage.wire_s * factor, latency_s=stage.latency_s * factor)
+            replace(stage, wire_s=stage.wire_s * factor, latency_s=stage.latency_s * factor, links=links)
             for stage in self.measured.stages(op, size_bytes, ranks, role)
         ]
         if more and longer:
             longer[-1] = replace(longer[-1], wire_s=longer[-1].wire_s + more)
         return tuple(longer)
+
+    def _with_outages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> list[tuple[int, float]]:
+        if not self.passing:
+            return []
+        asked = self.after.stages(op, size_bytes, ranks, role)
+        return [each for stage in asked for each in stage.links if each[0] in self.after.watched]
 
 
 @dataclass(frozen=True)
@@ -117,9 +135,9 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     return Job(
         workload,
         costs,
-        faults.slowdowns(fabric),
-        faults.marked(fabric, workload.mesh.size),
-        assumptions=(*workload.assumptions, said, *faults.assumed(fabric)),
+        faults.slowdowns(after.topology),
+        faults.marked(after.topology, workload.mesh.size, after.watched),
+        assumptions=(*workload.assumptions, said),
         fabric=fabric.name,
         left_out=LEFT_OUT,
         remarks=after.told,

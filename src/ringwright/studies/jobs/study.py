@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright import steps
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
+from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
@@ -19,9 +20,10 @@ from ringwright.registry import scheduler
 from ringwright.studies.arrivals import Asked, arriving
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.interrupted import Interrupted, MeetsOutages, interrupted
 from ringwright.studies.jobs.memory import peak
 from ringwright.studies.jobs.tracks import tracks
-from ringwright.studies.jobs.why import why
+from ringwright.studies.jobs.why import Cause, why
 from ringwright.units import format_us
 from ringwright.workload import Workload
 
@@ -70,6 +72,10 @@ class PolicyResult:
     decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
     fabric: str = ""
     ask: Callable[[], Probable] | None = field(default=None, repr=False)  # what says how long such steps took on GPUs
+    met: Interrupted | None = field(
+        default=None, repr=False
+    )  # what outages do; ``run`` ends with a step that meets one
+    calm: JobRun | None = field(default=None, repr=False)  # the run without them
 
     def __repr__(self) -> str:
         spent, on = self.account, f" on {self.fabric}" if self.fabric else ""
@@ -126,19 +132,40 @@ def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
         run = _run(job, scheduled, MORE_STEPS)
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
-    spent = account(run)
+    calm, spent, met = run, account(run), None
+    if isinstance(job.costs, MeetsOutages) and job.costs.passing:
+        again = lambda many, outages: _run(job, scheduled, many, outages)  # noqa: E731
+        met = interrupted(again, run, job.costs.topology, job.costs.passing)
+        run, spent = met.run, met.account
     likely = job.likely
-    ask = None if likely is None else lambda: _probable(likely, job, scheduled, run, spent.step_s)
+    ask = None if likely is None else lambda: _with_outages(_probable(likely, job, scheduled, calm), calm, met)
     return PolicyResult(
-        label, scheduled, job.costs, run, spent, time.perf_counter() - began, run.steady, decided, job.fabric, ask
+        label,
+        scheduled,
+        job.costs,
+        run,
+        spent,
+        time.perf_counter() - began,
+        calm.steady,
+        decided,
+        job.fabric,
+        ask,
+        met,
+        calm if met else None,
     )
 
 
-def _probable(
-    likely: Callable[[float], Probable], job: Job, scheduled: Workload, run: JobRun, step_s: float
-) -> Probable:
+def _with_outages(likely: Probable, calm: JobRun, met: Interrupted | None) -> Probable:
+    """Return it with what outages add: they last as long on a slow machine."""
+    if met is None:
+        return likely
+    low, middle, high = (max(0.0, each - account(calm).step_s) * 1e6 for each in met.step_s)
+    return likely.later(low, middle, high)
+
+
+def _probable(likely: Callable[[float], Probable], job: Job, scheduled: Workload, run: JobRun) -> Probable:
     """Return what such a step took on GPUs; what packets lose adds its seconds, for a time-out is as long on a slow machine."""
-    costs = job.costs
+    costs, step_s = job.costs, account(run).step_s
     if not isinstance(costs, FabricCosts) or costs.calm is costs:
         return likely(step_s * 1e6)
 
@@ -157,7 +184,7 @@ def _schedule(policy: str | Callable[..., Workload]) -> tuple[str, Callable[...,
     return (NONE, _untouched) if policy in (NONE, "") else scheduler(policy)
 
 
-def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
+def _run(job: Job, scheduled: Workload, steps: int, outages: Sequence[Outage] = ()) -> JobRun:
     return simulate(
         scheduled,
         job.costs,
@@ -168,6 +195,7 @@ def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
         interference=job.interference,
         layouts=job.layouts,
         late=job.late,
+        outages=outages,
     )
 
 
@@ -221,6 +249,23 @@ def document(
     }
 
 
+def _why(result: PolicyResult) -> list[Cause]:
+    """Return why communication was exposed: where outages come and go, as much of a step that meets one as steps have of it."""
+    forward_s = result.account.forward_s
+    shown = why(result.run, result.workload, result.costs, forward_s)
+    if result.met is None or result.calm is None:
+        return shown
+    share = result.met.share
+    causes: dict[str, Cause] = {}
+    for each in shown:
+        causes[each["cause"]] = {**each, "exposed_us": share * each["exposed_us"], "count": share * each["count"]}
+    for each in why(result.calm, result.workload, result.costs, forward_s):
+        known = causes.setdefault(each["cause"], {**each, "exposed_us": 0.0, "count": 0.0})
+        known["exposed_us"] += (1.0 - share) * each["exposed_us"]
+        known["count"] += (1.0 - share) * each["count"]
+    return sorted(causes.values(), key=lambda each: -each["exposed_us"])
+
+
 def row(result: PolicyResult) -> dict[str, Any]:
     """Return one row of the document."""
     spent, rank_classes, likely = result.account, result.run.laid.rank_classes, result.probable
@@ -228,6 +273,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         "policy": result.policy,
         "declined": None,
         "step_us": spent.step_s * 1e6,
+        "step_us_hit": None if result.met is None else result.met.hit_s * 1e6,
         "step_us_p05": None if likely is None else likely.p05_us,
         "step_us_p50": None if likely is None else likely.p50_us,
         "step_us_p95": None if likely is None else likely.p95_us,
@@ -249,9 +295,10 @@ def row(result: PolicyResult) -> dict[str, Any]:
             for name, role in spent.roles.items()
         },
         "decided": list(result.decided),
+        "outages": list(result.met.told) if result.met else [],
         "applied": [each.rule for each in result.workload.applied],
         **peak(result.workload),
-        "why": why(result.run, result.workload, result.costs, spent.forward_s),
+        "why": _why(result),
         "ranks": sum(rank_classes.counts),
         "simulated_ranks": len(rank_classes),
         "folded": len(rank_classes) < sum(rank_classes.counts),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -46,6 +46,17 @@ ADVICE = {
 }
 
 
+class Cause(TypedDict):
+    """A cause of exposed communication: time per step (mean over ranks), pieces, the costliest of them, what would help."""
+
+    cause: str
+    exposed_us: float
+    count: float
+    costliest: str
+    costliest_us: float
+    advice: str
+
+
 @dataclass
 class _Cell:
     """Pieces of one class in the last step as (row, place in it), and beside them: their own exposed time, and that of all
@@ -59,7 +70,7 @@ class _Cell:
     count: np.ndarray
 
 
-def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> list[dict[str, Any]]:
+def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> list[Cause]:
     """Return cause, exposed time per step (mean over ranks, added up over operations), count, costliest, advice.
 
     ``costs`` are those of the run: they say what half an operation would take.

@@ -64,13 +64,12 @@ def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
         *workload.assumptions,
         *own,
         f"collectives by {algorithm or LIBRARY} on {topology.name}",
-        *faults.assumed(topology),
     )
-    marked = faults.marked(topology, workload.mesh.size)
+    marked = faults.marked(costs.topology, workload.mesh.size, costs.watched)
     return Job(
         workload,
         costs,
-        faults.slowdowns(topology),
+        faults.slowdowns(costs.topology),
         marked,
         assumptions=told,
         fabric=topology.name,
