@@ -17,6 +17,7 @@ from ringwright.papers.poster import conclusion_rows, conclusions, published_cas
 from ringwright.papers.poster.conclusions import (
     BUFFERS,
     EFFECTS,
+    FOLLOWED,
     HEALTHY,
     OTHERS,
     ConclusionAnswer,
@@ -80,7 +81,7 @@ def test_a_rate_by_packets_is_near_that_by_events() -> None:
 def test_what_lies_there_is_taken_over_unless_it_is_to_be_fresh(tmp_path: Path) -> None:
     first, checks = conclusions.conclusions(tmp_path, short=True)
     assert {each["model"] for each in first} == {"resnet-18"}
-    assert len(checks) == len(EFFECTS)
+    assert len(checks) == len(FOLLOWED)
     (file,) = (each for each in tmp_path.glob("resnet*.json"))
     changed = json.loads(file.read_text())
     changed[0]["step_us"] = 1.0
@@ -186,7 +187,7 @@ def test_half_of_the_steps_that_are_drawn_are_losses() -> None:
     drawn = conclusions.drawn([*answers, made("h", "x", None, "loss 1 %")])
     assert len(drawn) == conclusions.CHECKED
     assert sum("loss" in each["disturbance"] for each in drawn) == conclusions.CHECKED // 2
-    assert all(each["step_us"] is not None and each["disturbance"] in EFFECTS for each in drawn)
+    assert all(each["step_us"] is not None and each["disturbance"] in FOLLOWED for each in drawn)
     assert drawn == conclusions.drawn([*answers, made("h", "x", None, "loss 1 %")])
 
 

@@ -171,3 +171,16 @@ def test_too_many_outages_are_refused_with_a_remedy() -> None:
 def test_more_latency_makes_no_flapping_job_faster(latency: str) -> None:
     lines = ("link rank1 flap 100ms every 1s", f"link * latency +{latency}")
     assert on(SWITCH, *lines).step_s >= on(SWITCH, lines[0]).step_s * (1 - 1e-9)
+
+
+def test_what_an_outage_holds_up_is_told_as_an_outage() -> None:
+    causes = {each["cause"]: each["exposed_us"] for each in row(on(SWITCH, "link rank1 flap 300ms every 2s"))["why"]}
+    calm = {each["cause"] for each in row(on(SWITCH))["why"]}
+    assert causes["outage"] > 0.2 * sum(causes.values())
+    assert "outage" not in calm
+
+
+def test_bursts_are_those_without_an_outage() -> None:
+    told = on(SWITCH, "link rank1 flap 300ms every 2s")
+    assert told.undisturbed.step_s == pytest.approx(on(SWITCH).step_s)
+    assert told.run.step_s > told.undisturbed.step_s

@@ -172,7 +172,7 @@ def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
     shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
     return {
         "policy": row["policy"],
-        "step": f"{row['step_us'] / 1e3:,.1f} ms",
+        "step": f"{row['step_us'] / 1e3:,.1f} ms" if row.get("step_us_hit") is None else "a step that meets an outage",
         "rectangles": rectangles,
         "names": names,
         "note": shown,

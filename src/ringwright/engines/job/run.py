@@ -32,6 +32,7 @@ class JobRun:
     laid: Laid = field(repr=False)
     times: InstanceTimes = field(repr=False)
     engine: str
+    outages: tuple[Outage, ...] = field(default=(), repr=False)
 
     def window(self) -> tuple[int, int]:
         """Return from when to when the last step lasted: between the ends of the last two backward (or forward) passes."""
@@ -119,7 +120,7 @@ def simulate(
     laid = held(laid, late or {}) if waited_for else laid
     times, engine = _run(held_up(laid.flat, outages, laid.resource_of), native=native)
     times = times.until(laid.flat.n)
-    run = JobRun(laid, times, engine)
+    run = JobRun(laid, times, engine, tuple(outages))
     stuck = np.flatnonzero(times.end < 0)
     if len(stuck):
         raise InfeasibleError(

@@ -54,9 +54,12 @@ EFFECTS = {  # on the cable of one port: the costliest of a few
     "loss 1 %": "loss 1%",
     "degraded optic": f"rate {LANES_LEFT:.0%}",  # what its last step leaves
     "rate step": "rate 20%",
+    "flapping port": "flap 100ms every 2s",
 }
+FOLLOWED = tuple(EFFECTS)[
+    :-1
+]  # of which a step can be run again as packets: an outage is of a step, not of an operation
 UNANSWERED = {
-    "flapping port": "a job's operations meet every fault as if they began with it, so that few would meet an outage",
     "competing traffic": "a neighbour repeats one collective, so that what it costs says more of the neighbour than of the fabric"
     " (simulate --beside has it)",
 }
@@ -223,7 +226,7 @@ def drawn(answers: Sequence[ConclusionAnswer]) -> list[ConclusionAnswer]:
     """Return the disturbed steps that are run again as packets: half of them losses, drawn by a seed."""
     told: list[ConclusionAnswer] = []
     for losses in (True, False):
-        names = [name for name in EFFECTS if ("loss" in name) == losses]
+        names = [name for name in FOLLOWED if ("loss" in name) == losses]
         mine = [each for each in answers if each["disturbance"] in names and each["slowdown"] is not None]
         told += random.Random(SEED).sample(mine, min(len(mine), CHECKED // 2))  # noqa: S311 - a lottery, not a secret
     return told

@@ -50,8 +50,8 @@ def burst_keys(job: Job, result: PolicyResult, gap_s: float | None = None) -> di
 
 def transfers_of(job: Job, result: PolicyResult) -> Transfers | str:
     """Return what ranks send in groups of several hosts, or to all where no host is known; or why that is not told."""
-    senders = Senders(job, result.workload, result.run)
-    steps, rows = senders.steps(), [row for row in result.run.laid.rows if row.what == "operation"]
+    senders = Senders(job, result.workload, result.undisturbed)
+    steps, rows = senders.steps(), [row for row in result.undisturbed.laid.rows if row.what == "operation"]
     count = len(steps) * sum(row.count * len(senders.sending(row)) for row in rows)
     if not count:
         return "the step sends nothing"

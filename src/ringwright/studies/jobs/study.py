@@ -102,6 +102,11 @@ class PolicyResult:
         return None if self.ask is None else self.ask()
 
     @property
+    def undisturbed(self) -> JobRun:
+        """The run without outages: what it sends, and when, where none comes."""
+        return self.calm or self.run
+
+    @property
     def step_s(self) -> float:
         """Seconds of one step, mean over the ranks."""
         return self.account.step_s

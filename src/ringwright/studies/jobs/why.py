@@ -1,11 +1,11 @@
 """Why communication was not hidden: each exposed operation of the last step gets one cause, and what would help.
 
-Causes, in the order in which they are tried. *contention*: it shared a link and took longer than alone. *dependency*: its
-consumer follows within the same pass. *order*: a less urgent operation went first while it was ready; the piece that was
-being sent just then is not counted, for no order takes it back. *window*: it was ready and nothing was being sent. *latency*:
-it stood in line, and half of it would take nearly as long. *bucket*: it waited for other gradients of its bucket, while
-nothing was being sent. *barrier*: it ran after backward, and the next forward pass could have begun without it (at most as
-much as that pass takes). *bandwidth*: nothing was left to hide it behind.
+Causes, in the order in which they are tried. *outage*: a link of it was down or slower meanwhile. *contention*: it shared a link
+and took longer than alone. *dependency*: its consumer follows within the same pass. *order*: a less urgent operation went first
+while it was ready; the piece that was being sent just then is not counted, for no order takes it back. *window*: it was ready and
+nothing was being sent. *latency*: it stood in line, and half of it would take nearly as long. *bucket*: it waited for other
+gradients of its bucket, while nothing was being sent. *barrier*: it ran after backward, and the next forward pass could have
+begun without it (at most as much as that pass takes). *bandwidth*: nothing was left to hide it behind.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ LEAST_PS = 1e3
 FIXED = 0.5  # share of an operation's time that its size has no part in
 ADVICE = {
     "dependency": "its consumer follows at once: cut it and its neighbours into pieces, or place the group on faster links",
+    "outage": "a second port, or a transport that goes around a link that is down",
     "contention": "separate the two groups' links, or start them at different times",
     "order": "send what the next forward pass needs first: p3, bytescheduler, pace",
     "window": "let more be on its way at once: a larger credit or window",
@@ -287,7 +288,7 @@ def _cause(
     times, flat = seen.run.times, seen.run.laid.flat
     ready, start, moved, ended = (int(each[instance]) for each in (times.ready, times.start, times.moved, times.end))
     if (ended - moved) - int(flat.work_ps[instance]) > SHARE * open_ps:
-        return "contention"
+        return "outage" if _met(seen.run, instance) else "contention"
     if operation.per == "micro-batch":
         return "dependency"
     barrier = (seen.scheduled.policy.boundary or "barrier") == "barrier"
@@ -306,6 +307,18 @@ def _cause(
     if barrier and ended > over[instance // seen.run.laid.per_step]:
         return "barrier"
     return "bandwidth"
+
+
+def _met(run: JobRun, instance: int) -> bool:
+    """Return whether an outage came over a link of an operation while it was on the wire."""
+    flat, times = run.laid.flat, run.times
+    mine = set(flat.load[flat.load_start[instance] : flat.load_start[instance + 1]].tolist())
+    return any(
+        each.begin_ps < times.end[instance]
+        and each.end_ps > times.moved[instance]
+        and any(run.laid.resource_of.get(link) in mine for link in each.links)
+        for each in run.outages
+    )
 
 
 def _computed(seen: _Seen, rank_class: int, step: int) -> int:

@@ -174,7 +174,7 @@ def _us(time_s: float) -> float | None:
 
 def role_bursts(result: PolicyResult, carrier: FabricCosts) -> tuple[RoleBurst, ...]:
     """Return, of each role that leaves a host, the operations that keep the wire busy longest in the last step, as packets."""
-    run = result.run
+    run = result.undisturbed
     groups = OperationGroups(result.workload, run.laid.rank_classes)
     operations = {each.name: each for each in run.laid.operations}
     busy: dict[tuple[str, str, int, tuple[int, ...]], int] = {}

@@ -43,7 +43,7 @@ def transfers(result: PolicyResult, carrier: Costs, tiers: NetworkTiers) -> Sent
 
     ``carrier`` are the costs on the fabric of ``tiers``: they say which links an operation keeps busy, and for which share.
     """
-    run = result.run
+    run = result.undisturbed
     begin, end = run.window()
     groups = OperationGroups(result.workload, run.laid.rank_classes)
     seen = _seen(tiers, run)
