@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 
+from ringwright.costs.stages import LinkCosts
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.studies.jobs import faults
+from ringwright.sources import read
+from ringwright.studies.jobs import faults, recorded
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.passing import staying
+from ringwright.studies.jobs.recorded import Counterfactual
 from ringwright.studies.jobs.study import Job, PolicyResult, answer, row
 from ringwright.topology import Topology
 from ringwright.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright.workloads.replay import replayed
 
 SWITCH = "switch:4,rate=100Mb/s,transport=tcp-cubic"
 
@@ -110,7 +116,7 @@ def test_rarer_outages_cost_less_and_longer_ones_more() -> None:
 def test_outages_of_every_step_agree_with_those_that_are_rare() -> None:
     """On both sides of the seam between the two ways to simulate them: a time-out of 200 ms is lost in each period."""
     calm = on(SWITCH).step_s
-    for many in (3, 3.9, 4.1, 8, 20):
+    for many in (3, 5.9, 6.1, 8, 20):
         every_s = round(calm * many * 1e3) * 1e-3
         told = on(SWITCH, f"link rank1 flap 10ms every {every_s * 1e3:g}ms").step_s
         assert told == pytest.approx(calm * every_s / (every_s - 0.2), rel=0.05), many
@@ -184,3 +190,28 @@ def test_bursts_are_those_without_an_outage() -> None:
     told = on(SWITCH, "link rank1 flap 300ms every 2s")
     assert told.undisturbed.step_s == pytest.approx(on(SWITCH).step_s)
     assert told.run.step_s > told.undisturbed.step_s
+
+
+def test_a_recording_meets_outages_too() -> None:
+    """Its steps overlap, so that the outage is placed by a run of as many steps."""
+    replay = replayed(read([str(files("ringwright") / "samples" / "job.log.gz")]))
+    healthy = fabric("switch:16")
+    calm = answer(recorded.job(replay, Counterfactual(healthy=healthy)), "none")
+    faulty = apply(healthy, ["link rank1 flap 100ms every 2s"])
+    told = answer(recorded.job(replay, Counterfactual(healthy=healthy, faulty=faulty)), "none")
+    assert told.met is not None
+    assert told.met.hit_s > 0.1
+    assert told.met.step_s[0] * (1 - 1e-6) <= told.step_s <= told.met.step_s[2] * (1 + 1e-6)
+    assert told.step_s == pytest.approx(calm.step_s / (1 - told.met.added_s[1] / 2.0), rel=0.01)
+
+
+def test_measured_times_stand_still_in_an_outage() -> None:
+    """The times of a recording name no links: those with outages are the ones that the simulated operation uses."""
+    workload, healthy = sending(), fabric(SWITCH)
+    measured = LinkCosts(12.5e6)
+    faulty = apply(healthy, ["link rank1 flap 300ms every 2s"])
+    after = FabricCosts(faulty, workload.mesh, algorithms={"": "ring"})
+    costs = recorded.Changed(measured, FabricCosts(healthy, workload.mesh, algorithms={"": "ring"}), after)
+    marked = faults.marked(after.topology, workload.mesh.size, after.watched)
+    calm, told = (answer(Job(workload, each, marked=marked), "pytorch-ddp") for each in (measured, costs))
+    assert told.step_s / calm.step_s == pytest.approx(1 / (1 - 0.6 / 2.0), rel=0.05)

@@ -32,6 +32,7 @@ from ringwright.units import format_time
 MOMENTS = 5  # of a step, evenly spaced, at which an outage begins
 PERIODS = 8  # of outages that are simulated where they come every few steps
 WARM = 2  # steps before the first that counts
+RECOVERS = 4  # steps behind an outage until they are as before
 LONG = 20  # steps: what a longer outage does beyond is known
 MOST_OUTAGES = 50_000
 MOST_INSTANCES = 2_000_000
@@ -100,7 +101,7 @@ def interrupted(simulated: Simulated, calm: JobRun, topology: Topology, passing:
 def _of_one(simulated: Simulated, calm: JobRun, topology: Topology, fault: PassingFault) -> Interrupted:
     own = account(calm)
     held = _held(topology, fault)
-    several = max(1, ceil(held.lasts_s / own.step_s)) + WARM
+    several = max(1, ceil(held.lasts_s / own.step_s)) + RECOVERS
     if fault.every_s and fault.every_s < several * own.step_s:
         return _many(simulated, calm, held, own)
     return _single(simulated, calm, held, own)
@@ -110,9 +111,10 @@ def _single(simulated: Simulated, calm: JobRun, fault: PassingFault, own: Accoun
     """Return it for outages that are so rare that a step, or a few in a row, meet one of them."""
     shown, left_s = _shortened(fault, own.step_s)
     before = calm.laid.steps - 1
-    after = max(1, ceil(shown.lasts_s / own.step_s)) + WARM
-    begin_s, steps = calm.finished(before - 1) / PS if before else 0.0, before + after
-    undisturbed = simulated(steps, ())
+    after = max(1, ceil(shown.lasts_s / own.step_s)) + RECOVERS
+    steps = before + after
+    undisturbed = simulated(steps, ())  # as many steps: until the outage begins the runs are the same
+    begin_s = undisturbed.finished(before - 1) / PS if before else 0.0
     runs = [simulated(steps, _outages(shown, begin_s + own.step_s * (turn + 0.5) / MOMENTS)) for turn in range(MOMENTS)]
     within = range(before, steps)
     added = [
@@ -129,7 +131,7 @@ def _single(simulated: Simulated, calm: JobRun, fault: PassingFault, own: Accoun
         if min(per_period) < after:
             return _many(simulated, calm, fault, own)
         weight = fmean(after / each for each in per_period)
-        whole = combined([(1.0 - weight, own), (weight, met)])
+        whole = combined([(1.0, own), (weight, met), (-weight, account(undisturbed, within))])
         whole = _standing(whole, left_s * fault.is_down * weight / after)
         lasting = [fault.every_s / each for each in per_period]
         told = (
