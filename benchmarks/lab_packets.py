@@ -29,6 +29,7 @@ LINES = (
     "link rank3 flap 100ms every 2s",
     "link rank3 rate 50%",
 )
+FLOW_BYTES = 32 << 20  # as long as the rounds last
 QUEUES = ("16KiB", "64KiB", "256KiB")
 
 
@@ -37,6 +38,11 @@ def cases() -> list[dict[str, Any]]:
     listed = []
     for algorithm in ("ring", "halving-doubling"):
         listed += [_case("switch:4,rate=20Mb/s", "all-reduce", algorithm, "1M", line, 6, CONTROL) for line in LINES]
+    # A flow between two ranks that the program has no connection between: 1>3 in the ring, 1>2 in halving-doubling.
+    for algorithm, flow in (("ring", "flow 1>3"), ("halving-doubling", "flow 1>2")):
+        listed.append(_case("switch:4,rate=20Mb/s", "all-reduce", algorithm, "1M", flow, 6, CONTROL))
+    fast = (CONTROL, "link rank3 loss 1%", "link rank3 rate 50%")
+    listed += [_case("switch:4,rate=50Mb/s", "all-reduce", "ring", "2M", line, 6, CONTROL) for line in fast]
     for op, algorithm, sizes in (("gather", "linear", ("5M", "20M")), ("all-to-all", "direct", ("1M", "4M"))):
         for size in sizes:
             for queue in QUEUES:
@@ -48,7 +54,7 @@ def cases() -> list[dict[str, Any]]:
 
 
 def _case(fabric: str, op: str, algorithm: str, size: str, line: str, rounds: int, beside: str) -> dict[str, Any]:
-    name = f"{op} {algorithm} {size}: "
+    name = f"{op} {algorithm} {size}{'' if '=20Mb' in fabric else ' at 50 Mb/s'}: "
     return {
         "name": name + line,
         "control": name + beside,
@@ -72,6 +78,10 @@ def predicted_s(case: dict[str, Any]) -> np.ndarray:
     top = of_lab(fabric(case["fabric"]), "reno")
     _, make, knobs = algorithm(case["algorithm"])
     program = make(Collective(case["op"], range(top.n_ranks), parse_size(case["size"])), top, **knobs)
+    if case["fault"].startswith("flow"):
+        ends = tuple(int(each) for each in case["fault"].split()[1].split(">"))
+        _, send, _ = algorithm("nccl-2-4")
+        return rounds_s(program, top, case["rounds"], [send(Collective("send-recv", ends, FLOW_BYTES), top)])
     return rounds_s(program, faults.apply(top, [case["fault"]], horizon_s=300.0), case["rounds"])
 
 

@@ -13,23 +13,37 @@ from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import require_few, run
 from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
+from ringwright.engines.together import merged
+from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ringwright.program import Program
     from ringwright.topology import Topology
 
 
-def round_times_s(program: Program, topology: Topology, options: PacketOptions, rounds: int) -> np.ndarray:
+def round_times_s(
+    program: Program, topology: Topology, options: PacketOptions, rounds: int, beside: Sequence[Program] = ()
+) -> np.ndarray:
     """Return how long each of ``rounds`` runs in a row takes, all ranks waiting for each other between them.
 
-    Seconds, float64 of shape (rounds,). Raises what one run by packets raises.
+    ``beside``: programs that begin with the first round, once each. Seconds, float64 of shape (rounds,). Raises what one run
+    by packets raises, and DeclinedError where one beside ends before the last round does.
     """
     top = wire_rates(topology)
-    (made,) = machines([program], without_losses(top))
+    made, *others = machines([program, *beside], without_losses(top))
     flat = flatten(program, made)
-    whole = repeated(flat, rounds)
+    graphs = [repeated(flat, rounds), *(flatten(each, on) for each, on in zip(beside, others, strict=True))]
+    whole = merged(graphs) if beside else graphs[0]
     require_few(whole, top, options)
     told = run(whole, made.carrying(program), options, top)
-    ends = told.end_ps.reshape(rounds, flat.n_messages).max(axis=1)
+    mine = rounds * flat.n_messages
+    ends = told.end_ps[:mine].reshape(rounds, flat.n_messages).max(axis=1)
+    at = mine
+    for each in graphs[1:]:
+        if told.end_ps[at : at + each.n_messages].max() < ends[-1]:
+            raise DeclinedError("what runs beside the rounds ends before them", remedy="more bytes beside them")
+        at += each.n_messages
     times: np.ndarray = np.diff(ends, prepend=0) / PS
     return times

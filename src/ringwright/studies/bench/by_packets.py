@@ -17,6 +17,8 @@ from ringwright.lab.shaping import BURST_BYTES, QUEUE_BYTES
 from ringwright.topology import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -37,15 +39,16 @@ def of_lab(fabric: Topology, tcp: str) -> Topology:
     )
 
 
-def rounds_s(program: Program, on: Topology, rounds: int) -> np.ndarray:
+def rounds_s(program: Program, on: Topology, rounds: int, beside: Sequence[Program] = ()) -> np.ndarray:
     """Return how long rounds take on a fabric ``of_lab`` with its faults, in seconds. float64 of shape (seeds, rounds).
 
-    Raises DeclinedError for more packets than can be followed, InfeasibleError where a connection is given up.
+    ``beside``: what goes on as long as they do, between ranks that the program has no message between. Raises DeclinedError for
+    more packets than can be followed, InfeasibleError where a connection is given up.
     """
     draw = np.random.default_rng(0)
     times = []
     for seed in range(SEEDS):
         begin_s = float(draw.uniform(0.0, WITHIN_S))
         options = PacketOptions(seed=seed, duplex=True, burst_bytes=BURST_BYTES, most_hops=MOST_HOPS // SEEDS)
-        times.append(round_times_s(program, on.starting_at(begin_s), options, rounds + 1)[1:])
+        times.append(round_times_s(program, on.starting_at(begin_s), options, rounds + 1, beside)[1:])
     return np.array(times)

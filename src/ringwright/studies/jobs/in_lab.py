@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.engines.job.run import simulate
-from ringwright.registry import scheduler
-from ringwright.studies.jobs import faults
+from ringwright.studies.jobs import faults, study
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.live import named
 from ringwright.workloads.chain import ChainLayer, chain
@@ -31,6 +29,9 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
     "rate 50%": (("rate 50%",), {}),
     "slow link of rank 3": (("link rank3 rate 30%",), {}),
     "slow rank 3": ((), {"3": 1.5}),
+    "control": (("link rank3 loss 0.00001%",), {}),  # the plane of the next two, losing nothing
+    "loss 1% of rank 3": (("link rank3 loss 1%",), {}),
+    "flapping port of rank 3": (("link rank3 flap 100ms every 2s",), {}),
 }
 
 
@@ -63,6 +64,7 @@ class LabStepsSpec:
     elements: int = 2_000_000
     steps: int = 6
     timeout_s: float = 100.0
+    seed: int = 0  # of what the faults leave to chance
 
 
 def rows(question: LabStepsSpec) -> Iterator[LabRow]:
@@ -74,7 +76,9 @@ def rows(question: LabStepsSpec) -> Iterator[LabRow]:
         lines, slowdowns = CASES[case]
         with (
             tempfile.TemporaryDirectory() as folder,
-            network(question.fabric, lines, out=Path(folder) / "lab", horizon_s=3600.0, force=True) as net,
+            network(
+                question.fabric, lines, out=Path(folder) / "lab", horizon_s=3600.0, force=True, seed=question.seed
+            ) as net,
         ):
             net.start_faults()
             for model in question.models:
@@ -106,8 +110,8 @@ def predict(
     workload = _layers(model, question, topology.n_ranks)
     costs = FabricCosts(topology, workload.mesh, algorithms={"": GLOO})
     slow = {int(rank): factor for rank, factor in slowdowns.items()}
-    marked = faults.marked(topology, topology.n_ranks)
-    return simulate(scheduler(policy)[1](workload, costs), costs, steps=6, slowdowns=slow, marked=marked).step_s
+    marked = faults.marked(costs.topology, topology.n_ranks, costs.watched)
+    return study.answer(study.Job(workload, costs, slow, marked), policy).step_s
 
 
 def _network(spelling: str, lines: Sequence[str]) -> Topology:
@@ -115,7 +119,7 @@ def _network(spelling: str, lines: Sequence[str]) -> Topology:
     from ringwright.fabrics.faults import apply
 
     made = fabric(spelling)
-    made = replace(made, rate=made.rate * OF_A_LINK)
+    made = replace(made, rate=made.rate * OF_A_LINK, transport="tcp", protocol="tcp-reno")
     return apply(made, lines) if lines else made
 
 
