@@ -98,6 +98,7 @@ def simulate(
     if collective is None:
         return job.answer(machine, algorithm or "", dtype, results, others)
     from ringwright.fabrics._congestion import congestion
+    from ringwright.studies.asked_faults import AskedFaults
     from ringwright.studies.library_calls import usual_algorithm
     from ringwright.studies.simulation_spec import SimulationSpec
 
@@ -116,6 +117,7 @@ def simulate(
         calibration=machine.calibrated(),
         packets=packets.options(engine, topology, machine.seed),
         beside=tuple(congestion(line, topology.n_ranks) for line in others),
+        faults=AskedFaults(machine.fault, machine.seed) if machine.fault else None,
     )
     usual = usual_algorithm(question.collective(0), topology, question.calibration)
     return simulated.show(

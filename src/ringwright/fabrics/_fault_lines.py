@@ -60,7 +60,7 @@ class FaultEffect:
 
 
 def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[FaultEffect]:
-    """Return what the lines say, one effect per line, or per outage of a flapping link."""
+    """Return what the lines say, one effect per line, or per outage of a flapping link (for ``horizon_s`` from its first on)."""
     all_effects: list[FaultEffect] = []
     for number, line in enumerate(lines):
         text = line.partition("#")[0].strip()
@@ -207,7 +207,7 @@ class _Line:
             raise self.wrong("the outage has to be shorter than its period")
         if not timed:
             start_s = self.draw.uniform(0.0, every_s - down_s)
-        count = math.ceil((min(end_s, max(horizon_s, start_s + (REPEATS - 0.5) * every_s)) - start_s) / every_s)
+        count = math.ceil(min(end_s - start_s, max(horizon_s, (REPEATS - 0.5) * every_s)) / every_s)
         one = self._on(kind, name, "rate_factor", 0.0, 0.0, math.inf)
         if max(0, count) * len(one.targets) * 2 > MOST_ROWS:
             raise self.wrong(

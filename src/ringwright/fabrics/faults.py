@@ -64,9 +64,9 @@ def in_words() -> list[tuple[str, str, str]]:
 def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> Topology:
     """Return the machine with these faults; ``topology.faults`` is sorted by time, kind, target and field.
 
-    ``horizon_s``: flapping is laid out until then. ``seed`` draws what the lines leave open: when flapping starts, and
-    which ``random`` targets. ``link * ...`` without a time changes the machine's own arrays instead of adding a row for
-    each link. Raises UsageError where a line says nothing that can be understood; it names near names.
+    ``horizon_s``: flapping is laid out for so long, from its first outage on. ``seed`` draws what the lines leave open: when
+    flapping starts, and which ``random`` targets. ``link * ...`` without a time changes the machine's own arrays instead of
+    adding a row for each link. Raises UsageError where a line says nothing that can be understood; it names near names.
     """
     import numpy as np
 

@@ -45,6 +45,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     for note in result["notes"]:
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
+    _faults(out, rows, names)
     _limits(out, rows, names)
     if shows_bursts:
         bursts.write(out, result["bursts"], result["bursts_unknown"], burst_title(result["bursts"]))
@@ -183,6 +184,28 @@ def _declines(out: Console, result: dict[str, Any]) -> None:
     for name, why, sizes in told:
         where = "" if len(sizes) == every else f" at {', '.join(map(format_size, sizes))}"
         layout.line(out, f"{name}{where}: {why}", style="yellow")
+
+
+def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Say what faults cost at the smallest and the largest size, and why some cost nothing."""
+    if not any(row.get("healthy_us") is not None or row.get("unaffected") for row in rows):
+        return
+    layout.heading(out, "What the faults cost", "beside the time without them, by the same models")
+    for name in names:
+        mine = [row for row in rows if row["algorithm"] == name]
+        layout.line(out, f"{name}:")
+        for end_row in (mine[0], mine[-1]) if len(mine) > 1 else mine:
+            size, healthy_us = format_size(end_row["size_bytes"]), end_row["healthy_us"]
+            if healthy_us:
+                longer = end_row["time_us"] / healthy_us
+                layout.line(out, f"{size}: {longer:.4g} times the {time(healthy_us)} us without faults", indent=4)
+            for each in end_row["unaffected"]:
+                layout.line(out, f"{size}: {unaffected(each)}", style="yellow", indent=4)
+
+
+def unaffected(each: Mapping[str, Any]) -> str:
+    """Return in words which fault costs nothing, and why."""
+    return f"'{each['fault']}' changes nothing: {each['why']}"
 
 
 def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.reports import bursts, html, pictures, probable, tables
-from ringwright.reports.simulated import answered, burst_title, declined, time
+from ringwright.reports.simulated import answered, burst_title, declined, time, unaffected
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -43,6 +43,12 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
                 for each in result["disagreements"]
             ),
             *(f"{name} declined: {why}" for name, why, _ in declined(result)),
+            *(
+                f"{row['algorithm']} at {format_size(row['size_bytes'])}: {unaffected(each)}"
+                for row in rows
+                if row["size_bytes"] == last
+                for each in row["unaffected"]
+            ),
         ],
         times=_times(rows),
         limits=_limits(rows),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
     from ringwright.studies.arrivals import Asked
+    from ringwright.studies.asked_faults import AskedFaults
     from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.topology import Topology
 
@@ -166,17 +167,22 @@ def simulate(
 
             machine = calibrated(machine, held)
         made, program = _program(what, machine, algorithm, size, held)
+        asked = _asked(faults, seed)
         question = SimulationSpec(
             program.collective.op,
-            spelled.machine(machine, faults, seed=seed),
+            machine if asked is None else asked.on(machine),
             engine,
             alpha or "pipelined",
             program.collective.group,
             arrivals=arrivals,
             healthy=machine,
             calibration=held,
+            faults=asked,
         )
         run = question.run(program, question.topology)
+        while (longer := question.lasting(run.time_s)) is not question:
+            question = longer
+            run = question.run(program, question.topology)
         return replace(run, ask=lambda: _probable(question, made, program, run))
     strange = {"size": size, "engine": engine, "alpha": alpha, "calibration": calibration}
     if given := [name for name, value in strange.items() if value is not None]:
@@ -187,6 +193,13 @@ def simulate(
 
     job, usual = _job(what, on, algorithm or "", faults, seed)
     return answer(arriving_late(job, arrivals), usual if policy is None else policy)
+
+
+def _asked(faults: Iterable[str], seed: int) -> AskedFaults | None:
+    from ringwright.studies.asked_faults import AskedFaults
+
+    lines = (faults,) if isinstance(faults, str) else tuple(faults)
+    return AskedFaults(lines, seed) if lines else None
 
 
 def _named(on: spelled.Machine | None) -> spelled.Machine:

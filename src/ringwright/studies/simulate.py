@@ -16,6 +16,7 @@ from ringwright.studies import spelled
 from ringwright.studies.answers import FAR_APART, Answered, Answers
 from ringwright.studies.floors import Floors
 from ringwright.studies.simulation_spec import SimulationSpec
+from ringwright.studies.without_faults import AskedOnce
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ringwright.engines.packets.run import Packets
     from ringwright.engines.result import Run
     from ringwright.program import Program
+    from ringwright.studies.unaffected import Unaffected
+    from ringwright.studies.without_faults import SaidTime
     from ringwright.topology import Topology
 
 SCHEMA = "ringwright.simulate/1"
@@ -69,6 +72,8 @@ class SimulatedRow:
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
     alone_us: float | None = None  # without the other jobs on the fabric, where there are any
+    healthy_us: float | None = None  # without the faults, where lines of faults were given, by the same models
+    unaffected: tuple[Unaffected, ...] = ()  # faults that cost less than a per mille, each with the reason
     transport: Mapping[str, str] = field(default_factory=dict)  # how packets are sent, by class of links
     retransmitted_bytes: int | None = None  # this and what follows: where packets were followed
     drops: int | None = None  # packets that queues had no room for
@@ -107,33 +112,34 @@ def sweep(
     left_out: dict[str, None] = {}
     rows: list[dict[str, Any]] = []
     software: dict[str, bool] = {}
-    floors, answers = Floors(question), Answers(question, wanted)
+    asked = AskedOnce(question, wanted)
     by_size: dict[int, list[tuple[str, Answered]]] = {}
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    asked = [(algorithm, size) for algorithm in map(spelled.algorithm, spellings) for size in wanted]
-    for algorithm, size in steps.told(asked, progress, _named):
+    pairs = [(algorithm, size) for algorithm in map(spelled.algorithm, spellings) for size in wanted]
+    for algorithm, size in steps.told(pairs, progress, _named):
         spelling = algorithm.spelling
         collective = question.collective(size)
         try:
-            program = algorithm(collective, question.topology)
-            machine = answers.shown_on(program)
-            row, omitted, run = _measured(question, program, spelling, floors, machine)
-            said = answers.of(algorithm, program, run, machine).at_least(row.bound_us)
-            row = _answered(row, said, question)
-            by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, said)))
+            asked, program, row, omitted, run = _lasting(asked, algorithm, collective)
+            told = asked.of(algorithm, program, run, asked.on(program))
+            row = _beside_healthy(_answered(row, told.said, question), asked, algorithm, told)
+            by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
             continue
-        has_software = bool(program.software.message_s or program.software.base_s) or machine is not question.topology
+        has_software = (
+            bool(program.software.message_s or program.software.base_s)
+            or asked.on(program) is not asked.question.topology
+        )
         software[spelling] = software.get(spelling, False) or has_software
         rows.append(asdict(row))
         left_out |= dict.fromkeys(omitted)
     if refused and len(refused) == len(rows):
         raise refused[0]
-    top, come = question.topology, question.come()
+    top, come = asked.question.topology, question.come()
     return {
         "schema": SCHEMA,
         "collective": question.op,
@@ -149,10 +155,30 @@ def sweep(
         "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
         "notes": _unlike(software, question.topology),
-        "fastest": [] if question.asks_engine else _fastest(question, answers, by_size),
+        "fastest": [] if question.asks_engine else _fastest(question, asked.answers, by_size),
         "disagreements": [] if question.asks_engine else _disagreements(rows),
         "left_out": list(left_out),
     }
+
+
+def _lasting(
+    asked: AskedOnce, algorithm: spelled.Algorithm, collective: Collective
+) -> tuple[AskedOnce, Program, SimulatedRow, tuple[str, ...], Run]:
+    """Return an engine's row with its program and run; asked again where outages end before the answer does."""
+    while True:
+        question = asked.question
+        program = algorithm(collective, question.topology)
+        row, omitted, run = _measured(question, program, algorithm.spelling, asked.floors, asked.on(program))
+        longer = question.lasting(max(run.time_s, (row.worst_us or 0.0) / 1e6))
+        if longer is question:
+            return asked, program, row, omitted, run
+        asked = AskedOnce(longer, asked.sizes_bytes)
+
+
+def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
+    """Return a row with the time without faults, and with what cost nothing."""
+    healthy_us, unaffected = asked.without_faults.beside(algorithm, told)
+    return replace(row, healthy_us=healthy_us, unaffected=unaffected)
 
 
 def _named(asked: tuple[spelled.Algorithm, int]) -> str:
@@ -201,8 +227,7 @@ def measure(
     question: SimulationSpec, program: Program, name: str, floors: Floors
 ) -> tuple[SimulatedRow, tuple[str, ...]]:
     """Return the row of one program by an engine, and the effects that the engine leaves out."""
-    row, left_out, _ = _measured(question, program, name, floors, question.topology)
-    return row, left_out
+    return _measured(question, program, name, floors, question.topology)[:2]
 
 
 def _measured(
@@ -361,6 +386,8 @@ def _worst(
         return None, None
     worst, when = time_s, 0.0
     moments = sorted({fault.time_s for fault in faults})
+    if question.faults is not None:  # outages are laid out for as long as a run from the others would last
+        moments = [each for each in moments if each <= question.faults.horizon_s / 2] or moments[:1]
     for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
         taken = question.run(program, machine.starting_at(moment)).time_s
         if taken > worst:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringwright.engines.result import Run
     from ringwright.fabrics._congestion import Congestion
     from ringwright.program import Program
+    from ringwright.studies.asked_faults import AskedFaults
     from ringwright.topology import Topology
 
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 class SimulationSpec:
     """What is asked of the simulator, all but the algorithms and sizes.
 
-    ``engine`` None: the most probable time of all models. ``healthy``: the fabric before its faults; ``calibration``: what was
-    put on it.
+    ``engine`` None: the most probable time of all models. ``healthy``: the fabric before its faults, ``faults`` the lines that
+    made ``topology`` of it; ``calibration``: what was put on it.
     """
 
     op: str
@@ -42,6 +43,8 @@ class SimulationSpec:
     calibration: Calibration | None = None
     packets: PacketOptions | None = None  # what is asked of the packet engine
     beside: tuple[Congestion, ...] = ()  # what other jobs on the fabric repeat meanwhile
+    faults: AskedFaults | None = None
+    by_packets: bool = False  # also where nothing acts on packets: beside an answer that follows them
 
     @property
     def asks_engine(self) -> bool:
@@ -91,7 +94,19 @@ class SimulationSpec:
     @cached_property
     def needs_packets(self) -> bool:
         """Whether the fabric has what acts on packets alone: losses, bit errors or a buffer between hosts."""
-        return acts_on_packets(self.topology)
+        return self.by_packets or acts_on_packets(self.topology)
+
+    def lasting(self, time_s: float) -> SimulationSpec:
+        """Return the question with outages for as long as an answer of ``time_s``; itself where they last so long."""
+        if self.faults is None or self.healthy is None or (longer := self.faults.lasting(time_s)) is self.faults:
+            return self
+        return replace(self, topology=longer.on(self.healthy), faults=longer)
+
+    def with_faults(self, faults: AskedFaults | None) -> SimulationSpec:
+        """Return the question with other faults, or none, answered by the same engine."""
+        healthy = self.topology if self.healthy is None else self.healthy
+        on = healthy if faults is None else faults.on(healthy)
+        return replace(self, topology=on, healthy=healthy, faults=faults, by_packets=self.needs_packets)
 
     def come(self) -> Arrivals | None:
         """Return when the ranks of the group come, None where they come together; UsageError for what says not when."""

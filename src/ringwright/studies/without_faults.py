@@ -1,0 +1,102 @@
+"""An answer beside the same question without its faults, and with each of them alone: which of them cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ringwright.errors import RingwrightError
+from ringwright.studies import unaffected
+from ringwright.studies.answers import Answers
+from ringwright.studies.floors import Floors
+
+if TYPE_CHECKING:
+    from ringwright.costs.probable import Probable
+    from ringwright.engines.result import Run
+    from ringwright.program import Program
+    from ringwright.studies.asked_faults import AskedFaults
+    from ringwright.studies.simulation_spec import SimulationSpec
+    from ringwright.studies.spelled import Algorithm
+    from ringwright.studies.unaffected import Unaffected
+    from ringwright.topology import Topology
+
+PER_MILLE = 1e-3  # of the time, below which a fault has no effect on it
+MOST_ALONE = 16  # lines that are each simulated alone
+
+
+@dataclass(frozen=True)
+class SaidTime:
+    """The answer for one program: the machine that it ran on, its run, and what the models make of that."""
+
+    program: Program
+    machine: Topology
+    run: Run
+    said: Probable
+    time_us: float
+
+
+class AskedOnce:
+    """One question with what is looked up once for all of its answers."""
+
+    def __init__(self, question: SimulationSpec, sizes_bytes: Sequence[int]) -> None:
+        self.question, self.sizes_bytes = question, sizes_bytes
+        self.floors, self.answers = Floors(question), Answers(question, sizes_bytes)
+
+    @cached_property
+    def without_faults(self) -> WithoutFaults:
+        """The same question without faults, and with one of them."""
+        return WithoutFaults(self)
+
+    def on(self, program: Program) -> Topology:
+        """Return the fabric on which a program is run."""
+        return self.answers.shown_on(program)
+
+    def of(self, algorithm: Algorithm, program: Program, run: Run, machine: Topology) -> SaidTime:
+        """Return the answer for a program that ran on a machine."""
+        bound_us = self.floors.under(program)[0] * 1e6
+        said = self.answers.of(algorithm, program, run, machine).at_least(bound_us)
+        of_engine = self.question.asks_engine or not said.model
+        return SaidTime(program, machine, run, said, run.time_s * 1e6 if of_engine else said.p50_us)
+
+    def answer(self, algorithm: Algorithm, size_bytes: int) -> SaidTime:
+        """Return the answer of an algorithm at one size."""
+        program = algorithm(self.question.collective(size_bytes), self.question.topology)
+        machine = self.on(program)
+        return self.of(algorithm, program, self.question.run(program, machine), machine)
+
+
+class WithoutFaults:
+    """The same questions without faults, and with one line of faults alone."""
+
+    def __init__(self, asked: AskedOnce) -> None:
+        self._question, self._sizes = asked.question, asked.sizes_bytes
+        self._others: dict[int, AskedOnce] = {}
+
+    def beside(self, algorithm: Algorithm, ill: SaidTime) -> tuple[float | None, tuple[Unaffected, ...]]:
+        """Return the us without faults, None where no line of faults was given, and the faults that cost nothing, with why."""
+        faults, size = self._question.faults, ill.program.collective.size_bytes
+        jobs = unaffected.of_neighbours(self._question, ill, PER_MILLE) if self._question.beside else ()
+        if faults is None:
+            return None, jobs
+        well = self._asked(-1, None).answer(algorithm, size)
+        lines = {number: line for number, text in enumerate(faults.lines) if (line := text.partition("#")[0].strip())}
+        told: list[Unaffected] = []
+        for number, line in lines.items():
+            alone = ill
+            if 1 < len(lines) <= MOST_ALONE:
+                try:
+                    alone = self._asked(number, faults.only(number)).answer(algorithm, size)
+                except RingwrightError:  # this one ends the job by itself
+                    continue
+            more_us = alone.time_us - well.time_us
+            if abs(more_us) <= PER_MILLE * well.time_us:
+                why = unaffected.why(self._question, faults.only(number), well, alone)
+                told.append(unaffected.Unaffected(line, why, more_us))
+        return well.time_us, (*told, *jobs)
+
+    def _asked(self, number: int, faults: AskedFaults | None) -> AskedOnce:
+        if number not in self._others:
+            self._others[number] = AskedOnce(self._question.with_faults(faults), self._sizes)
+        return self._others[number]
