@@ -35,6 +35,7 @@ def show(
     names = algorithms.split(",")
     with progress.steps("simulating") as advance:
         result = study.sweep(question, names, wanted, advance)
+    question = study.laid_out(question, result)
     if trace:
         from ringwright.studies.traced import trace as traced
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
@@ -62,7 +63,7 @@ def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     likely = has_interval(rows)
     columns = ["size", "time us", *(["90 % us"] if likely else []), "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
     shared = rows[0].get("alone_us") is not None
-    faulty, late = rows[0]["worst_us"] is not None, rows[0].get("after_last_us") is not None
+    faulty, late = any(row["worst_us"] is not None for row in rows), rows[0].get("after_last_us") is not None
     layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
     table = []
     for row in rows:
@@ -71,10 +72,15 @@ def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
         line += [*rates, time(row["lowest_bound_us"]), share(row)]
         line += [time(row["after_last_us"])] if late else []
         line += [time(row["alone_us"])] if shared else []
-        table.append([*line, time(row["worst_us"])] if faulty else line)
+        table.append([*line, _worst(row)] if faulty else line)
     columns += ["after the last us"] if late else []
     columns += ["alone us"] if shared else []
     layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
+
+
+def _worst(row: Mapping[str, Any]) -> str:
+    """Return the time at the worst moment, or that the job ends then."""
+    return "job ends" if row["worst_us"] is None else time(row["worst_us"])
 
 
 def _side_by_side(
@@ -123,7 +129,7 @@ def _grid(
     table = []
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
         by_algorithm = {row["algorithm"]: row for row in group}
-        winner = min(by_algorithm.values(), key=lambda row: float(row[field]))
+        winner = min(by_algorithm.values(), key=lambda row: math.inf if row[field] is None else float(row[field]))
         cells = [_cell(by_algorithm.get(name), field, winner, said) for name in letters]
         line = [format_size(size), *cells]
         line += [_sure(sure.get(size))] if sure else []
@@ -147,6 +153,8 @@ def _cell(
         return "declines "
     if said is not None:
         return said(row)
+    if row[field] is None:
+        return "job ends "
     return time(row[field]) + ("*" if row[field] <= winner[field] * SLACK else " ")
 
 
@@ -199,6 +207,9 @@ def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str
             if healthy_us:
                 longer = end_row["time_us"] / healthy_us
                 layout.line(out, f"{size}: {longer:.4g} times the {time(healthy_us)} us without faults", indent=4)
+            if end_row["worst_ends"]:
+                moment = f"{end_row['worst_start_s']:.4g} s"
+                layout.line(out, f"{size}: begun {moment} later, {end_row['worst_ends']}", indent=4)
             for each in end_row["unaffected"]:
                 layout.line(out, f"{size}: {unaffected(each)}", style="yellow", indent=4)
 

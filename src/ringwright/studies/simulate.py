@@ -62,6 +62,7 @@ class SimulatedRow:
     why: str  # what the critical path spent its time on
     worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
     worst_start_s: float | None = None
+    worst_ends: str = ""  # started at that moment the job ends: how, in the library's words where packets were followed
     lowest_bound_us: float | None = None  # of any program: where switches can add, they may
     after_last_us: float | None = None  # from the arrival of the last rank to the end, where arrivals are given
     time_us_p05: float | None = None
@@ -176,9 +177,24 @@ def _lasting(
 
 
 def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
-    """Return a row with the time without faults, and with what cost nothing."""
-    healthy_us, unaffected = asked.without_faults.beside(algorithm, told)
-    return replace(row, healthy_us=healthy_us, unaffected=unaffected)
+    """Return a row with the time without faults, which none of them shortens, and with what cost nothing."""
+    beside = asked.without_faults.beside(algorithm, told)
+    row = replace(row, healthy_us=beside.healthy_us, unaffected=beside.unaffected)
+    least_us = beside.least_us
+    if row.time_us >= least_us:
+        return row
+    algbw, busbw = _rates(told.program.collective, least_us)
+    p50_us, p95_us = (None if each is None else max(each, least_us) for each in (row.time_us_p50, row.time_us_p95))
+    worst_us = None if row.worst_us is None else max(row.worst_us, least_us)
+    return replace(
+        row,
+        time_us=least_us,
+        algbw_gbs=algbw,
+        busbw_gbs=busbw,
+        time_us_p50=p50_us,
+        time_us_p95=p95_us,
+        worst_us=worst_us,
+    )
 
 
 def _named(asked: tuple[spelled.Algorithm, int]) -> str:
@@ -245,7 +261,7 @@ def _measured(
             remedy="report this: a simulator must not beat physics",
         )
     algbw, busbw = _rates(collective, time_s * 1e6)
-    worst_us, worst_start_s = _worst(question, program, machine, time_s)
+    worst_us, worst_start_s, worst_ends = _worst(question, program, machine, time_s)
     row = SimulatedRow(
         name,
         run.engine,
@@ -268,6 +284,7 @@ def _measured(
         run.path(),
         worst_us,
         worst_start_s,
+        worst_ends,
         lowest_bound_us=(without if within is None else within) * 1e6,
         after_last_us=None if floors.come is None else run.after_last_s * 1e6,
         alone_us=_alone_us(question, program, machine),
@@ -379,17 +396,29 @@ def _choice(program: Program) -> str:
 
 def _worst(
     question: SimulationSpec, program: Program, machine: Topology, time_s: float
-) -> tuple[float | None, float | None]:
-    """Return the longest time in us over starts at the faults' own moments, and that start; None without faults."""
+) -> tuple[float | None, float | None, str]:
+    """Return the longest time in us over starts at the faults' own moments, and that start; None without faults.
+
+    Where a start ends the job there is no time: that start, and how the job ends.
+    """
     faults = machine.faults
     if not faults:
-        return None, None
+        return None, None, ""
     worst, when = time_s, 0.0
     moments = sorted({fault.time_s for fault in faults})
     if question.faults is not None:  # outages are laid out for as long as a run from the others would last
         moments = [each for each in moments if each <= question.faults.horizon_s / 2] or moments[:1]
     for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
-        taken = question.run(program, machine.starting_at(moment)).time_s
+        try:
+            taken = question.run(program, machine.starting_at(moment)).time_s
+        except InfeasibleError as error:
+            return None, moment, f"{error.what} ({error.where})" if error.where else error.what
         if taken > worst:
             worst, when = taken, moment
-    return worst * 1e6, when
+    return worst * 1e6, when, ""
+
+
+def laid_out(question: SimulationSpec, result: Mapping[str, Any]) -> SimulationSpec:
+    """Return the question with outages for as long as the longest of its answers."""
+    times_us = [row["worst_us"] or row["time_us"] for row in result["rows"] if row["declined"] is None]
+    return question.lasting(max(times_us, default=0.0) / 1e6)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ringwright.costs.corruption import lost_share
 from ringwright.costs.protocols import ADAPTIVE, ONE
+from ringwright.engines.beside import BY_CHANCE
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import inside
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 UNKNOWN = "no effect on the time; not known why"
+BY_LUCK = "with it messages meet in another order, which by chance takes {:.2%} less: the time without it is told"
 HEALTHY = {"rate_factor": 1.0, "compute_factor": 1.0, "loss": 0.0, "ber": 0.0, "added_latency_s": 0.0}
 FIRST_S = 1e7  # within which an outage begins at the latest: periods are shorter
 RARE = 0.1  # packets that may be lost of all without anybody wondering that none was
@@ -99,6 +101,16 @@ class _Pair:
 
     def label(self, link: int) -> str:
         return f"{self.top.label(int(self.top.src[link]))} > {self.top.label(int(self.top.dst[link]))}"
+
+
+def is_harm(effects: Sequence[FaultEffect], top: Topology) -> bool:
+    """Return whether all effects only take something away: rate, speed, packets, time."""
+    for each in effects:
+        if each.field in ("rate_factor", "compute_factor") and each.value > 1:
+            return False
+        if each.field == "latency_s" and (top.latency_s[list(each.targets)] > each.value).any():
+            return False
+    return True
 
 
 def why(question: SimulationSpec, faults: AskedFaults, well: SaidTime, ill: SaidTime) -> str:
@@ -185,6 +197,8 @@ def _adding(pair: _Pair) -> str:
     adders = adders[adders >= 0]
     if not pair.ill.bytes[adders].sum():
         return f"{names} computes nothing in this program"
+    if _little(pair):
+        return ""
     slow = min(each.value for each in pair.effects)
     share = float(pair.ill.busy_ps[adders].max()) / slow / max(pair.ill.time_ps, 1)
     return f"adding has slack: {names} adds for {share:.0%} of the time, slow as it is" if share < 1 else ""
@@ -238,12 +252,22 @@ def _lost(pair: _Pair) -> str:
         return f"half of the draws lose nothing that costs time; one of twenty takes {late} and longer"
     if not lost:
         return (
-            f"none of the about {crossed:,.0f} packets that crossed {pair.named()} was lost in this draw: in the mean"
+            f"none of the about {crossed:,.0f} packets that crossed {pair.named()} was lost in the first draw: in the mean"
             f" one of {1 / share:,.0f} is"
         )
     if not met.retransmitted_bytes:
         return f"only {lost:,} acknowledgements were lost, for which the following ones stand"
     return ""
+
+
+def _answers(pair: _Pair) -> str:
+    """Nothing but acknowledgements crosses the links."""
+    flat, met = pair.ill.flat, pair.packets
+    if flat is None or met is None or met.protocol.routing != ONE or pair.effects[0].field == "buffer_bytes":
+        return ""
+    if loads(flat, len(pair.ill.bytes))[pair.links].any() or not pair.carried[0]:
+        return ""
+    return f"only acknowledgements cross {pair.named()}, {format_size(pair.carried[0])}, and no message waits for them"
 
 
 def _queued(pair: _Pair) -> str:
@@ -288,17 +312,17 @@ def _little(pair: _Pair) -> str:
 
 
 def _slack(pair: _Pair) -> str:
-    """Messages over the links may come later; others end the collective."""
+    """Messages may come later; others end the collective."""
     ill, well = pair.ill, pair.well
-    alike = len(ill.end_ps) == len(well.end_ps) > 0 and not well.folded and pair.crossing.any()
+    alike = len(ill.end_ps) == len(well.end_ps) > 0 and not well.folded and len(pair.links)
     if not alike or ill.time_ps > well.time_ps * (1 + 1e-9):
         return ""
-    later_ps = int((ill.end_ps - well.end_ps)[pair.crossing].max())
+    later_ps = int((ill.end_ps - well.end_ps).max())
     link, share = pair.busiest
-    busy = f"{pair.label(link)} is busy for {share:.0%} of the time"
+    busy = f"{pair.label(link)} is busy for {share:.0%} of the time at its healthy rate"
     if later_ps <= 0:
-        return f"it has slack: {busy}, and no message over it comes later"
-    return f"it has slack: {busy}; a message over it comes up to {format_us(later_ps / PS)} later, but nothing waits for it"
+        return f"it has slack: {busy}, and no message comes later"
+    return f"it has slack: {busy}; a message comes up to {format_us(later_ps / PS)} later, but nothing waits for it"
 
 
 _REASONS: tuple[Callable[[_Pair], str], ...] = (
@@ -309,6 +333,7 @@ _REASONS: tuple[Callable[[_Pair], str], ...] = (
     _on_the_link,
     _not_followed,
     _lost,
+    _answers,
     _queued,
     _around,
     _little,
@@ -349,11 +374,12 @@ def of_neighbours(question: SimulationSpec, ill: SaidTime, most: float) -> tuple
     for other, program, machine in zip(question.beside, others, made[1:], strict=True):
         shared = np.intersect1d(mine, flatten(program, machine).hops)
         shared = shared[shared < ill.machine.n_links]
-        told.append(Unaffected(f"congestion from {other.text}", _shared(ill, shared, more_us), more_us))
+        same = np.array_equal(alone.end_ps, ill.run.end_ps)
+        told.append(Unaffected(f"congestion from {other.text}", _shared(ill, shared, more_us, same=same), more_us))
     return tuple(told)
 
 
-def _shared(ill: SaidTime, shared: np.ndarray, more_us: float) -> str:
+def _shared(ill: SaidTime, shared: np.ndarray, more_us: float, *, same: bool) -> str:
     if not len(shared):
         return "it shares no link with this program"
     if more_us * 1e6 > 1:
@@ -361,6 +387,10 @@ def _shared(ill: SaidTime, shared: np.ndarray, more_us: float) -> str:
     link = int(shared[ill.run.busy_ps[shared].argmax()])
     share, top = float(ill.run.busy_ps[link]) / max(ill.run.time_ps, 1), ill.machine
     name = f"{top.label(int(top.src[link]))} > {top.label(int(top.dst[link]))}"
+    if any(each.startswith(BY_CHANCE.partition("{")[0]) for each in ill.run.left_out):
+        return "beside it messages meet in another order, which by chance takes no longer"
+    if same and len(ill.run.end_ps):
+        return "no message comes later: both jobs begin at once, and where they meet this one is in front"
     if share < 0.5:
         return f"of what both use, this program keeps {name} busiest, for {share:.0%} of the time"
     return UNKNOWN

@@ -37,6 +37,15 @@ class SaidTime:
     time_us: float
 
 
+@dataclass(frozen=True)
+class BesideHealthy:
+    """The time without faults (None: no line of faults was given), the least that it can be with them, what costs nothing."""
+
+    healthy_us: float | None = None
+    least_us: float = 0.0
+    unaffected: tuple[Unaffected, ...] = ()
+
+
 class AskedOnce:
     """One question with what is looked up once for all of its answers."""
 
@@ -74,13 +83,15 @@ class WithoutFaults:
         self._question, self._sizes = asked.question, asked.sizes_bytes
         self._others: dict[int, AskedOnce] = {}
 
-    def beside(self, algorithm: Algorithm, ill: SaidTime) -> tuple[float | None, tuple[Unaffected, ...]]:
-        """Return the us without faults, None where no line of faults was given, and the faults that cost nothing, with why."""
+    def beside(self, algorithm: Algorithm, ill: SaidTime) -> BesideHealthy:
+        """Return what an answer is beside that without faults, and beside that with each of them alone."""
         faults, size = self._question.faults, ill.program.collective.size_bytes
         jobs = unaffected.of_neighbours(self._question, ill, PER_MILLE) if self._question.beside else ()
         if faults is None:
-            return None, jobs
+            return BesideHealthy(unaffected=jobs)
         well = self._asked(-1, None).answer(algorithm, size)
+        healthy = self._question.healthy or self._question.topology
+        least_us = well.time_us if unaffected.is_harm(faults.effects(healthy), healthy) else 0.0
         lines = {number: line for number, text in enumerate(faults.lines) if (line := text.partition("#")[0].strip())}
         told: list[Unaffected] = []
         for number, line in lines.items():
@@ -91,10 +102,13 @@ class WithoutFaults:
                 except RingwrightError:  # this one ends the job by itself
                     continue
             more_us = alone.time_us - well.time_us
-            if abs(more_us) <= PER_MILLE * well.time_us:
+            if least_us and more_us < -PER_MILLE * well.time_us:
+                why = unaffected.BY_LUCK.format(-more_us / well.time_us)
+                told.append(unaffected.Unaffected(line, why, 0.0))
+            elif abs(more_us) <= PER_MILLE * well.time_us:
                 why = unaffected.why(self._question, faults.only(number), well, alone)
                 told.append(unaffected.Unaffected(line, why, more_us))
-        return well.time_us, (*told, *jobs)
+        return BesideHealthy(well.time_us, least_us, (*told, *jobs))
 
     def _asked(self, number: int, faults: AskedFaults | None) -> AskedOnce:
         if number not in self._others:

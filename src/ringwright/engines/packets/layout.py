@@ -34,12 +34,17 @@ LEAST_WINDOW = 16  # packets that may be under way on the shortest path
 
 
 def lay_out(
-    flat: MessageGraph, machine: Machine, used: Protocol, top: Topology, options: PacketOptions = AS_USUAL
+    flat: MessageGraph,
+    machine: Machine,
+    used: Protocol,
+    top: Topology,
+    options: PacketOptions = AS_USUAL,
+    jobs: np.ndarray | None = None,
 ) -> PacketNetwork:
     """Return a program's messages on ports and connections.
 
-    ``machine`` is that of ``without_losses(top)``, for packets are lost one by one here. Raises DeclinedError for messages that
-    fork in the network.
+    ``machine`` is that of ``without_losses(top)``, for packets are lost one by one here; ``jobs``: whose each message is (None:
+    all of one job), for two jobs share no connection. Raises DeclinedError for messages that fork in the network.
     """
     import numpy as np
 
@@ -47,12 +52,15 @@ def lay_out(
         raise DeclinedError("packets do not follow multicast in the network", remedy="--engine events")
     fronts, paths, behinds = _cut(flat, machine)
     pair = flat.src.astype(np.int64) * top.n_nodes + flat.dst
+    if jobs is not None:
+        pair += jobs * top.n_nodes**2
     with_path = np.diff(paths[0]) > 0
     pairs, first, which = np.unique(pair[with_path], return_index=True, return_inverse=True)
     connection = np.full(flat.n_messages, -1, np.int32)
     connection[with_path] = which
     first = np.flatnonzero(with_path)[first]
-    src, dst = pairs // top.n_nodes, pairs % top.n_nodes
+    of_job, between = np.divmod(pairs, top.n_nodes**2)
+    src, dst = np.divmod(between, top.n_nodes)
     ports = _ports(machine, used, top)
     burst = options.burst_bytes if used.gate == DROP else 0
     made = _connections(machine, used, ports, src, dst, _rows(paths, first), at_once=burst > 0)
@@ -70,19 +78,22 @@ def lay_out(
         *fronts,
         *behinds,
         machine.whole,
-        _partners(src, dst, made, top.n_nodes, wanted=options.duplex and used.transport == "tcp"),
+        _partners(of_job, src, dst, made, top.n_nodes, wanted=options.duplex and used.transport == "tcp"),
         options.seed,
         burst,
     )
 
 
-def _partners(src: np.ndarray, dst: np.ndarray, made: Connections, n_nodes: int, *, wanted: bool) -> np.ndarray:
+def _partners(
+    of_job: np.ndarray, src: np.ndarray, dst: np.ndarray, made: Connections, n_nodes: int, *, wanted: bool
+) -> np.ndarray:
     """Return for each connection that of the other direction, -1 where there is none. int32 of shape (connections,)."""
     import numpy as np
 
     partner = np.full(len(src), -1, np.int32)
     if wanted and len(src):
-        pairs, back = src * n_nodes + dst, dst * n_nodes + src
+        first = of_job * n_nodes**2
+        pairs, back = first + src * n_nodes + dst, first + dst * n_nodes + src
         at = np.minimum(np.searchsorted(pairs, back), len(pairs) - 1)
         both = (pairs[at] == back) & made.reliable & made.reliable[at]
         partner[both] = at[both]

@@ -125,15 +125,24 @@ def require_few(flat: MessageGraph, top: Topology, options: PacketOptions) -> No
         )
 
 
-def run(flat: MessageGraph, machine: Machine, options: PacketOptions, top: Topology, *, native: bool = True) -> Run:
+def run(
+    flat: MessageGraph,
+    machine: Machine,
+    options: PacketOptions,
+    top: Topology,
+    *,
+    native: bool = True,
+    jobs: np.ndarray | None = None,
+) -> Run:
     """Run messages on a machine whose links lose nothing by themselves (``layout.without_losses`` of ``top``).
 
-    Raises InfeasibleError where a connection is given up, in the words of the library, or a message never arrives.
+    ``jobs``: whose each message is, None where all are of one job. Raises InfeasibleError where a connection is given up, in the
+    words of the library, or a message never arrives.
     """
     from ringwright.engines.packets import loops
 
     used = spoken(top)
-    net = lay_out(flat, machine, used, top, options)
+    net = lay_out(flat, machine, used, top, options, jobs)
     simulate = loops.packets if native else loops.twin
     told = simulate(net, acknowledged=options.start == "acknowledged", trains=options.trains, bin_ps=options.bin_ps)
     start, end = (np.asarray(each, np.int64) for each in (told.start, told.end))

@@ -1,0 +1,153 @@
+"""Every fault with every transport on three fabrics, by packets: times the healthy time, what was met, or why nothing changed.
+
+    python benchmarks/fault_table.py                     # the whole table, one process
+    python benchmarks/fault_table.py --only roce,switch  # rows and columns whose names hold one of these words each
+    python benchmarks/fault_table.py --markdown          # as it stands in docs/fault-table.md
+
+It ends with 1 where a fault makes a collective faster, or changes nothing without a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ringwright.costs.protocols import PROTOCOLS
+from ringwright.errors import InfeasibleError, UsageError
+from ringwright.fabrics import fabric
+from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.studies.asked_faults import AskedFaults
+from ringwright.studies.simulate import sweep
+from ringwright.studies.simulation_spec import SimulationSpec
+from ringwright.studies.unaffected import UNKNOWN
+
+FASTER = 1 - 1e-9  # of the healthy time, below which a fault has made something faster
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A fabric with its collective (0.1 to 2 ms without faults), and what lines of faults are about."""
+
+    spec: str
+    op: str
+    algorithm: str
+    size_bytes: int
+    link: str
+    switch: str
+
+
+FABRICS = {
+    "switch": Asked("switch:8,rate=10Gb/s", "all-reduce", "ring", 1 << 20, "link rank3", "switch switch"),
+    "leaf-spine": Asked(
+        "leaf-spine:16,per_leaf=4,spines=2,rate=10Gb/s",
+        "all-to-all",
+        "direct",
+        1 << 20,
+        "link leaf1--spine0",
+        "switch spine0",
+    ),
+    "dgx-h100": Asked("dgx-h100:2", "all-reduce", "ring", 4 << 20, "nic node0/nic0", "switch leaf0"),
+}
+FAULTS = {
+    "loss 0.1 %": "{link} loss 0.1%",
+    "loss 1 %": "{link} loss 1%",
+    "ber 1e-4": "{link} ber 1e-4",
+    "ber 1e-3": "{link} ber 1e-3",
+    "flap": "{link} flap 50us every 50ms from 40us",
+    "dead": "{link} dead at 40us",
+    "rate 50 %": "{link} rate 50%",
+    "latency +20us": "{link} latency +20us",
+    "buffer 16 KiB": "switch * buffer 16KiB",
+    "optics": "{link} optics degrade for 200us",
+    "rank 2x slower": "rank 3 slow 2x",
+    "switch dead": "{switch} dead at 40us",
+    "ecmp unlucky": "ecmp unlucky",
+    "congestion": "congestion from all-to-all 1MiB",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One fault with one transport on one fabric: what is said of it, and whether a law is broken."""
+
+    fabric: str
+    fault: str
+    transport: str
+    said: str
+    ratio: float | None
+    broken: str = ""
+
+    def short(self) -> str:
+        """Return it for a table."""
+        return self.said if self.ratio is None else f"{self.ratio:.3g}" + (f": {self.said}" if self.said else "")
+
+
+def judged(name: str, fault: str, transport: str) -> Judged:
+    """Return what the product answers for a fault, judged by two laws: never faster, never silent."""
+    asked = FABRICS[name]
+    line = FAULTS[fault].format(link=asked.link, switch=asked.switch)
+    try:
+        row = _row(asked, transport, line)
+    except InfeasibleError as error:
+        return Judged(name, fault, transport, f"{error.what} ({error.where})", None)
+    except UsageError as error:
+        return Judged(name, fault, transport, f"refused: {error.what}", None)
+    healthy_us = row["alone_us"] if is_congestion(line) else row["healthy_us"]
+    ratio = row["time_us"] / healthy_us
+    whys = [each["why"] for each in row["unaffected"]]
+    broken = "faster" if ratio < FASTER else ""
+    if abs(ratio - 1) <= 1e-3 and (not whys or any(UNKNOWN in why for why in whys)):
+        broken = "silent"
+    said = "; ".join(whys) or ", ".join(_met(row))
+    return Judged(name, fault, transport, said, ratio, broken)
+
+
+def _row(asked: Asked, transport: str, line: str) -> dict[str, Any]:
+    op, healthy = asked.op, fabric(f"{asked.spec},transport={transport}")
+    if is_congestion(line):
+        other = congestion(line, healthy.n_ranks)
+        question = SimulationSpec(op, healthy, "packets", healthy=healthy, beside=(other,))
+    else:
+        faults = AskedFaults((line,))
+        question = SimulationSpec(op, faults.on(healthy), "packets", healthy=healthy, faults=faults)
+    row: dict[str, Any] = sweep(question, [asked.algorithm], [asked.size_bytes])["rows"][0]
+    return row
+
+
+def _met(row: dict[str, Any]) -> Iterator[str]:
+    for field, words in (("lost", "lost"), ("drops", "dropped"), ("pauses", "pauses")):
+        if row[field]:
+            yield f"{row[field]:,} {words}"
+    if row["retransmitted_bytes"]:
+        yield f"{row['retransmitted_bytes'] / 1024:,.0f} KiB sent again"
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="words of fabrics, faults and transports, comma separated")
+    parser.add_argument("--markdown", action="store_true")
+    given = parser.parse_args()
+    words = [word for word in given.only.split(",") if word]
+    began, every = time.perf_counter(), []
+    for name in FABRICS:
+        for fault in FAULTS:
+            for transport in PROTOCOLS:
+                if not all(any(word in each for each in (name, fault, transport)) for word in words):
+                    continue
+                every.append(judged(name, fault, transport))
+                if not given.markdown:
+                    last = every[-1]
+                    mark = f" [{last.broken.upper()}]" if last.broken else ""
+                    print(f"{name} | {fault} | {transport} | {last.short()}{mark}", flush=True)
+    broken = [each for each in every if each.broken]
+    print(f"{len(every)} answers in {time.perf_counter() - began:.0f} s, {len(broken)} break a law", file=sys.stderr)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
