@@ -52,6 +52,14 @@ def test_two_equal_flows_over_one_link_take_twice_the_time(engine: str) -> None:
     assert both / alone == pytest.approx(2.0, rel=0.02)
 
 
+def test_two_jobs_between_the_same_ranks_have_a_connection_each() -> None:
+    """In one connection what came first would be first, and the other job in nobody's way."""
+    top = fabric("switch:4,rate=1GB/s,latency_s=1us")
+    mine, other = send(0, 1, 4 * MIB, top), send(0, 1, 4 * MIB, top)
+    alone = simulate(mine, top, "packets").time_s
+    assert meanwhile(mine, [other], top, "packets").time_s / alone == pytest.approx(2.0, rel=0.02)
+
+
 @pytest.mark.parametrize("others", [1, 2, 3])
 def test_a_link_is_shared_fairly_by_as_many_as_use_it(others: int) -> None:
     top = fabric("switch:8,rate=1GB/s,latency_s=1us")
