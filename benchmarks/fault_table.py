@@ -10,6 +10,7 @@ It ends with 1 where a fault makes a collective faster, or changes nothing witho
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from ringwright.studies.asked_faults import AskedFaults
 from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.studies.unaffected import UNKNOWN
+from ringwright.studies.without_faults import PER_MILLE
 
 FASTER = 1 - 1e-9  # of the healthy time, below which a fault has made something faster
 
@@ -83,7 +85,7 @@ class Judged:
 
     def short(self) -> str:
         """Return it for a table."""
-        return self.said if self.ratio is None else f"{self.ratio:.3g}" + (f": {self.said}" if self.said else "")
+        return self.said if self.ratio is None else f"{self.ratio:.4g}" + (f": {self.said}" if self.said else "")
 
 
 def judged(name: str, fault: str, transport: str) -> Judged:
@@ -100,7 +102,7 @@ def judged(name: str, fault: str, transport: str) -> Judged:
     ratio = row["time_us"] / healthy_us
     whys = [each["why"] for each in row["unaffected"]]
     broken = "faster" if ratio < FASTER else ""
-    if abs(ratio - 1) <= 1e-3 and (not whys or any(UNKNOWN in why for why in whys)):
+    if abs(ratio - 1) <= PER_MILLE and (not whys or any(UNKNOWN in why for why in whys)):
         broken = "silent"
     said = "; ".join(whys) or ", ".join(_met(row))
     return Judged(name, fault, transport, said, ratio, broken)
@@ -126,6 +128,48 @@ def _met(row: dict[str, Any]) -> Iterator[str]:
         yield f"{row['retransmitted_bytes'] / 1024:,.0f} KiB sent again"
 
 
+def kind(said: str) -> str:
+    """Return a reason without its numbers and names, and of a job that ends what the library prints: equal ones have a letter."""
+    if "would print:" in said:
+        return said.partition("would print:")[2]
+    return re.sub(r"\(.*|\S+ > \S+|\S*[0-9]\S*|\blink\b|\bib\b|srd|roce|tcp\S+", "#", said)
+
+
+def markdown(every: list[Judged]) -> str:
+    """Return a table for each fabric; what changed nothing or ended the job has a letter, explained by one of its answers."""
+    letters: dict[str, tuple[str, str]] = {}
+    lines: list[str] = []
+    for name, asked in FABRICS.items():
+        size = f"{asked.size_bytes >> 20} MiB"
+        lines += [f"## {asked.op} by {asked.algorithm}, {size}, on `{asked.spec}`", ""]
+        lines += [f"| fault | {' | '.join(PROTOCOLS)} |", f"|---|{'---|' * len(PROTOCOLS)}"]
+        for fault, line in FAULTS.items():
+            texts = []
+            for transport in PROTOCOLS:
+                here = next(
+                    each for each in every if (each.fabric, each.fault, each.transport) == (name, fault, transport)
+                )
+                texts.append(_text(here, letters))
+            what = line.format(link=asked.link, switch=asked.switch)
+            lines.append(f"| `{what}` | {' | '.join(texts)} |")
+        lines.append("")
+    lines += [f"- **{letter}**: {said}" for letter, said in letters.values()]
+    return "\n".join(lines)
+
+
+def _text(here: Judged, letters: dict[str, tuple[str, str]]) -> str:
+    unchanged = here.ratio is not None and abs(here.ratio - 1) <= PER_MILLE
+    if here.ratio is not None and not unchanged:
+        return f"{here.ratio:.4g}" + (f"; {here.said}" if here.said else "")
+    letter, _ = letters.setdefault(kind(here.said), (_letter(len(letters)), here.said))
+    what = "1" if unchanged else "refused" if here.said.startswith("refused") else "job ends"
+    return f"{what} ({letter})"
+
+
+def _letter(number: int) -> str:
+    return chr(ord("a") + number) if number < 26 else f"a{_letter(number - 26)}"
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -144,6 +188,8 @@ def main() -> int:
                     last = every[-1]
                     mark = f" [{last.broken.upper()}]" if last.broken else ""
                     print(f"{name} | {fault} | {transport} | {last.short()}{mark}", flush=True)
+    if given.markdown:
+        print(markdown(every))
     broken = [each for each in every if each.broken]
     print(f"{len(every)} answers in {time.perf_counter() - began:.0f} s, {len(broken)} break a law", file=sys.stderr)
     return 1 if broken else 0

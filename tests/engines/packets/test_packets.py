@@ -174,6 +174,17 @@ def test_a_short_outage_is_survived_and_a_long_one_ends_the_job_in_the_library_s
     assert "rank0 to rank1" in str(ended.value.where)
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_a_latency_from_the_start_is_known_to_the_transport(name: str) -> None:
+    """Windows and targets of delay go by the path as it is, whether a line names its links or a pattern of all."""
+    top = fabric(f"switch:3,rate=10Gb/s,transport={name}")
+    named = [f"link {each} latency +20us" for each in ("rank0", "rank1", "rank2")]
+    assert (
+        answer(faults.apply(top, named), 1 << 20).time_ps
+        == answer(faults.apply(top, ["link * latency +20us"]), 1 << 20).time_ps
+    )
+
+
 def test_correction_mends_bit_errors_up_to_its_limit() -> None:
     assert lost_share(1e-5, 4178) < 1e-30
     assert lost_words(2.4e-4) < 1e-11  # what 400 Gb/s Ethernet is specified for

@@ -210,6 +210,7 @@ def _connections(
     import numpy as np
 
     top = machine.topology
+    ports = replace(ports, latency=_from_the_start(ports))
     owner = np.repeat(np.arange(len(src)), np.diff(own[0]))
     reliable = np.bincount(owner, weights=ports.between[own[1]], minlength=len(src)) > 0
     back_starts, back = _backwards(machine, src, dst, reliable)
@@ -240,6 +241,15 @@ def _connections(
         trip.astype(np.int64),
         line,
     )
+
+
+def _from_the_start(ports: Ports) -> np.ndarray:
+    """Return the latencies that hold from the start, which a transport knows, by faults too. int64 of shape (resources,)."""
+    latency = ports.latency.copy()
+    for port, time_ps, latency_ps in ports.delays:
+        if time_ps <= 0:
+            latency[port] = latency_ps
+    return latency
 
 
 def _trip_ps(
