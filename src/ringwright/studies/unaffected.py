@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 UNKNOWN = "no effect on the time; not known why"
 BY_LUCK = "with it messages meet in another order, which by chance takes {:.2%} less: the time without it is told"
 HEALTHY = {"rate_factor": 1.0, "compute_factor": 1.0, "loss": 0.0, "ber": 0.0, "added_latency_s": 0.0}
-FIRST_S = 1e7  # within which an outage begins at the latest: periods are shorter
 RARE = 0.1  # packets that may be lost of all without anybody wondering that none was
 
 
@@ -120,7 +119,7 @@ def why(question: SimulationSpec, faults: AskedFaults, well: SaidTime, ill: Said
     if question.come() is None:
         began = tuple(each for each in effects if each.start_s < end_s)
         if not began and (effects or not _is_hash(faults)):
-            return _later(question, faults, effects, end_s)
+            return _later(faults, effects, ill)
     else:
         began = tuple(effects)
     same = _same_program(question, well, ill)
@@ -150,13 +149,17 @@ def _same_program(question: SimulationSpec, well: SaidTime, ill: SaidTime) -> Ru
     return calm.run(ill.program, well.machine, folded=ill.run.folded)
 
 
-def _later(question: SimulationSpec, faults: AskedFaults, effects: Sequence[FaultEffect], end_s: float) -> str:
+def _later(faults: AskedFaults, effects: Sequence[FaultEffect], ill: SaidTime) -> str:
     """Return when a fault begins that the collective does not live to see."""
     begins = min((each.start_s for each in effects), default=None)
     if begins is None:
         return UNKNOWN
     first = "its first outage" if "flap" in " ".join(faults.lines).split() else "it"
-    return f"{first} begins at {_seconds(begins)}, the collective ends after {_seconds(end_s)}"
+    end_s = ill.time_us / 1e6
+    ends = f"the collective ends after {_seconds(end_s)}"
+    if begins < end_s:
+        ends = f"the {ill.run.engine} engine's run of it ends after {_seconds(ill.run.time_s)}"
+    return f"{first} begins at {_seconds(begins)}, {ends}"
 
 
 def _unchanged(pair: _Pair) -> str:
@@ -265,7 +268,7 @@ def _answers(pair: _Pair) -> str:
     flat, met = pair.ill.flat, pair.packets
     if flat is None or met is None or met.protocol.routing != ONE or pair.effects[0].field == "buffer_bytes":
         return ""
-    if loads(flat, len(pair.ill.bytes))[pair.links].any() or not pair.carried[0]:
+    if _by_own_path(pair.ill)[pair.links].any() or not pair.carried[0]:
         return ""
     return f"only acknowledgements cross {pair.named()}, {format_size(pair.carried[0])}, and no message waits for them"
 
@@ -347,16 +350,20 @@ def _of_hash(pair: _Pair) -> str:
     if met is not None and met.protocol.routing != ONE:
         how = "by load" if met.protocol.routing == ADAPTIVE else "in turn"
         return f"{met.protocol.name} takes all equal paths {how}, whatever a hash would choose"
-    if pair.ill.flat is None or pair.well.flat is None or pair.ill.machine is None or pair.ill.folded:
+    now, before = _by_own_path(pair.ill), _by_own_path(pair.well)
+    if not len(now) or len(now) != len(before):
         return UNKNOWN
-    n = pair.ill.machine.n
-    now, before = loads(pair.ill.flat, n), loads(pair.well.flat, n)
     if np.array_equal(now, before):
         return "no message of this program takes another route by it"
     changed = np.flatnonzero((now != before)[: pair.top.n_links])
     link = int(changed[pair.ill.busy_ps[changed].argmax()])
     share = float(pair.ill.busy_ps[link]) / max(pair.ill.time_ps, 1)
     return f"flows meet on {pair.label(link)}, which has slack: it is busy for {share:.0%} of the time"
+
+
+def _by_own_path(run: Run) -> np.ndarray:
+    """Return the bytes of messages over each resource, by the route that each has: without acknowledgements and detours."""
+    return run.bytes if run.packets is None or run.flat is None else loads(run.flat, len(run.bytes))
 
 
 def of_neighbours(question: SimulationSpec, ill: SaidTime, most: float) -> tuple[Unaffected, ...]:
