@@ -75,7 +75,7 @@ REASONS: list[tuple[str, str, dict[str, Any], str]] = [
         SLOW,
         "link rank3 dead from 5ms to 6ms",
         CAST,
-        "no message is on these 2 links while it lasts (from 5 ms to 6 ms)",
+        "no message is on these 2 links while it lasts (from 5,000 us to 6,000 us)",
     ),
     ("dgx-h100:2", "link node0/gpu0>node0/nvswitch loss 0.01%", {}, "nvlink sends again on the link what it loses"),
     (

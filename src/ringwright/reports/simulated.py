@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import bursts, layout, probable
-from ringwright.units import format_count, format_size
+from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -208,7 +208,7 @@ def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str
                 longer = end_row["time_us"] / healthy_us
                 layout.line(out, f"{size}: {longer:.4g} times the {time(healthy_us)} us without faults", indent=4)
             if end_row["worst_ends"]:
-                moment = f"{end_row['worst_start_s']:.4g} s"
+                moment = format_time(end_row["worst_start_s"])
                 layout.line(out, f"{size}: begun {moment} later, {end_row['worst_ends']}", indent=4)
             for each in end_row["unaffected"]:
                 layout.line(out, f"{size}: {unaffected(each)}", style="yellow", indent=4)

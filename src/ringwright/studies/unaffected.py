@@ -21,7 +21,7 @@ from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import inside
 from ringwright.engines.result import loads
 from ringwright.engines.slots import machines
-from ringwright.units import format_count, format_size, format_us
+from ringwright.units import format_count, format_size, format_time, format_us
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.run import Packets
@@ -133,7 +133,7 @@ def why(question: SimulationSpec, faults: AskedFaults, well: SaidTime, ill: Said
         told.append(next(filter(None, (reason(pair) for reason in _REASONS)), UNKNOWN))
     if UNKNOWN not in told and len(began) < len(effects) and len({each.field for each in effects}) > 1:
         following = min(each.start_s for each in effects if each not in began)
-        told.append(f"what comes later begins at {_seconds(following)}, when the collective has ended")
+        told.append(f"what comes later begins at {format_time(following)}, when the collective has ended")
     return "; ".join(dict.fromkeys(told))
 
 
@@ -156,10 +156,10 @@ def _later(faults: AskedFaults, effects: Sequence[FaultEffect], ill: SaidTime) -
         return UNKNOWN
     first = "its first outage" if "flap" in " ".join(faults.lines).split() else "it"
     end_s = ill.time_us / 1e6
-    ends = f"the collective ends after {_seconds(end_s)}"
+    ends = f"the collective ends after {format_time(end_s)}"
     if begins < end_s:
-        ends = f"the {ill.run.engine} engine's run of it ends after {_seconds(ill.run.time_s)}"
-    return f"{first} begins at {_seconds(begins)}, {ends}"
+        ends = f"the {ill.run.engine} engine's run of it ends after {format_time(ill.run.time_s)}"
+    return f"{first} begins at {format_time(begins)}, {ends}"
 
 
 def _unchanged(pair: _Pair) -> str:
@@ -216,7 +216,7 @@ def _meanwhile(pair: _Pair) -> str:
         if ((start_ps < each.end_s * PS) & (end_ps > each.start_s * PS)).any():
             return ""
     first, last = min(each.start_s for each in pair.effects), max(each.end_s for each in pair.effects)
-    return f"no message is on {pair.named()} while it lasts (from {_seconds(first)} to {_seconds(last)})"
+    return f"no message is on {pair.named()} while it lasts (from {format_time(first)} to {format_time(last)})"
 
 
 def _on_the_link(pair: _Pair) -> str:
@@ -401,11 +401,3 @@ def _shared(ill: SaidTime, shared: np.ndarray, more_us: float, *, same: bool) ->
     if share < 0.5:
         return f"of what both use, this program keeps {name} busiest, for {share:.0%} of the time"
     return UNKNOWN
-
-
-def _seconds(time_s: float) -> str:
-    """Return a time in the unit that a reader would choose."""
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if time_s * scale >= 1 or unit == "us":
-            return f"{time_s * scale:.4g} {unit}"
-    return "0 s"
