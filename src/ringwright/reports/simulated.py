@@ -195,7 +195,7 @@ def _declines(out: Console, result: dict[str, Any]) -> None:
 
 
 def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Say what faults cost at the smallest and the largest size, and why some cost nothing."""
+    """Say what faults cost at the smallest and the largest size, and why some cost nothing, at the largest where they do there."""
     if not any(row.get("healthy_us") is not None or row.get("unaffected") for row in rows):
         return
     layout.heading(out, "What the faults cost", "beside the time without them, by the same models")
@@ -210,7 +210,8 @@ def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str
             if end_row["worst_ends"]:
                 moment = format_time(end_row["worst_start_s"])
                 layout.line(out, f"{size}: begun {moment} later, {end_row['worst_ends']}", indent=4)
-            for each in end_row["unaffected"]:
+            known = [each["fault"] for each in mine[-1]["unaffected"]] if end_row is not mine[-1] else []
+            for each in (each for each in end_row["unaffected"] if each["fault"] not in known):
                 layout.line(out, f"{size}: {unaffected(each)}", style="yellow", indent=4)
 
 
