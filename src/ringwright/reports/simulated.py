@@ -195,7 +195,7 @@ def _declines(out: Console, result: dict[str, Any]) -> None:
 
 
 def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Say what faults cost at the smallest and the largest size, and why some cost nothing, at the largest where they do there."""
+    """Say what faults cost at the smallest and the largest size, and why some cost nothing (at the largest, if there too)."""
     if not any(row.get("healthy_us") is not None or row.get("unaffected") for row in rows):
         return
     layout.heading(out, "What the faults cost", "beside the time without them, by the same models")
