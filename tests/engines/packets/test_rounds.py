@@ -13,6 +13,7 @@ from ringwright.engines.packets import control
 from ringwright.engines.packets.connection import connections
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.rounds import round_times_s
+from ringwright.errors import DeclinedError
 from ringwright.fabrics import fabric, faults
 from ringwright.program import Program
 from ringwright.registry import algorithm
@@ -115,3 +116,23 @@ def test_queues_over_time_are_rows_of_the_trace() -> None:
     assert links.filter(links["queue_bytes"].is_null())["bytes"].sum() > 5 << 18
     calm = trace(program, top, simulate(program, top, "events")).table("links")
     assert calm["queue_bytes"].null_count() == calm.height
+
+
+def test_rounds_beside_a_flow_share_its_ports_and_no_connection() -> None:
+    top = fabric("switch:4,rate=100Mb/s,transport=tcp-reno")
+    program = made("all-reduce", "ring", top, 1 << 20)
+    _, send, _ = algorithm("nccl-2-4")
+    alone = round_times_s(program, top, PacketOptions(), 3)
+    for ends in ((1, 3), (0, 1)):  # between ranks that the ring has no message between, and between two that it has
+        flow = send(Collective("send-recv", ends, 32 << 20), top)
+        beside = round_times_s(program, top, PacketOptions(), 3, [flow])
+        assert (beside > 1.5 * alone).all(), ends
+        assert (beside < 3.0 * alone).all(), ends
+
+
+def test_what_runs_beside_must_last() -> None:
+    top = fabric("switch:4,rate=100Mb/s,transport=tcp-reno")
+    _, send, _ = algorithm("nccl-2-4")
+    short = send(Collective("send-recv", (1, 3), 1 << 16), top)
+    with pytest.raises(DeclinedError, match="ends before"):
+        round_times_s(made("all-reduce", "ring", top, 1 << 20), top, PacketOptions(), 3, [short])

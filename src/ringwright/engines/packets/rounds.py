@@ -37,7 +37,8 @@ def round_times_s(
     graphs = [repeated(flat, rounds), *(flatten(each, on) for each, on in zip(beside, others, strict=True))]
     whole = merged(graphs) if beside else graphs[0]
     require_few(whole, top, options)
-    told = run(whole, made.carrying(program), options, top)
+    jobs = np.repeat(np.arange(len(graphs)), [each.n_messages for each in graphs]) if beside else None
+    told = run(whole, made.carrying(program), options, top, jobs=jobs)
     mine = rounds * flat.n_messages
     ends = told.end_ps[:mine].reshape(rounds, flat.n_messages).max(axis=1)
     at = mine
