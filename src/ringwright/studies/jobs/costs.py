@@ -135,6 +135,11 @@ class FabricCosts:
         return replace(self.topology, faults=())
 
     @cached_property
+    def sound(self) -> FabricCosts:
+        """The costs on the machine without its faults; what healthy groups take is known already."""
+        return replace(self, topology=self.healthy, passing=(), known=self.timed)
+
+    @cached_property
     def calm(self) -> FabricCosts:
         """The costs on the machine whose links lose nothing and have the usual buffers; these, where that is so."""
         if not acts_on_packets(self.topology):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "ringwright.simulate-job/1"
 NONE = "none"
+BY_LUCK = (
+    "with the faults operations meet in another order, which by chance takes {:.2%} less: the step without them is told"
+)
 STEPS, MORE_STEPS = 3, 7
 MOST_INSTANCES = 2_000_000  # of a run that goes on until its steps are alike
 
@@ -128,7 +131,28 @@ def arriving_late(job: Job, asked: Asked | None) -> Job:
 
 
 def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
-    """Return the run of a policy, a scheduler or its spelling; ``none`` is the workload's own."""
+    """Return the run of a policy, a scheduler or its spelling; ``none`` is the workload's own.
+
+    No fault makes a step shorter: where operations meet in another order with it, which by chance takes less, the step without
+    it is returned, and says so.
+    """
+    result, sound = _simulated(job, policy), _without_faults(job)
+    well = result if sound is None else _simulated(sound, policy)
+    if well.step_s <= result.step_s * (1 + 1e-9):
+        return result
+    by_luck = BY_LUCK.format(1 - result.step_s / well.step_s)
+    return replace(well, decided=(*well.decided, by_luck, *(result.met.told if result.met else ())))
+
+
+def _without_faults(job: Job) -> Job | None:
+    """Return the job on the machine without its faults; None where it has none."""
+    costs = job.costs
+    if not isinstance(costs, FabricCosts) or not (costs.topology.faults or costs.passing):
+        return None
+    return replace(job, costs=costs.sound, slowdowns={}, marked=())
+
+
+def _simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     label, schedule = _schedule(policy)
     began = time.perf_counter()
     scheduled = schedule(job.workload, job.costs)
