@@ -51,6 +51,7 @@ struct PacketConnection {
     int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0, high = -1, recover = 0;
     int32_t told_part = 0, hint = 0, backoff = 0, retries = 0;
     int64_t newest = -1, local_until = 0, send_at = 0, retry_at = kForever, timer_at = kForever;
+    int64_t wakes_next = kForever, wakes_later = kForever;  // events of its timer in the queue, two of them at most, or more to be ignored
     int64_t sent_at = 0, doubt_at = kForever, doubt_from = 0, used_at = 0;
     int32_t most_out = 0, usage_end = 0, used = 0;
     int64_t came = 0, went = 0;

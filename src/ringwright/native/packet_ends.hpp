@@ -143,7 +143,6 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     event.owner = c.number;
     event.number = number;
     int64_t at = now;
-    const PacketPort& port = ports_.at[path[0]];
     if (!queues(c)) {
         at = ports_.begin(path[0], now);
         event.sent = at;
@@ -340,11 +339,29 @@ void set_timer(PacketConnection& c, int64_t now) {
     const int64_t target = std::min({c.retry_at, c.doubt_at, c.waits_to_send ? c.send_at : kForever});
     if (target < c.timer_at) {
         c.timer_at = target;
-        PacketEvent event;
-        event.time = target;
-        event.kind = kTimer;
-        event.owner = c.number;
-        queue_.push(event);
+        wake(c);
+    }
+}
+
+// See that something in the queue comes at the timer's time or before: the next such event, or the one far ahead. Timers are put
+// off far more often than they run out, so an event that comes too early asks again, and the queue holds few for a connection.
+void wake(PacketConnection& c) {
+    if (std::min(c.wakes_next, c.wakes_later) <= c.timer_at) return;
+    (c.wakes_later == kForever ? c.wakes_later : c.wakes_next) = c.timer_at;
+    PacketEvent event;
+    event.time = c.timer_at;
+    event.kind = kTimer;
+    event.owner = c.number;
+    queue_.push(event);
+}
+
+void woken(PacketConnection& c, int64_t now) {
+    if (c.wakes_next == now) c.wakes_next = kForever;
+    if (c.wakes_later == now) c.wakes_later = kForever;
+    if (now == c.timer_at) {
+        timer(c, now);
+    } else if (c.timer_at != kForever) {
+        wake(c);
     }
 }
 
@@ -373,7 +390,6 @@ int64_t rto(const PacketConnection& c) const {
 }
 
 void timer(PacketConnection& c, int64_t now) {
-    if (now != c.timer_at) return;
     c.timer_at = kForever;
     if (c.waits_to_send && c.send_at <= now) {
         c.waits_to_send = false;

@@ -12,7 +12,7 @@ void enqueue(const PacketWay& path, const PacketEvent& event) {
     if (event.hop && ports_.at[path[event.hop - 1]].gate == kPause && !hold(path, event)) return;
     port.queued += event.size;
     const bool own = event.kind == kAck && !event.hop;
-    (own ? ports_.answers[number] : ports_.lanes[number][lane_of(number, event.hop)].queue).push_back(waiting);
+    (own ? ports_.answers[number] : ports_.lanes[number][lane_of(number, event.hop)].queue).push(pool_.take(waiting));
     send_on(number, event.time);
 }
 
@@ -80,15 +80,16 @@ void pausing(const PacketEvent& event) {
 void send_on(int32_t number, int64_t now) {
     PacketPort& port = ports_.at[number];
     while (!port.busy) {
-        std::deque<PacketEvent>* queue = &ports_.answers[number];
+        PacketQueue* queue = &ports_.answers[number];
         if (!may_go(number, *queue, now)) {
             const int32_t at = next_lane(number, now);
             if (at < 0) return;
             port.last = at;
             queue = &ports_.lanes[number][at].queue;
         }
-        PacketEvent event = queue->front();
-        queue->pop_front();
+        PacketNode* node = queue->pop();
+        PacketEvent event = node->event;
+        pool_.give(node);
         port.queued -= event.size;
         const PacketWay path = way(event);
         leave_queue(path, event.hop, event.size, now);
@@ -126,10 +127,10 @@ int32_t next_lane(int32_t number, int64_t now) {
     return -1;
 }
 
-bool may_go(int32_t number, const std::deque<PacketEvent>& queue, int64_t now) {
+bool may_go(int32_t number, const PacketQueue& queue, int64_t now) {
     if (queue.empty()) return false;
     PacketPort& port = ports_.at[number];
-    const PacketEvent& event = queue.front();
+    const PacketEvent& event = queue.first->event;
     const PacketLane& lane = ports_.lanes[number][lane_of(number, event.hop)];
     if (lane.paused) return false;
     if (port.gate != kCredit) return true;

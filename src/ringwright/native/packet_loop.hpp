@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "calendar.hpp"
+#include "packet_calendar.hpp"
 #include "packet_connection.hpp"
 #include "packet_ports.hpp"
 
@@ -51,7 +51,7 @@ public:
     PacketLoop(const PacketMessages& messages, const PacketPaths& paths, const PacketRules& rules, PacketPorts&& ports,
                std::vector<PacketConnection>&& connections, int64_t width)
         : messages_(messages), paths_(paths), rules_(rules), ports_(std::move(ports)),
-          connections_(std::move(connections)), queue_(width) {
+          connections_(std::move(connections)), queue_(width, pool_) {
         const size_t n = messages.waits.size;
         waits_.assign(messages.waits.data, messages.waits.data + n);
         left_.assign(n, 0);
@@ -95,7 +95,7 @@ private:
             case kData: data(event); break;
             case kAck: answer(event); break;
             case kPort: is_free(event.owner, event.time); break;
-            case kTimer: timer(connections_[event.owner], event.time); break;
+            case kTimer: woken(connections_[event.owner], event.time); break;
             case kStart: in_front(event); break;
             case kBehind: behind(event); break;
             default: pausing(event); break;
@@ -310,7 +310,8 @@ private:
     const PacketRules rules_;
     PacketPorts ports_;
     std::vector<PacketConnection> connections_;
-    CalendarOf<PacketEvent> queue_;
+    PacketPool pool_;
+    PacketCalendar queue_;
     std::vector<int32_t> waits_, left_, owed_, done_;
     std::vector<int64_t> done_at_, ready_;
     std::vector<std::map<int32_t, CarriedAnswer>> carried_;  // by connection and packet

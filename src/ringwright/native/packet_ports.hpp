@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <vector>
 
 #include "engine_events.hpp"
@@ -63,6 +63,56 @@ struct PacketEvent {
     bool operator>(const PacketEvent& o) const { return o < *this; }
 };
 
+// An event in a list: of a bucket, of a queue, or of nodes to be had.
+struct PacketNode {
+    PacketEvent event;
+    PacketNode* next = nullptr;
+};
+
+class PacketPool {
+public:
+    PacketNode* take(const PacketEvent& event) {
+        if (!free_) grow();
+        PacketNode* node = free_;
+        free_ = node->next;
+        node->event = event;
+        return node;
+    }
+
+    void give(PacketNode* node) {
+        node->next = free_;
+        free_ = node;
+    }
+
+private:
+    static constexpr size_t kChunk = 4096;
+
+    void grow() {
+        chunks_.emplace_back(new PacketNode[kChunk]);
+        for (size_t i = kChunk; i--;) give(&chunks_.back()[i]);
+    }
+
+    PacketNode* free_ = nullptr;
+    std::vector<std::unique_ptr<PacketNode[]>> chunks_;
+};
+
+// Packets that wait, first come, first served.
+struct PacketQueue {
+    PacketNode *first = nullptr, *last = nullptr;
+
+    bool empty() const { return !first; }
+    void push(PacketNode* node) {
+        node->next = nullptr;
+        (first ? last->next : first) = node;
+        last = node;
+    }
+    PacketNode* pop() {
+        PacketNode* node = first;
+        first = node->next;
+        return node;
+    }
+};
+
 struct TimedRate {
     int64_t time;
     double byte_ps;
@@ -77,7 +127,7 @@ struct TimedSize {
 
 // One of the queues of a gated port: what waits in it, and what of this link lies at its far end.
 struct PacketLane {
-    std::deque<PacketEvent> queue;
+    PacketQueue queue;
     int64_t held = 0;
     bool paused = false, told = false;
 };
@@ -116,7 +166,7 @@ public:
     std::vector<PacketPort> at;
     std::vector<PacketChanges> changes;  // by port, empty where nothing changes anywhere
     std::vector<std::vector<PacketLane>> lanes;
-    std::vector<std::deque<PacketEvent>> answers;  // of a gated port's own host, which go first
+    std::vector<PacketQueue> answers;  // of a gated port's own host, which go first
     std::vector<int64_t> bars = std::vector<int64_t>(kBars);
     std::vector<QueueSample> samples;
     int64_t bin_ps = 1;
@@ -154,14 +204,14 @@ public:
         double byte_ps = at[port].byte_ps;
         const PacketChanges* c = changes_of(port);
         if (!c || c->rates.empty()) {
-            return std::isinf(byte_ps) ? kForever : ended(begin, std::ceil(static_cast<double>(size) * byte_ps));
+            return std::isinf(byte_ps) ? kForever : ended(begin, static_cast<double>(size) * byte_ps);
         }
         int64_t now = begin;
         double left = static_cast<double>(size);
         for (const TimedRate& each : c->rates) {
             if (each.time > now) {
                 if (!std::isinf(byte_ps)) {
-                    const int64_t by = ended(now, std::ceil(left * byte_ps));
+                    const int64_t by = ended(now, left * byte_ps);
                     if (by <= each.time) return by;
                     left -= static_cast<double>(each.time - now) / byte_ps;
                     if (at[port].between && std::isinf(each.byte_ps)) return kForever;
@@ -172,7 +222,7 @@ public:
             }
             byte_ps = each.byte_ps;
         }
-        return std::isinf(byte_ps) ? kForever : ended(now, std::ceil(left * byte_ps));
+        return std::isinf(byte_ps) ? kForever : ended(now, left * byte_ps);
     }
 
     int64_t begin(int32_t port, int64_t time) const { return std::max(time, at[port].free - credit(port, time)); }
@@ -254,9 +304,11 @@ public:
     }
 
 private:
+    // When a positive duration, rounded up, is over; a conversion rounds down, at once on every processor.
     static int64_t ended(int64_t begin, double duration) {
         if (!(duration < static_cast<double>(kForever - begin))) return kForever;
-        return begin + static_cast<int64_t>(duration);
+        const int64_t whole = static_cast<int64_t>(duration);
+        return begin + whole + (static_cast<double>(whole) < duration);
     }
 };
 
