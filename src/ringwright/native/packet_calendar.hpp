@@ -53,13 +53,9 @@ public:
 
     size_t size() const { return size_; }
 
-    // Whom an event soon to come is for, and of which kind; false where that is not known yet.
-    bool soon(size_t ahead, uint8_t& kind, int32_t& owner) const {
-        if (next_ + ahead >= current_.size()) return false;
-        const uint64_t whose = current_[next_ + ahead].whose;
-        kind = static_cast<uint8_t>(whose >> 32);
-        owner = static_cast<int32_t>(whose);
-        return true;
+    // An event that comes some events later, where that is known by now.
+    const PacketEvent* soon(size_t ahead) const {
+        return next_ + ahead < current_.size() ? &current_[next_ + ahead].node->event : nullptr;
     }
 
 private:

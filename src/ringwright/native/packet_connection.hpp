@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -39,38 +40,71 @@ struct PacketPart {  // a message of a connection
     int64_t size;
 };
 
-struct PacketConnection {
-    int32_t number = 0, first_path = 0, n_paths = 1, back = 0;
+// Messages of a connection; the first one, most often the only one, lies in the connection itself.
+class PacketParts {
+public:
+    size_t size() const { return count_; }
+    const PacketPart& operator[](int32_t at) const { return many_ ? (*many_)[static_cast<size_t>(at)] : one_; }
+
+    void push_back(const PacketPart& part) {
+        if (count_ == 1) many_ = std::make_unique<std::vector<PacketPart>>(1, one_);
+        if (count_++) {
+            many_->push_back(part);
+        } else {
+            one_ = part;
+        }
+    }
+
+    // The part that holds a packet.
+    int32_t of(int32_t packet) const {
+        if (!many_) return 0;
+        const auto after = std::upper_bound(many_->begin(), many_->end(), packet,
+                                            [](int32_t value, const PacketPart& each) { return value < each.first; });
+        return static_cast<int32_t>(after - many_->begin()) - 1;
+    }
+
+private:
+    PacketPart one_{};
+    std::unique_ptr<std::vector<PacketPart>> many_;
+    uint32_t count_ = 0;
+};
+
+// Fields stand by who needs them at once, in lines of a cache: a program may have a million connections.
+struct alignas(64) PacketConnection {
+    // Sender: what is under way.
+    int32_t number = 0, first_path = 0, n_paths = 1, most_window = 0;
+    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0;
+    int32_t told_part = 0, hint = 0, backoff = 0;
     bool reliable = true, recovering = false, restarting = false, limited = false, waits_to_send = false;
     bool probing = false, probed = false, slowed = false, refused = false;
     uint8_t control = kFixed, phase = kStartup;
-    int32_t most_window = 0, fork = 0, payload = 1, wire = 1;
+    // Sender: when.
+    int64_t local_until = 0, send_at = 0, sent_at = 0, retry_at = kForever, doubt_at = kForever, timer_at = kForever;
+    int64_t wakes_next = kForever, wakes_later = kForever;  // events of its timer in the queue; there may be more, to be ignored
+    // Sender: packets and messages.
+    std::vector<int32_t> missing;  // sorted
+    PacketParts parts;
+    int32_t payload = 1, wire = 1;
+    // Both: what the path is like, and what was measured.
+    double line_ps = 0, srtt = 0, rttvar = 0;
     int64_t trip_ps = 0, apart_ps = 0, full_ps = 0;
-    double line_ps = 0;
-    std::vector<PacketPart> parts;
-    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0, high = -1, recover = 0;
-    int32_t told_part = 0, hint = 0, backoff = 0, retries = 0;
-    int64_t newest = -1, local_until = 0, send_at = 0, retry_at = kForever, timer_at = kForever;
-    int64_t wakes_next = kForever, wakes_later = kForever;  // events of its timer in the queue, two of them at most, or more to be ignored
-    int64_t sent_at = 0, doubt_at = kForever, doubt_from = 0, used_at = 0;
-    int32_t most_out = 0, usage_end = 0, used = 0;
-    int64_t came = 0, went = 0;
-    double prior = 0;
-    double srtt = 0, rttvar = 0;
+    double cwnd = 0, gap_ps = 0;
+    // Receiver.
+    std::vector<int32_t> early;  // sorted
+    int64_t heard_at = 0, heard_sent = 0, notice_at = 0;
+    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0, heard_number = 0, partner = -1;
+    // What went by.
     std::vector<SentPacket> records;  // of packets from `record_base` on
-    int32_t record_base = 0;
-    std::vector<int32_t> missing, early;  // sorted
+    int32_t record_base = 0, high = -1, recover = 0, retries = 0, most_out = 0, usage_end = 0, used = 0, fork = 0;
+    int64_t newest = -1, doubt_from = 0, used_at = 0, came = 0, went = 0;
+    double prior = 0;
     // Control.
-    double cwnd = 0, ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0;
-    double gap_ps = 0, target_ps = 0, alpha = 1.0, bandwidth = 0, full_bandwidth = 0;
+    double ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0;
+    double target_ps = 0, alpha = 1.0, bandwidth = 0, full_bandwidth = 0;
     int64_t epoch = 0, cut_at = 0, alpha_at = 0, faster_at = 0, cycle_at = 0, round_end = 0, least_trip = 0;
     int64_t delivered = 0, delivered_at = 0;
     int32_t steps = 0, cycle = 0, round = 0, full_rounds = 0;
     std::vector<std::pair<int32_t, double>> bandwidths;
-    // Receiver.
-    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0;
-    int64_t heard_at = 0, heard_sent = 0, notice_at = 0;
-    int32_t heard_number = 0, partner = -1;
 
     int32_t add(int32_t message, int64_t size) {
         const int64_t packets = reliable ? std::max<int64_t>(1, (size + payload - 1) / payload) : 1;
@@ -85,9 +119,7 @@ struct PacketConnection {
 
     int32_t part_of(int32_t packet) {
         if (parts[hint].first <= packet && packet <= last_of(hint)) return hint;
-        const auto after = std::upper_bound(parts.begin(), parts.end(), packet,
-                                            [](int32_t value, const PacketPart& each) { return value < each.first; });
-        hint = static_cast<int32_t>(after - parts.begin()) - 1;
+        hint = parts.of(packet);
         return hint;
     }
 

@@ -89,6 +89,7 @@ void send_on(int32_t number, int64_t now) {
         }
         PacketNode* node = queue->pop();
         PacketEvent event = node->event;
+        __builtin_prefetch(queue->first);
         pool_.give(node);
         port.queued -= event.size;
         const PacketWay path = way(event);

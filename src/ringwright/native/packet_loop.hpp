@@ -77,6 +77,7 @@ public:
             }
             most_pending = std::max(most_pending, static_cast<int64_t>(queue_.size()));
             if (!queue_.pop(event)) break;
+            if (const PacketEvent* later = queue_.soon(kAhead)) fetch(*later);
             serve(event);
             if ((served & 0xFFFFF) == 0xFFFFF) interrupt();
         }
@@ -90,6 +91,45 @@ public:
     int64_t most_pending = 0, hops = 0, retransmitted = 0, timeouts = 0, gave_up = -1, gave_up_at = kForever;
 
 private:
+    static constexpr size_t kAhead = 6;  // events from the one that is served to the one whose data are fetched
+
+    // Fetch what an event will need, so that it is in the cache by then.
+    void fetch(const PacketEvent& event) const {
+        if (event.kind == kPort) {
+            const PacketPort& port = ports_.at[event.owner];
+            if (port.leaving >= 0) fetch_sender(connections_[port.leaving]);
+            const PacketQueue& queue = ports_.lanes[event.owner][port.last].queue;
+            if (queue.first) __builtin_prefetch(way(queue.first->event).ports);
+        } else if (event.kind == kTimer) {
+            fetch_sender(connections_[event.owner]);
+        } else if (event.kind == kData || event.kind == kAck) {
+            const PacketWay path = way(event);
+            __builtin_prefetch(path.ports);
+            if (event.hop < path.length) return;
+            if (event.kind == kAck) {
+                fetch_sender(connections_[event.owner]);
+            } else {
+                fetch_receiver(connections_[event.owner]);
+            }
+        }
+    }
+
+    void fetch_sender(const PacketConnection& c) const {
+        __builtin_prefetch(&c.number);
+        __builtin_prefetch(&c.local_until);
+        __builtin_prefetch(&c.missing);
+        __builtin_prefetch(&c.line_ps);
+        __builtin_prefetch(&c.came);
+        __builtin_prefetch(&paths_.starts[c.number]);
+    }
+
+    void fetch_receiver(const PacketConnection& c) const {
+        __builtin_prefetch(&c.number);
+        __builtin_prefetch(&c.missing);
+        __builtin_prefetch(&c.early);
+        __builtin_prefetch(&paths_.back_starts[c.number]);
+    }
+
     void serve(const PacketEvent& event) {
         switch (event.kind) {
             case kData: data(event); break;
