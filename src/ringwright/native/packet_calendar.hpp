@@ -41,6 +41,7 @@ public:
         }
         event = least.node->event;
         pool_.give(least.node);
+        if (scout_ && (scout_ = scout_->next)) __builtin_prefetch(scout_);
         --size_;
         return true;
     }
@@ -142,6 +143,8 @@ private:
                 node = next;
             }
             if (!current_.empty()) {
+                const int64_t then = wheels_[0].after(slot_ & (kBuckets - 1));
+                scout_ = then < 0 ? nullptr : wheels_[0].first[then];
                 sort();
                 return true;
             }
@@ -170,6 +173,7 @@ private:
     int shift_ = 0;
     int64_t slot_ = 0;
     size_t next_ = 0, size_ = 0;
+    PacketNode* scout_ = nullptr;  // goes through the next bucket ahead of its turn, so that its nodes are in the cache by then
     std::vector<Entry> current_;
     std::vector<Wheel> wheels_;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> late_;

@@ -1,7 +1,5 @@
 // Part of PacketLoop: gated ports, whose packets may be told to wait.
 
-int32_t lane_of(int32_t port, int32_t hop) const { return std::min(hop, ports_.at[port].lanes - 1); }
-
 void enqueue(const PacketWay& path, const PacketEvent& event) {
     const int32_t number = path[event.hop];
     PacketPort& port = ports_.at[number];
@@ -11,8 +9,9 @@ void enqueue(const PacketWay& path, const PacketEvent& event) {
     if (event.kind == kData && ports_.is_marked(number, event.time, port.queued)) waiting.says = 1;
     if (event.hop && ports_.at[path[event.hop - 1]].gate == kPause && !hold(path, event)) return;
     port.queued += event.size;
+    ++port.waiting;
     const bool own = event.kind == kAck && !event.hop;
-    (own ? ports_.answers[number] : ports_.lanes[number][lane_of(number, event.hop)].queue).push(pool_.take(waiting));
+    (own ? port.answers : ports_.lane_at(port, event.hop).queue).push(pool_.take(waiting));
     send_on(number, event.time);
 }
 
@@ -28,8 +27,8 @@ PacketEvent pause(int64_t now, int32_t before, int32_t lane, int32_t waits) cons
 
 bool hold(const PacketWay& path, const PacketEvent& event) {
     const int32_t number = path[event.hop], before = path[event.hop - 1];
-    const int32_t at = lane_of(before, event.hop - 1);
-    PacketLane& lane = ports_.lanes[before][at];
+    PacketPort& link = ports_.at[before];
+    PacketLane& lane = ports_.lane_at(link, event.hop - 1);
     if (lane.held + event.size > ports_.buffer(number, event.time)) {
         ++ports_.at[number].drops;
         return false;
@@ -37,8 +36,8 @@ bool hold(const PacketWay& path, const PacketEvent& event) {
     lane.held += event.size;
     if (!lane.told && lane.held > ports_.share_of_buffer(number, event.time, kPauseAt)) {
         lane.told = true;
-        ++ports_.at[before].pauses;
-        queue_.push(pause(event.time, before, at, 1));
+        ++link.pauses;
+        queue_.push(pause(event.time, before, std::min(event.hop - 1, link.lanes - 1), 1));
     }
     return true;
 }
@@ -50,8 +49,7 @@ void leave_queue(const PacketWay& path, int32_t hop, int64_t size, int64_t now) 
     if (!link.gate) return;
     const bool queued_here = hop < path.length && ports_.at[path[hop]].gate;
     if (link.gate == kPause && !queued_here) return;
-    const int32_t at = lane_of(before, hop - 1);
-    PacketLane& lane = ports_.lanes[before][at];
+    PacketLane& lane = ports_.lane_at(link, hop - 1);
     lane.held -= size;
     if (link.gate == kCredit) {
         if (link.blocked) {
@@ -60,7 +58,7 @@ void leave_queue(const PacketWay& path, int32_t hop, int64_t size, int64_t now) 
         }
     } else if (lane.told && lane.held <= ports_.share_of_buffer(path[hop], now, kResumeAt)) {
         lane.told = false;
-        queue_.push(pause(now, before, at, 0));
+        queue_.push(pause(now, before, std::min(hop - 1, link.lanes - 1), 0));
     }
 }
 
@@ -73,44 +71,54 @@ static PacketEvent port_event(int64_t time, int32_t port) {
 }
 
 void pausing(const PacketEvent& event) {
-    ports_.lanes[event.owner][event.hop].paused = event.more != 0;
+    ports_.lane(ports_.at[event.owner], event.hop).paused = event.more != 0;
     if (!event.more) send_on(event.owner, event.time);
 }
 
 void send_on(int32_t number, int64_t now) {
     PacketPort& port = ports_.at[number];
+    if (port.silent && port.waiting) speak(port, number, now);
     while (!port.busy) {
-        PacketQueue* queue = &ports_.answers[number];
-        if (!may_go(number, *queue, now)) {
-            const int32_t at = next_lane(number, now);
+        PacketQueue* queue = &port.answers;
+        if (!may_go(port, *queue, now)) {
+            const int32_t at = next_lane(port, now);
             if (at < 0) return;
             port.last = at;
-            queue = &ports_.lanes[number][at].queue;
+            queue = &ports_.lane(port, at).queue;
         }
         PacketNode* node = queue->pop();
         PacketEvent event = node->event;
         __builtin_prefetch(queue->first);
         pool_.give(node);
         port.queued -= event.size;
+        --port.waiting;
         const PacketWay path = way(event);
         leave_queue(path, event.hop, event.size, now);
         const int64_t begin = std::max(now, port.free);
         event.time = begin;
-        const int32_t path_hop = event.hop;
         const bool arrives = on_wire(path, event, begin);
-        if (arrives && port.gate == kCredit) ports_.lanes[number][lane_of(number, path_hop)].held += event.size;
-        const bool own = event.kind == kData && !path_hop;
+        if (arrives && port.gate == kCredit) ports_.lane_at(port, event.hop).held += event.size;
+        const bool own = event.kind == kData && !event.hop;
         if (own) port.leaving = event.owner;
-        if (own || port.free > now) {
-            port.busy = true;
-            queue_.push(port_event(std::max(now, port.free), number));
-        }
+        if (!own && port.free <= now) continue;
+        port.busy = true;
+        port.silent = !own && !port.waiting;
+        if (!port.silent) queue_.push(port_event(std::max(now, port.free), number));
     }
+}
+
+// A packet has come to a silent port: the event is made now that would have told when it is free, or would have done so by now.
+void speak(PacketPort& port, int32_t number, int64_t now) {
+    port.silent = false;
+    const bool before = serving_.kind != kPort ? serving_.kind < kPort : serving_.owner < number;
+    port.busy = now < port.free || (now == port.free && before);
+    if (port.busy) queue_.push(port_event(port.free, number));
 }
 
 void is_free(int32_t number, int64_t now) {
     PacketPort& port = ports_.at[number];
     port.busy = port.busy && now < port.free;
+    port.silent = port.silent && port.busy;
     if (!port.busy && port.leaving >= 0) {
         PacketConnection& owner = connections_[port.leaving];
         port.leaving = -1;
@@ -119,20 +127,19 @@ void is_free(int32_t number, int64_t now) {
     send_on(number, now);
 }
 
-int32_t next_lane(int32_t number, int64_t now) {
-    PacketPort& port = ports_.at[number];
+int32_t next_lane(PacketPort& port, int64_t now) {
+    int32_t at = port.last;
     for (int32_t step = 0; step < port.lanes; ++step) {
-        const int32_t at = (port.last + 1 + step) % port.lanes;
-        if (may_go(number, ports_.lanes[number][at].queue, now)) return at;
+        if (++at >= port.lanes) at = 0;
+        if (may_go(port, ports_.lane(port, at).queue, now)) return at;
     }
     return -1;
 }
 
-bool may_go(int32_t number, const PacketQueue& queue, int64_t now) {
+bool may_go(PacketPort& port, const PacketQueue& queue, int64_t now) {
     if (queue.empty()) return false;
-    PacketPort& port = ports_.at[number];
     const PacketEvent& event = queue.first->event;
-    const PacketLane& lane = ports_.lanes[number][lane_of(number, event.hop)];
+    const PacketLane& lane = ports_.lane_at(port, event.hop);
     if (lane.paused) return false;
     if (port.gate != kCredit) return true;
     const PacketWay path = way(event);

@@ -68,7 +68,6 @@ public:
         for (size_t message = 0; message < waits_.size(); ++message) {
             if (!waits_[message]) done_.push_back(static_cast<int32_t>(message));
         }
-        PacketEvent event;
         for (int64_t served = 0; gave_up < 0; ++served) {
             while (!done_.empty()) {
                 const int32_t message = done_.back();
@@ -76,9 +75,10 @@ public:
                 release(message);
             }
             most_pending = std::max(most_pending, static_cast<int64_t>(queue_.size()));
-            if (!queue_.pop(event)) break;
-            if (const PacketEvent* later = queue_.soon(kAhead)) fetch(*later);
-            serve(event);
+            if (!queue_.pop(serving_)) break;
+            if (const PacketEvent* later = queue_.soon(2 * kAhead)) fetch(*later);
+            if (const PacketEvent* next = queue_.soon(kAhead)) fetch_port(*next);
+            serve(serving_);
             if ((served & 0xFFFFF) == 0xFFFFF) interrupt();
         }
         for (size_t port = 0; port < ports_.at.size(); ++port) ports_.close_bin(static_cast<int32_t>(port));
@@ -91,15 +91,14 @@ public:
     int64_t most_pending = 0, hops = 0, retransmitted = 0, timeouts = 0, gave_up = -1, gave_up_at = kForever;
 
 private:
-    static constexpr size_t kAhead = 6;  // events from the one that is served to the one whose data are fetched
+    static constexpr size_t kAhead = 6;  // events that are fetched ahead of their turn
 
     // Fetch what an event will need, so that it is in the cache by then.
     void fetch(const PacketEvent& event) const {
         if (event.kind == kPort) {
             const PacketPort& port = ports_.at[event.owner];
             if (port.leaving >= 0) fetch_sender(connections_[port.leaving]);
-            const PacketQueue& queue = ports_.lanes[event.owner][port.last].queue;
-            if (queue.first) __builtin_prefetch(way(queue.first->event).ports);
+            __builtin_prefetch(ports_.lanes[port.first_lane + port.last].queue.first);
         } else if (event.kind == kTimer) {
             fetch_sender(connections_[event.owner]);
         } else if (event.kind == kData || event.kind == kAck) {
@@ -111,6 +110,21 @@ private:
             } else {
                 fetch_receiver(connections_[event.owner]);
             }
+        }
+    }
+
+    // Fetch what the data that were fetched tell: the port to come, or the path of the packet that goes next.
+    void fetch_port(const PacketEvent& event) const {
+        if (event.kind == kPort) {
+            const PacketPort& port = ports_.at[event.owner];
+            const PacketNode* next = ports_.lanes[port.first_lane + port.last].queue.first;
+            if (next) __builtin_prefetch(way(next->event).ports);
+        } else if (event.kind == kData || event.kind == kAck) {
+            const PacketWay path = way(event);
+            if (event.hop >= path.length) return;
+            const PacketPort& port = ports_.at[path[event.hop]];
+            __builtin_prefetch(&port);
+            __builtin_prefetch(&port.answers);
         }
     }
 
@@ -350,6 +364,7 @@ private:
     const PacketRules rules_;
     PacketPorts ports_;
     std::vector<PacketConnection> connections_;
+    PacketEvent serving_;
     PacketPool pool_;
     PacketCalendar queue_;
     std::vector<int32_t> waits_, left_, owed_, done_;

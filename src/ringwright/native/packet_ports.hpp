@@ -132,16 +132,20 @@ struct PacketLane {
     bool paused = false, told = false;
 };
 
-struct PacketPort {
+// Fields stand by who needs them at once, in lines of a cache.
+struct alignas(64) PacketPort {
     int64_t free = 0;
     double byte_ps = 0;
-    int64_t latency = 0, buffer = 0;
-    uint64_t count = 0, draws = 0;
-    int64_t bin_end = -1, bin = -1, bin_most = 0, most = 0;
-    int64_t queued = 0, bytes = 0, drops = 0, lost = 0, pauses = 0, marked = 0;
-    int32_t last = 0, lanes = 1, leaving = -1;
+    int64_t latency = 0, buffer = 0, queued = 0;
+    int32_t first_lane = 0, lanes = 1, leaving = -1, waiting = 0;  // packets
     uint8_t gate = 0;
-    bool holds = false, between = false, whole = false, changes = false, blocked = false, busy = false;
+    bool holds = false, between = false, whole = false, changes = false, blocked = false;
+    bool busy = false, silent = false;  // silent: no event tells when a busy port is free, for nothing waits
+    PacketQueue answers;  // of a gated port's own host, which go first
+    uint64_t count = 0, draws = 0;
+    int64_t bin_end = -1, bin_most = 0, most = 0, bytes = 0;
+    int64_t bin = -1, drops = 0, lost = 0, pauses = 0, marked = 0;
+    int32_t last = 0;
 };
 
 // What changes over time at few ports.
@@ -165,13 +169,15 @@ class PacketPorts {
 public:
     std::vector<PacketPort> at;
     std::vector<PacketChanges> changes;  // by port, empty where nothing changes anywhere
-    std::vector<std::vector<PacketLane>> lanes;
-    std::vector<PacketQueue> answers;  // of a gated port's own host, which go first
+    std::vector<PacketLane> lanes;  // of gated ports, port after port
     std::vector<int64_t> bars = std::vector<int64_t>(kBars);
     std::vector<QueueSample> samples;
     int64_t bin_ps = 1;
     bool marks = false;
     int64_t burst = 0;
+
+    PacketLane& lane(const PacketPort& port, int32_t number) { return lanes[static_cast<size_t>(port.first_lane + number)]; }
+    PacketLane& lane_at(const PacketPort& port, int32_t hop) { return lane(port, std::min(hop, port.lanes - 1)); }
 
     const PacketChanges* changes_of(int32_t port) const { return at[port].changes ? &changes[port] : nullptr; }
 

@@ -163,8 +163,7 @@ PacketPorts ports_of(const Given& given, uint64_t seed, bool marks, int64_t bin_
     made.bin_ps = bin_ps;
     const size_t n = given.byte_ps.size;
     made.at.resize(n);
-    made.lanes.resize(n);
-    if (std::any_of(given.gate.data, given.gate.data + n, [](uint8_t gate) { return gate != kDrop; })) made.answers.resize(n);
+    size_t lanes = 0;
     for (size_t i = 0; i < n; ++i) {
         PacketPort& port = made.at[i];
         port.byte_ps = given.byte_ps[i];
@@ -176,8 +175,11 @@ PacketPorts ports_of(const Given& given, uint64_t seed, bool marks, int64_t bin_
         port.gate = given.gate[i];
         port.lanes = given.lanes[i];
         port.draws = mixed(seed * kStep + i * kStep);
-        if (port.gate) made.lanes[i].resize(static_cast<size_t>(port.lanes));
+        port.first_lane = static_cast<int32_t>(lanes);
+        if (port.gate) lanes += static_cast<size_t>(port.lanes);
     }
+    require(lanes < (size_t{1} << 31), "virtual_queues");
+    made.lanes.resize(lanes);
     const bool any = given.rates.port.size || given.delays.port.size || given.losses.port.size || given.buffers.port.size;
     if (any) made.changes.resize(n);
     const auto each = [&](const ChangeTable& table, auto keep) {
