@@ -56,28 +56,31 @@ public:
     }
 
     // The part that holds a packet.
-    int32_t of(int32_t packet) const {
+    int32_t of(int32_t packet) {
         if (!many_) return 0;
-        const auto after = std::upper_bound(many_->begin(), many_->end(), packet,
+        const std::vector<PacketPart>& all = *many_;
+        const auto holds = [&](size_t at) { return all[at].first <= packet && (at + 1 == count_ || packet < all[at + 1].first); };
+        if (holds(hint_)) return static_cast<int32_t>(hint_);
+        const auto after = std::upper_bound(all.begin(), all.end(), packet,
                                             [](int32_t value, const PacketPart& each) { return value < each.first; });
-        return static_cast<int32_t>(after - many_->begin()) - 1;
+        hint_ = static_cast<uint32_t>(after - all.begin()) - 1;
+        return static_cast<int32_t>(hint_);
     }
 
 private:
     PacketPart one_{};
     std::unique_ptr<std::vector<PacketPart>> many_;
-    uint32_t count_ = 0;
+    uint32_t count_ = 0, hint_ = 0;
 };
 
 // Fields stand by who needs them at once, in lines of a cache: a program may have a million connections.
 struct alignas(64) PacketConnection {
-    // Sender: what is under way.
-    int32_t number = 0, first_path = 0, n_paths = 1, most_window = 0;
-    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0;
-    int32_t told_part = 0, hint = 0, backoff = 0;
+    // Sender: what is under way. Paths of a connection are equally long and lie one behind the other.
+    int32_t number = 0, ports_at = 0, back_at = 0, n_paths = 1, most_window = 0;
+    int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0, told_part = 0;
+    uint8_t length = 0, back_length = 0, control = kFixed, phase = kStartup;
     bool reliable = true, recovering = false, restarting = false, limited = false, waits_to_send = false;
     bool probing = false, probed = false, slowed = false, refused = false;
-    uint8_t control = kFixed, phase = kStartup;
     // Sender: when.
     int64_t local_until = 0, send_at = 0, sent_at = 0, retry_at = kForever, doubt_at = kForever, timer_at = kForever;
     int64_t wakes_next = kForever, wakes_later = kForever;  // events of its timer in the queue; there may be more, to be ignored
@@ -91,19 +94,20 @@ struct alignas(64) PacketConnection {
     double cwnd = 0, gap_ps = 0;
     // Receiver.
     std::vector<int32_t> early;  // sorted
-    int64_t heard_at = 0, heard_sent = 0, notice_at = 0;
-    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0, heard_number = 0, partner = -1;
-    // What went by.
+    int64_t heard_at = 0, heard_sent = 0;
+    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0, heard_number = 0;
+    // Sender: what went by, and the rate.
+    int32_t backoff = 0;
+    int64_t came = 0, went = 0, newest = -1, alpha_at = 0, faster_at = 0;
+    double alpha = 1.0, target_ps = 0;
+    int32_t steps = 0, retries = 0;
+    // What is needed less often.
     std::vector<SentPacket> records;  // of packets from `record_base` on
-    int32_t record_base = 0, high = -1, recover = 0, retries = 0, most_out = 0, usage_end = 0, used = 0, fork = 0;
-    int64_t newest = -1, doubt_from = 0, used_at = 0, came = 0, went = 0;
-    double prior = 0;
-    // Control.
-    double ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0;
-    double target_ps = 0, alpha = 1.0, bandwidth = 0, full_bandwidth = 0;
-    int64_t epoch = 0, cut_at = 0, alpha_at = 0, faster_at = 0, cycle_at = 0, round_end = 0, least_trip = 0;
-    int64_t delivered = 0, delivered_at = 0;
-    int32_t steps = 0, cycle = 0, round = 0, full_rounds = 0;
+    int32_t record_base = 0, high = -1, recover = 0, most_out = 0, usage_end = 0, used = 0, fork = 0, partner = -1;
+    int64_t doubt_from = 0, used_at = 0, notice_at = 0;
+    double prior = 0, ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0, bandwidth = 0, full_bandwidth = 0;
+    int64_t epoch = 0, cut_at = 0, cycle_at = 0, round_end = 0, least_trip = 0, delivered = 0, delivered_at = 0;
+    int32_t cycle = 0, round = 0, full_rounds = 0;
     std::vector<std::pair<int32_t, double>> bandwidths;
 
     int32_t add(int32_t message, int64_t size) {
@@ -117,11 +121,7 @@ struct alignas(64) PacketConnection {
         return (static_cast<size_t>(at) + 1 < parts.size() ? parts[at + 1].first : end) - 1;
     }
 
-    int32_t part_of(int32_t packet) {
-        if (parts[hint].first <= packet && packet <= last_of(hint)) return hint;
-        hint = parts.of(packet);
-        return hint;
-    }
+    int32_t part_of(int32_t packet) { return parts.of(packet); }
 
     int64_t bytes_of(int32_t packet, int32_t at) const {
         if (!reliable) return parts[at].size;

@@ -53,7 +53,7 @@ void send_whole(PacketConnection& c, int64_t now) {
         event.owner = c.number;
         event.number = c.nxt;
         event.size = c.parts[c.part_of(c.nxt)].size;
-        follow(event, c.first_path);
+        follow(event, c, 0);
         ++c.nxt;
         queue_.push(event);
     }
@@ -80,7 +80,7 @@ void send_new(PacketConnection& c, int64_t now) {
 }
 
 int64_t train(PacketConnection& c, int64_t now) {
-    const PacketPort& port = ports_.at[way_of(c.first_path)[0]];
+    const PacketPort& port = ports_.at[way_of(c, 0)[0]];
     const bool plain = !port.gate && c.n_paths == 1 && !port.changes && !port.holds && port.buffer >= kEndless;
     if (!plain || ports_.burst || c.partner >= 0 || c.control == kDcqcn || c.control == kBbr || rules_.goes_back) return 1;
     const PacketPart& part = c.parts[c.part_of(c.nxt)];
@@ -94,7 +94,7 @@ int64_t train(PacketConnection& c, int64_t now) {
 }
 
 void submit_train(PacketConnection& c, int32_t count, int64_t now) {
-    const PacketWay path = way_of(c.first_path);
+    const PacketWay path = way_of(c, 0);
     const int32_t number = path[0];
     PacketPort& port = ports_.at[number];
     const int64_t apart = c.apart_ps, begin = std::max(now, port.free);
@@ -117,7 +117,7 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
     event.sent = begin;
     event.more = count - 1;
     event.size = c.wire;
-    follow(event, c.first_path);
+    follow(event, c, 0);
     c.nxt += count;
     c.went += c.recovering ? count : 0;
     c.sent_at = now;
@@ -129,9 +129,9 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
 void submit(PacketConnection& c, int32_t number, int64_t now) {
     PacketEvent event;
     event.size = c.bytes_of(number, c.part_of(number)) + rules_.header;
-    const int64_t chosen = int64_t{c.first_path} + chosen_path(c, number, now);
-    follow(event, chosen);
-    const PacketWay path = way_of(chosen);
+    const int32_t chosen = chosen_path(c, number, now);
+    follow(event, c, chosen);
+    const PacketWay path = way_of(c, chosen);
     const double gap = c.spaced(now);
     if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(event.size) * gap);
     c.went += c.recovering;
@@ -177,7 +177,7 @@ void carried(PacketConnection& c, const PacketEvent& event) {
     answer(connections_[c.partner], told);
 }
 
-bool queues(const PacketConnection& c) const { return ports_.at[way_of(c.first_path)[0]].gate != kDrop; }
+bool queues(const PacketConnection& c) const { return ports_.at[way_of(c, 0)[0]].gate != kDrop; }
 
 void left_host(PacketConnection& c, int64_t now) {
     --c.local;
@@ -205,7 +205,7 @@ int32_t chosen_path(const PacketConnection& c, int32_t number, int64_t now) cons
     int64_t least = kForever;
     for (int32_t step = 0; step < n; ++step) {
         const int32_t path = (first + step) % n;
-        const int64_t waiting = ports_.backlog(way_of(int64_t{c.first_path} + path)[c.fork], now);
+        const int64_t waiting = ports_.backlog(way_of(c, path)[c.fork], now);
         if (waiting < least) {
             least = waiting;
             best = path;
@@ -547,7 +547,7 @@ void say(PacketConnection& c, const PacketEvent& event, uint8_t says) {
     told.more = event.number;
     told.size = rules_.ack;
     told.says = says;
-    told.path = static_cast<int32_t>(paths_.back_starts[c.number]);
-    told.length = static_cast<uint8_t>(paths_.back_starts[c.number + 1] - paths_.back_starts[c.number]);
+    told.path = c.back_at;
+    told.length = c.back_length;
     arrive(told);
 }

@@ -83,12 +83,11 @@ void send_on(int32_t number, int64_t now) {
         if (!may_go(port, *queue, now)) {
             const int32_t at = next_lane(port, now);
             if (at < 0) return;
-            port.last = at;
+            port.last = static_cast<uint8_t>(at);
             queue = &ports_.lane(port, at).queue;
         }
         PacketNode* node = queue->pop();
         PacketEvent event = node->event;
-        __builtin_prefetch(queue->first);
         pool_.give(node);
         port.queued -= event.size;
         --port.waiting;
@@ -104,6 +103,7 @@ void send_on(int32_t number, int64_t now) {
         port.busy = true;
         port.silent = !own && !port.waiting;
         if (!port.silent) queue_.push(port_event(std::max(now, port.free), number));
+        __builtin_prefetch(ports_.lane(port, port.last).queue.first);
     }
 }
 

@@ -113,35 +113,42 @@ private:
         }
     }
 
-    // Fetch what the data that were fetched tell: the port to come, or the path of the packet that goes next.
+    // Fetch what the data that were fetched tell: the port to come, or the path of what goes next.
     void fetch_port(const PacketEvent& event) const {
         if (event.kind == kPort) {
             const PacketPort& port = ports_.at[event.owner];
             const PacketNode* next = ports_.lanes[port.first_lane + port.last].queue.first;
             if (next) __builtin_prefetch(way(next->event).ports);
+            if (port.leaving >= 0) __builtin_prefetch(paths_.ports.data + connections_[port.leaving].ports_at);
         } else if (event.kind == kData || event.kind == kAck) {
             const PacketWay path = way(event);
-            if (event.hop >= path.length) return;
-            const PacketPort& port = ports_.at[path[event.hop]];
-            __builtin_prefetch(&port);
-            __builtin_prefetch(&port.answers);
+            if (event.hop < path.length) {
+                const PacketPort& port = ports_.at[path[event.hop]];
+                __builtin_prefetch(&port);
+                __builtin_prefetch(&port.answers);
+                if (port.gate) __builtin_prefetch(&ports_.lanes[port.first_lane]);
+            } else if (event.kind == kAck) {
+                __builtin_prefetch(paths_.ports.data + connections_[event.owner].ports_at);
+            } else {
+                __builtin_prefetch(paths_.back.data + connections_[event.owner].back_at);
+            }
+        } else if (event.kind == kTimer) {
+            __builtin_prefetch(paths_.ports.data + connections_[event.owner].ports_at);
         }
     }
 
-    void fetch_sender(const PacketConnection& c) const {
+    static void fetch_sender(const PacketConnection& c) {
         __builtin_prefetch(&c.number);
         __builtin_prefetch(&c.local_until);
         __builtin_prefetch(&c.missing);
         __builtin_prefetch(&c.line_ps);
         __builtin_prefetch(&c.came);
-        __builtin_prefetch(&paths_.starts[c.number]);
     }
 
-    void fetch_receiver(const PacketConnection& c) const {
+    static void fetch_receiver(const PacketConnection& c) {
         __builtin_prefetch(&c.number);
         __builtin_prefetch(&c.missing);
         __builtin_prefetch(&c.early);
-        __builtin_prefetch(&paths_.back_starts[c.number]);
     }
 
     void serve(const PacketEvent& event) {
@@ -263,15 +270,14 @@ private:
     PacketWay way(const PacketEvent& event) const {
         return {(event.kind == kAck ? paths_.back : paths_.ports).data + event.path, event.length};
     }
-    PacketWay way_of(int64_t path) const {
-        const int64_t from = paths_.starts[path];
-        return {paths_.ports.data + from, static_cast<int32_t>(paths_.starts[path + 1] - from)};
+    PacketWay way_of(const PacketConnection& c, int32_t path) const {
+        return {paths_.ports.data + c.ports_at + path * c.length, c.length};
     }
 
     // Put a packet at the begin of a path.
-    void follow(PacketEvent& event, int64_t path) const {
-        event.path = static_cast<int32_t>(paths_.starts[path]);
-        event.length = static_cast<uint8_t>(paths_.starts[path + 1] - paths_.starts[path]);
+    static void follow(PacketEvent& event, const PacketConnection& c, int32_t path) {
+        event.path = c.ports_at + path * c.length;
+        event.length = c.length;
     }
 
     void data(const PacketEvent& first) {

@@ -137,15 +137,14 @@ struct alignas(64) PacketPort {
     int64_t free = 0;
     double byte_ps = 0;
     int64_t latency = 0, buffer = 0, queued = 0;
-    int32_t first_lane = 0, lanes = 1, leaving = -1, waiting = 0;  // packets
-    uint8_t gate = 0;
+    int32_t first_lane = 0, leaving = -1, waiting = 0;  // packets
+    uint8_t lanes = 1, last = 0, gate = 0;
     bool holds = false, between = false, whole = false, changes = false, blocked = false;
     bool busy = false, silent = false;  // silent: no event tells when a busy port is free, for nothing waits
     PacketQueue answers;  // of a gated port's own host, which go first
     uint64_t count = 0, draws = 0;
     int64_t bin_end = -1, bin_most = 0, most = 0, bytes = 0;
     int64_t bin = -1, drops = 0, lost = 0, pauses = 0, marked = 0;
-    int32_t last = 0;
 };
 
 // What changes over time at few ports.

@@ -173,7 +173,7 @@ PacketPorts ports_of(const Given& given, uint64_t seed, bool marks, int64_t bin_
         port.between = given.between[i] != 0;
         port.whole = given.whole[i] != 0;
         port.gate = given.gate[i];
-        port.lanes = given.lanes[i];
+        port.lanes = static_cast<uint8_t>(given.lanes[i]);
         port.draws = mixed(seed * kStep + i * kStep);
         port.first_lane = static_cast<int32_t>(lanes);
         if (port.gate) lanes += static_cast<size_t>(port.lanes);
@@ -216,7 +216,11 @@ std::vector<PacketConnection> connections_of(const Given& given, uint8_t control
     for (size_t i = 0; i < made.size(); ++i) {
         PacketConnection& c = made[i];
         c.number = static_cast<int32_t>(i);
-        c.first_path = static_cast<int32_t>(given.paths.first[i]);
+        const int64_t path = given.paths.first[i];
+        c.ports_at = static_cast<int32_t>(given.paths.starts[path]);
+        c.length = static_cast<uint8_t>(given.paths.starts[path + 1] - given.paths.starts[path]);
+        c.back_at = static_cast<int32_t>(given.paths.back_starts[i]);
+        c.back_length = static_cast<uint8_t>(given.paths.back_starts[i + 1] - given.paths.back_starts[i]);
         c.n_paths = static_cast<int32_t>(given.paths.first[i + 1] - given.paths.first[i]);
         c.reliable = given.reliable[i] != 0;
         c.control = control;
@@ -226,10 +230,10 @@ std::vector<PacketConnection> connections_of(const Given& given, uint8_t control
         c.line_ps = given.line[i];
         c.payload = payload;
         c.wire = wire;
-        const double byte_ps = given.byte_ps[given.paths.ports[given.paths.starts[c.first_path]]];
+        const double byte_ps = given.byte_ps[given.paths.ports[c.ports_at]];
         c.apart_ps = std::isinf(byte_ps) ? 0 : static_cast<int64_t>(std::ceil(wire * byte_ps));
         if (c.reliable) {
-            const double back_ps = given.byte_ps[given.paths.back[given.paths.back_starts[i]]];
+            const double back_ps = given.byte_ps[given.paths.back[c.back_at]];
             c.full_ps = std::isinf(back_ps) ? 0 : static_cast<int64_t>(std::ceil(wire * back_ps));
         }
         c.fork = fork_of(given.paths, given.paths.first[i], given.paths.first[i + 1]);
