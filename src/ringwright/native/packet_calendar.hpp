@@ -24,26 +24,26 @@ public:
         while (shift_ < 50 && (int64_t{2} << shift_) <= width) ++shift_;
     }
 
-    void push(const PacketEvent& event) {
+    void push(const PacketEvent& event) { push(pool_.take(event)); }
+
+    void push(PacketNode* node) {
         ++size_;
-        put(pool_.take(event));
+        put(node);
     }
 
-    // Take the least event; false where there is none.
-    bool pop(PacketEvent& event) {
-        if (!ready()) return false;
-        const bool late = is_late();
-        const Entry least = late ? late_.top() : current_[next_];
-        if (late) {
+    // Take the least event; null where there is none.
+    PacketNode* pop() {
+        if (!ready()) return nullptr;
+        PacketNode* least = nullptr;
+        if (is_late()) {
+            least = late_.top().node;
             late_.pop();
         } else {
-            ++next_;
+            least = current_[next_++].node;
         }
-        event = least.node->event;
-        pool_.give(least.node);
         if (scout_ && (scout_ = scout_->next)) __builtin_prefetch(scout_);
         --size_;
-        return true;
+        return least;
     }
 
     // The least event, or none; it stays.

@@ -127,30 +127,32 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
 }
 
 void submit(PacketConnection& c, int32_t number, int64_t now) {
-    PacketEvent event;
-    event.size = c.bytes_of(number, c.part_of(number)) + rules_.header;
+    PacketNode* node = pool_.take(PacketEvent());
+    PacketEvent& event = node->event;
+    const int64_t size = c.bytes_of(number, c.part_of(number)) + rules_.header;
     const int32_t chosen = chosen_path(c, number, now);
-    follow(event, c, chosen);
     const PacketWay path = way_of(c, chosen);
     const double gap = c.spaced(now);
-    if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(event.size) * gap);
+    if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(size) * gap);
     c.went += c.recovering;
-    if (number < c.ever) retransmitted += event.size;
+    if (number < c.ever) retransmitted += size;
     c.ever = std::max(c.ever, number + 1);
     c.sent_at = now;
     event.time = event.sent = event.tail = now;
+    event.size = size;
     event.kind = kData;
     event.owner = c.number;
     event.number = number;
+    follow(event, c, chosen);
     int64_t at = now;
     if (!queues(c)) {
         at = ports_.begin(path[0], now);
         event.sent = at;
-        pass_open(path, event);
+        pass_open(path, node);
         c.local_until = at;
     } else {
         ++c.local;
-        enqueue(path, event);
+        enqueue(path, node);
     }
     record(c, number, at);
     if (c.partner >= 0) carry(c, number);
@@ -538,7 +540,8 @@ void answer_some(PacketConnection& c, const PacketEvent& event) {
 
 void say(PacketConnection& c, const PacketEvent& event, uint8_t says) {
     if (says != kNotice) c.unanswered = 0;
-    PacketEvent told;
+    PacketNode* node = pool_.take(PacketEvent());
+    PacketEvent& told = node->event;
     told.time = told.tail = event.time;
     told.kind = kAck;
     told.owner = c.number;
@@ -549,5 +552,5 @@ void say(PacketConnection& c, const PacketEvent& event, uint8_t says) {
     told.says = says;
     told.path = c.back_at;
     told.length = c.back_length;
-    arrive(told);
+    arrive(node);
 }

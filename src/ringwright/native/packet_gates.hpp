@@ -1,18 +1,23 @@
 // Part of PacketLoop: gated ports, whose packets may be told to wait.
 
-void enqueue(const PacketWay& path, const PacketEvent& event) {
+void enqueue(const PacketWay& path, PacketNode* node) {
+    PacketEvent& event = node->event;
+    const int64_t now = event.time;
     const int32_t number = path[event.hop];
     PacketPort& port = ports_.at[number];
     ++port.count;
-    ports_.note(number, event.time, port.queued);
-    PacketEvent waiting = event;
-    if (event.kind == kData && ports_.is_marked(number, event.time, port.queued)) waiting.says = 1;
-    if (event.hop && ports_.at[path[event.hop - 1]].gate == kPause && !hold(path, event)) return;
+    ports_.note(number, now, port.queued);
+    const bool marked = event.kind == kData && ports_.is_marked(number, now, port.queued);
+    if (event.hop && ports_.at[path[event.hop - 1]].gate == kPause && !hold(path, event)) {
+        pool_.give(node);
+        return;
+    }
+    if (marked) event.says = 1;
     port.queued += event.size;
     ++port.waiting;
     const bool own = event.kind == kAck && !event.hop;
-    (own ? port.answers : ports_.lane_at(port, event.hop).queue).push(pool_.take(waiting));
-    send_on(number, event.time);
+    (own ? port.answers : ports_.lane_at(port, event.hop).queue).push(node);
+    send_on(number, now);
 }
 
 PacketEvent pause(int64_t now, int32_t before, int32_t lane, int32_t waits) const {
@@ -87,18 +92,17 @@ void send_on(int32_t number, int64_t now) {
             queue = &ports_.lane(port, at).queue;
         }
         PacketNode* node = queue->pop();
-        PacketEvent event = node->event;
-        pool_.give(node);
-        port.queued -= event.size;
+        PacketEvent& event = node->event;
+        const int64_t size = event.size;
+        const int32_t hop = event.hop, owner = event.owner;
+        const bool own = event.kind == kData && !hop;
+        port.queued -= size;
         --port.waiting;
         const PacketWay path = way(event);
-        leave_queue(path, event.hop, event.size, now);
-        const int64_t begin = std::max(now, port.free);
-        event.time = begin;
-        const bool arrives = on_wire(path, event, begin);
-        if (arrives && port.gate == kCredit) ports_.lane_at(port, event.hop).held += event.size;
-        const bool own = event.kind == kData && !event.hop;
-        if (own) port.leaving = event.owner;
+        leave_queue(path, hop, size, now);
+        const bool arrives = on_wire(path, node, std::max(now, port.free));
+        if (arrives && port.gate == kCredit) ports_.lane_at(port, hop).held += size;
+        if (own) port.leaving = owner;
         if (!own && port.free <= now) continue;
         port.busy = true;
         port.silent = !own && !port.waiting;
@@ -110,7 +114,7 @@ void send_on(int32_t number, int64_t now) {
 // A packet has come to a silent port: the event is made now that would have told when it is free, or would have done so by now.
 void speak(PacketPort& port, int32_t number, int64_t now) {
     port.silent = false;
-    const bool before = serving_.kind != kPort ? serving_.kind < kPort : serving_.owner < number;
+    const bool before = kind_ != kPort ? kind_ < kPort : owner_ < number;
     port.busy = now < port.free || (now == port.free && before);
     if (port.busy) queue_.push(port_event(port.free, number));
 }

@@ -75,10 +75,11 @@ public:
                 release(message);
             }
             most_pending = std::max(most_pending, static_cast<int64_t>(queue_.size()));
-            if (!queue_.pop(serving_)) break;
+            PacketNode* node = queue_.pop();
+            if (!node) break;
             if (const PacketEvent* later = queue_.soon(2 * kAhead)) fetch(*later);
             if (const PacketEvent* next = queue_.soon(kAhead)) fetch_port(*next);
-            serve(serving_);
+            serve(node);
             if ((served & 0xFFFFF) == 0xFFFFF) interrupt();
         }
         for (size_t port = 0; port < ports_.at.size(); ++port) ports_.close_bin(static_cast<int32_t>(port));
@@ -151,12 +152,22 @@ private:
         __builtin_prefetch(&c.early);
     }
 
-    void serve(const PacketEvent& event) {
-        switch (event.kind) {
-            case kData: data(event); break;
-            case kAck: answer(event); break;
-            case kPort: is_free(event.owner, event.time); break;
-            case kTimer: woken(connections_[event.owner], event.time); break;
+    void serve(PacketNode* node) {
+        kind_ = node->event.kind;
+        owner_ = node->event.owner;
+        if (kind_ == kData) {
+            data(node);
+            return;
+        }
+        if (kind_ == kAck) {
+            arrive(node);
+            return;
+        }
+        const PacketEvent event = node->event;
+        pool_.give(node);
+        switch (kind_) {
+            case kPort: is_free(owner_, event.time); break;
+            case kTimer: woken(connections_[owner_], event.time); break;
             case kStart: in_front(event); break;
             case kBehind: behind(event); break;
             default: pausing(event); break;
@@ -280,63 +291,73 @@ private:
         event.length = c.length;
     }
 
-    void data(const PacketEvent& first) {
-        PacketEvent event = first;
+    void data(PacketNode* node) {
+        if (node->event.more <= 0) {
+            arrive(node);
+            return;
+        }
+        PacketEvent event = node->event;
+        const int64_t apart = connections_[event.owner].apart_ps;
         for (;;) {
-            const int32_t more = event.more;
-            event.more = 0;
-            arrive(event);
-            if (more <= 0) return;
-            const int64_t apart = connections_[event.owner].apart_ps;
+            node->event = event;
+            node->event.more = 0;
+            arrive(node);
+            if (event.more <= 0) return;
             event.time += apart;
             event.tail += apart;
             event.sent += apart;
             ++event.number;
-            event.more = more - 1;
+            --event.more;
             const PacketEvent* least = done_.empty() ? queue_.least() : nullptr;
             if (!done_.empty() || (least && *least < event)) {
                 queue_.push(event);
                 return;
             }
+            node = pool_.take();
         }
     }
 
-    void answer(const PacketEvent& event) {
-        if (event.hop < way(event).length) {
-            arrive(event);
-        } else {
-            answer(connections_[event.owner], event);
-        }
-    }
-
-    void arrive(const PacketEvent& event) {
+    // A packet or an answer is at its next port, or at its target. Its node goes on with it, or back to the pool.
+    void arrive(PacketNode* node) {
+        const PacketEvent& event = node->event;
         const PacketWay path = way(event);
-        if (event.hop == path.length) {
+        if (event.hop < path.length) {
+            if (ports_.at[path[event.hop]].gate) {
+                enqueue(path, node);
+                return;
+            }
+            leave_queue(path, event.hop, event.size, event.time);
+            pass_open(path, node);
+            return;
+        }
+        if (event.kind == kAck) {
+            answer(connections_[event.owner], event);
+        } else {
             leave_queue(path, event.hop, event.size, event.time);
             data(connections_[event.owner], event);
-        } else if (ports_.at[path[event.hop]].gate) {
-            enqueue(path, event);
-        } else {
-            leave_queue(path, event.hop, event.size, event.time);
-            pass_open(path, event);
         }
+        pool_.give(node);
     }
 
-    void pass_open(const PacketWay& path, const PacketEvent& event) {
+    void pass_open(const PacketWay& path, PacketNode* node) {
+        PacketEvent& event = node->event;
+        const int64_t now = event.time;
         const int32_t number = path[event.hop];
-        PacketPort& port = ports_.at[number];
-        ++port.count;
-        const int64_t backlog = ports_.backlog(number, event.time);
-        ports_.note(number, event.time, backlog);
-        if (ports_.is_dropped(number, event.time, backlog, event.size)) return;
-        PacketEvent marked = event;
-        if (event.kind == kData && ports_.is_marked(number, event.time, backlog)) marked.says = 1;
-        int64_t begin = ports_.begin(number, event.time);
-        if (event.kind == kAck && !event.hop && !rules_.is_tcp) begin = std::min(begin, event.time + connections_[event.owner].full_ps);
-        on_wire(path, marked, begin);
+        ++ports_.at[number].count;
+        const int64_t backlog = ports_.backlog(number, now);
+        ports_.note(number, now, backlog);
+        if (ports_.is_dropped(number, now, backlog, event.size)) {
+            pool_.give(node);
+            return;
+        }
+        if (event.kind == kData && ports_.is_marked(number, now, backlog)) event.says = 1;
+        int64_t begin = ports_.begin(number, now);
+        if (event.kind == kAck && !event.hop && !rules_.is_tcp) begin = std::min(begin, now + connections_[event.owner].full_ps);
+        on_wire(path, node, begin);
     }
 
-    bool on_wire(const PacketWay& path, const PacketEvent& event, int64_t begin) {
+    bool on_wire(const PacketWay& path, PacketNode* node, int64_t begin) {
+        PacketEvent& event = node->event;
         const int32_t number = path[event.hop];
         PacketPort& port = ports_.at[number];
         const bool bucket = ports_.burst && port.between;
@@ -345,6 +366,7 @@ private:
         const int64_t latency = ports_.latency(number, begin);
         if (stop >= kForever) {
             port.lost += port.between;
+            pool_.give(node);
             return false;
         }
         const int64_t taken = port.holds ? stop + latency : stop;
@@ -352,13 +374,14 @@ private:
         if (bucket) stop = begin;
         port.bytes += event.size;
         ++hops;
-        if (port.changes && ports_.is_lost(number, begin, event.kind == kAck)) return false;
-        const int64_t tail = std::max(stop, event.tail) + latency;
-        PacketEvent next = event;
-        next.time = event.hop + 1 == path.length ? tail : begin + latency;
-        ++next.hop;
-        next.tail = tail;
-        queue_.push(next);
+        if (port.changes && ports_.is_lost(number, begin, event.kind == kAck)) {
+            pool_.give(node);
+            return false;
+        }
+        event.tail = std::max(stop, event.tail) + latency;
+        ++event.hop;
+        event.time = event.hop == path.length ? event.tail : begin + latency;
+        queue_.push(node);
         return true;
     }
 
@@ -370,7 +393,8 @@ private:
     const PacketRules rules_;
     PacketPorts ports_;
     std::vector<PacketConnection> connections_;
-    PacketEvent serving_;
+    uint8_t kind_ = 0;  // of the event that is served
+    int32_t owner_ = 0;
     PacketPool pool_;
     PacketCalendar queue_;
     std::vector<int32_t> waits_, left_, owed_, done_;

@@ -72,10 +72,16 @@ struct PacketNode {
 class PacketPool {
 public:
     PacketNode* take(const PacketEvent& event) {
+        PacketNode* node = take();
+        node->event = event;
+        return node;
+    }
+
+    // A node that holds something old.
+    PacketNode* take() {
         if (!free_) grow();
         PacketNode* node = free_;
         free_ = node->next;
-        node->event = event;
         return node;
     }
 
