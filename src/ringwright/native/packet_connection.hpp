@@ -408,4 +408,6 @@ private:
     }
 };
 
+using PacketConnections = std::vector<PacketConnection, LargePages<PacketConnection>>;
+
 }  // namespace ringwright

@@ -49,7 +49,7 @@ struct PacketWay {
 class PacketLoop {
 public:
     PacketLoop(const PacketMessages& messages, const PacketPaths& paths, const PacketRules& rules, PacketPorts&& ports,
-               std::vector<PacketConnection>&& connections, int64_t width)
+               PacketConnections&& connections, int64_t width)
         : messages_(messages), paths_(paths), rules_(rules), ports_(std::move(ports)),
           connections_(std::move(connections)), queue_(width, pool_) {
         const size_t n = messages.waits.size;
@@ -392,12 +392,13 @@ private:
     const PacketPaths& paths_;
     const PacketRules rules_;
     PacketPorts ports_;
-    std::vector<PacketConnection> connections_;
+    PacketConnections connections_;
     uint8_t kind_ = 0;  // of the event that is served
     int32_t owner_ = 0;
     PacketPool pool_;
     PacketCalendar queue_;
-    std::vector<int32_t> waits_, left_, owed_, done_;
+    std::vector<int32_t, LargePages<int32_t>> waits_, left_, owed_;
+    std::vector<int32_t> done_;
     std::vector<int64_t> done_at_, ready_;
     std::vector<std::map<int32_t, CarriedAnswer>> carried_;  // by connection and packet
 };

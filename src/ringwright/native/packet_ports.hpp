@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "engine_events.hpp"
+#include "large_pages.hpp"
 
 namespace ringwright {
 
@@ -91,15 +91,15 @@ public:
     }
 
 private:
-    static constexpr size_t kChunk = 4096;
+    static constexpr size_t kFew = 1024, kMany = 65536;
 
     void grow() {
-        chunks_.emplace_back(new PacketNode[kChunk]);
-        for (size_t i = kChunk; i--;) give(&chunks_.back()[i]);
+        chunks_.emplace_back(chunks_.empty() ? kFew : std::min(kMany, 2 * chunks_.back().size()));
+        for (size_t i = chunks_.back().size(); i--;) give(&chunks_.back()[i]);
     }
 
     PacketNode* free_ = nullptr;
-    std::vector<std::unique_ptr<PacketNode[]>> chunks_;
+    std::vector<std::vector<PacketNode, LargePages<PacketNode>>> chunks_;
 };
 
 // Packets that wait, first come, first served.

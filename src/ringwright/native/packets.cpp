@@ -211,8 +211,8 @@ int32_t fork_of(const PacketPaths& paths, int64_t first, int64_t last) {
     return 0;
 }
 
-std::vector<PacketConnection> connections_of(const Given& given, uint8_t control, int32_t payload, int32_t wire) {
-    std::vector<PacketConnection> made(given.reliable.size);
+PacketConnections connections_of(const Given& given, uint8_t control, int32_t payload, int32_t wire) {
+    PacketConnections made(given.reliable.size);
     for (size_t i = 0; i < made.size(); ++i) {
         PacketConnection& c = made[i];
         c.number = static_cast<int32_t>(i);
