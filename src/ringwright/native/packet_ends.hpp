@@ -350,11 +350,7 @@ void set_timer(PacketConnection& c, int64_t now) {
 void wake(PacketConnection& c) {
     if (std::min(c.wakes_next, c.wakes_later) <= c.timer_at) return;
     (c.wakes_later == kForever ? c.wakes_later : c.wakes_next) = c.timer_at;
-    PacketEvent event;
-    event.time = c.timer_at;
-    event.kind = kTimer;
-    event.owner = c.number;
-    queue_.push(event);
+    happen(kTimer, c.timer_at, c.number);
 }
 
 void woken(PacketConnection& c, int64_t now) {

@@ -59,20 +59,12 @@ void leave_queue(const PacketWay& path, int32_t hop, int64_t size, int64_t now) 
     if (link.gate == kCredit) {
         if (link.blocked) {
             link.blocked = false;
-            queue_.push(port_event(now, before));
+            happen(kPort, now, before);
         }
     } else if (lane.told && lane.held <= ports_.share_of_buffer(path[hop], now, kResumeAt)) {
         lane.told = false;
         queue_.push(pause(now, before, std::min(hop - 1, link.lanes - 1), 0));
     }
-}
-
-static PacketEvent port_event(int64_t time, int32_t port) {
-    PacketEvent event;
-    event.time = time;
-    event.kind = kPort;
-    event.owner = port;
-    return event;
 }
 
 void pausing(const PacketEvent& event) {
@@ -106,7 +98,7 @@ void send_on(int32_t number, int64_t now) {
         if (!own && port.free <= now) continue;
         port.busy = true;
         port.silent = !own && !port.waiting;
-        if (!port.silent) queue_.push(port_event(std::max(now, port.free), number));
+        if (!port.silent) happen(kPort, std::max(now, port.free), number);
         __builtin_prefetch(ports_.lane(port, port.last).queue.first);
     }
 }
@@ -116,7 +108,7 @@ void speak(PacketPort& port, int32_t number, int64_t now) {
     port.silent = false;
     const bool before = kind_ != kPort ? kind_ < kPort : owner_ < number;
     port.busy = now < port.free || (now == port.free && before);
-    if (port.busy) queue_.push(port_event(port.free, number));
+    if (port.busy) happen(kPort, port.free, number);
 }
 
 void is_free(int32_t number, int64_t now) {

@@ -163,15 +163,35 @@ private:
             arrive(node);
             return;
         }
+        if (kind_ == kPort || kind_ == kTimer) {
+            const int64_t now = node->event.time;
+            pool_.give(node);
+            if (kind_ == kPort) {
+                is_free(owner_, now);
+            } else {
+                woken(connections_[owner_], now);
+            }
+            return;
+        }
         const PacketEvent event = node->event;
         pool_.give(node);
-        switch (kind_) {
-            case kPort: is_free(owner_, event.time); break;
-            case kTimer: woken(connections_[owner_], event.time); break;
-            case kStart: in_front(event); break;
-            case kBehind: behind(event); break;
-            default: pausing(event); break;
+        if (kind_ == kStart) {
+            in_front(event);
+        } else if (kind_ == kBehind) {
+            behind(event);
+        } else {
+            pausing(event);
         }
+    }
+
+    // Let something happen that is no packet, written where it stays.
+    void happen(uint8_t kind, int64_t time, int32_t owner) {
+        PacketNode* node = pool_.take();
+        node->event = PacketEvent();
+        node->event.time = time;
+        node->event.kind = kind;
+        node->event.owner = owner;
+        queue_.push(node);
     }
 
     // Messages.

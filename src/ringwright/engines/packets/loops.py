@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONTROLS = (FIXED, RENO, CUBIC, BBR, DCQCN, DELAY)
 ROUTINGS = (ONE, SPRAY, ADAPTIVE)
-BUCKETS = 16  # of the queue of events in the time of a full packet
+BUCKETS, PORTS = 16, 512  # of the queue of events in the time of a full packet; a bucket holds what so many ports do
 twin = simulate_packets
 
 
@@ -37,6 +37,7 @@ def _rules(net: PacketNetwork) -> dict[str, int]:
     used = net.protocol
     byte_ps = net.ports.byte_ps[net.ports.between]
     usual = float(byte_ps[byte_ps < float("inf")].min()) if (byte_ps < float("inf")).any() else 1.0
+    buckets = BUCKETS * min(8, max(1, len(byte_ps) // PORTS))
     return {
         "goes_back": int(used.recovery == GO_BACK_N),
         "ordered": int(used.ordered),
@@ -51,7 +52,7 @@ def _rules(net: PacketNetwork) -> dict[str, int]:
         "buffer_bytes": used.buffer_bytes,
         "rto_ps": round(used.rto_s * PS),
         "most_rto_ps": round(used.most_rto_s * PS),
-        "width_ps": max(1, int(usual * (used.payload_bytes + used.header_bytes) / BUCKETS)),
+        "width_ps": max(1, int(usual * (used.payload_bytes + used.header_bytes) / buckets)),
         "seed": net.seed % (1 << 64),
         "burst_bytes": net.burst_bytes,
     }
