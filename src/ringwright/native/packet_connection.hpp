@@ -76,34 +76,35 @@ private:
 // Fields stand by who needs them at once, in lines of a cache: a program may have a million connections.
 struct alignas(64) PacketConnection {
     // Sender: what is under way. Paths of a connection are equally long and lie one behind the other.
-    int32_t number = 0, ports_at = 0, back_at = 0, n_paths = 1, most_window = 0;
+    int32_t number = 0, ports_at = 0, n_paths = 1, most_window = 0;
     int32_t una = 0, nxt = 0, end = 0, ever = 0, arrived = 0, local = 0, told_part = 0;
-    uint8_t length = 0, back_length = 0, control = kFixed, phase = kStartup;
-    bool reliable = true, recovering = false, restarting = false, limited = false, waits_to_send = false;
-    bool probing = false, probed = false, slowed = false, refused = false;
+    uint8_t length = 0, control = kFixed, phase = kStartup;
+    bool recovering = false, restarting = false, limited = false, waits_to_send = false;
+    bool probing = false, probed = false, slowed = false;
     // Sender: when.
     int64_t local_until = 0, send_at = 0, sent_at = 0, retry_at = kForever, doubt_at = kForever, timer_at = kForever;
     int64_t wakes_next = kForever, wakes_later = kForever;  // events of its timer in the queue; there may be more, to be ignored
-    // Sender: packets and messages.
+    // Both: packets and messages.
     std::vector<int32_t> missing;  // sorted
     PacketParts parts;
-    int32_t payload = 1, wire = 1;
-    // Both: what the path is like, and what was measured.
-    double line_ps = 0, srtt = 0, rttvar = 0;
-    int64_t trip_ps = 0, apart_ps = 0, full_ps = 0;
-    double cwnd = 0, gap_ps = 0;
+    int32_t payload = 1;
+    uint8_t back_length = 0;
+    bool reliable = true, refused = false;
     // Receiver.
     std::vector<int32_t> early;  // sorted
     int64_t heard_at = 0, heard_sent = 0;
-    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0, heard_number = 0;
+    int32_t expected = 0, part = 0, unanswered = 0, at_once = 0, heard_number = 0, back_at = 0;
+    // Sender of what is answered: what was measured, and what the path is like.
+    double srtt = 0, rttvar = 0, line_ps = 0, cwnd = 0, gap_ps = 0;
+    int64_t trip_ps = 0, apart_ps = 0;
+    int32_t backoff = 0, retries = 0;
     // Sender: what went by, and the rate.
-    int32_t backoff = 0;
-    int64_t came = 0, went = 0, newest = -1, alpha_at = 0, faster_at = 0;
+    int64_t came = 0, went = 0, newest = -1, alpha_at = 0, faster_at = 0, full_ps = 0;
     double alpha = 1.0, target_ps = 0;
-    int32_t steps = 0, retries = 0;
     // What is needed less often.
     std::vector<SentPacket> records;  // of packets from `record_base` on
     int32_t record_base = 0, high = -1, recover = 0, most_out = 0, usage_end = 0, used = 0, fork = 0, partner = -1;
+    int32_t wire = 1, steps = 0;
     int64_t doubt_from = 0, used_at = 0, notice_at = 0;
     double prior = 0, ssthresh = 0, most_cwnd = 0, origin = 0, turn_s = 0, friendly = 0, bandwidth = 0, full_bandwidth = 0;
     int64_t epoch = 0, cut_at = 0, cycle_at = 0, round_end = 0, least_trip = 0, delivered = 0, delivered_at = 0;
@@ -262,7 +263,7 @@ struct alignas(64) PacketConnection {
     }
 
     int64_t window() const {
-        if (control == kFixed) return most_window;
+        if (control == kFixed || control == kDcqcn) return most_window;
         return std::max<int64_t>(1, std::min<int64_t>(static_cast<int64_t>(cwnd), most_window));
     }
 

@@ -134,7 +134,7 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     const PacketWay path = way_of(c, chosen);
     const double gap = c.spaced(now);
     if (gap > 0.0) c.send_at = std::max(now, c.send_at) + static_cast<int64_t>(static_cast<double>(size) * gap);
-    c.went += c.recovering;
+    if (c.recovering) ++c.went;
     if (number < c.ever) retransmitted += size;
     c.ever = std::max(c.ever, number + 1);
     c.sent_at = now;

@@ -78,7 +78,7 @@ public:
             PacketNode* node = queue_.pop();
             if (!node) break;
             if (const PacketEvent* later = queue_.soon(2 * kAhead)) fetch(*later);
-            if (const PacketEvent* next = queue_.soon(kAhead)) fetch_port(*next);
+            if (const PacketEvent* next = queue_.soon(kAhead)) fetch_more(*next);
             serve(node);
             if ((served & 0xFFFFF) == 0xFFFFF) interrupt();
         }
@@ -99,42 +99,21 @@ private:
         if (event.kind == kPort) {
             const PacketPort& port = ports_.at[event.owner];
             if (port.leaving >= 0) fetch_sender(connections_[port.leaving]);
-            __builtin_prefetch(ports_.lanes[port.first_lane + port.last].queue.first);
+            __builtin_prefetch(ports_.lane(port, port.last).queue.first);
         } else if (event.kind == kTimer) {
             fetch_sender(connections_[event.owner]);
         } else if (event.kind == kData || event.kind == kAck) {
             const PacketWay path = way(event);
             __builtin_prefetch(path.ports);
             if (event.hop < path.length) return;
-            if (event.kind == kAck) {
-                fetch_sender(connections_[event.owner]);
+            const PacketConnection& c = connections_[event.owner];
+            __builtin_prefetch(&c.missing);
+            if (event.kind == kData) {
+                __builtin_prefetch(&c.early);
             } else {
-                fetch_receiver(connections_[event.owner]);
+                __builtin_prefetch(&c.srtt);
+                fetch_sender(c);
             }
-        }
-    }
-
-    // Fetch what the data that were fetched tell: the port to come, or the path of what goes next.
-    void fetch_port(const PacketEvent& event) const {
-        if (event.kind == kPort) {
-            const PacketPort& port = ports_.at[event.owner];
-            const PacketNode* next = ports_.lanes[port.first_lane + port.last].queue.first;
-            if (next) __builtin_prefetch(way(next->event).ports);
-            if (port.leaving >= 0) __builtin_prefetch(paths_.ports.data + connections_[port.leaving].ports_at);
-        } else if (event.kind == kData || event.kind == kAck) {
-            const PacketWay path = way(event);
-            if (event.hop < path.length) {
-                const PacketPort& port = ports_.at[path[event.hop]];
-                __builtin_prefetch(&port);
-                __builtin_prefetch(&port.answers);
-                if (port.gate) __builtin_prefetch(&ports_.lanes[port.first_lane]);
-            } else if (event.kind == kAck) {
-                __builtin_prefetch(paths_.ports.data + connections_[event.owner].ports_at);
-            } else {
-                __builtin_prefetch(paths_.back.data + connections_[event.owner].back_at);
-            }
-        } else if (event.kind == kTimer) {
-            __builtin_prefetch(paths_.ports.data + connections_[event.owner].ports_at);
         }
     }
 
@@ -142,15 +121,36 @@ private:
         __builtin_prefetch(&c.number);
         __builtin_prefetch(&c.local_until);
         __builtin_prefetch(&c.missing);
-        __builtin_prefetch(&c.line_ps);
-        __builtin_prefetch(&c.came);
     }
 
-    static void fetch_receiver(const PacketConnection& c) {
-        __builtin_prefetch(&c.number);
-        __builtin_prefetch(&c.missing);
-        __builtin_prefetch(&c.early);
+    // Fetch what the data that were fetched tell: the port to come, the path of what goes next, the end of a queue.
+    void fetch_more(const PacketEvent& event) const {
+        if (event.kind == kPort) {
+            const PacketPort& port = ports_.at[event.owner];
+            const PacketQueue& queue = ports_.lane(port, port.last).queue;
+            if (queue.first) __builtin_prefetch(way(queue.first->event).ports);
+            if (port.leaving < 0) return;
+            __builtin_prefetch(queue.last);
+            fetch_path(connections_[port.leaving]);
+        } else if (event.kind == kTimer) {
+            fetch_path(connections_[event.owner]);
+        } else if (event.kind == kData || event.kind == kAck) {
+            const PacketWay path = way(event);
+            const PacketConnection& c = connections_[event.owner];
+            if (event.hop < path.length) {
+                const PacketPort& port = ports_.at[path[event.hop]];
+                __builtin_prefetch(&port.answers);
+                if (port.gate) __builtin_prefetch(ports_.lane_at(port, event.hop).queue.last);
+            } else if (event.kind == kAck) {
+                fetch_path(c);
+            } else {
+                __builtin_prefetch(paths_.back.data + c.back_at);
+                __builtin_prefetch(left_.data() + c.parts[c.part].message);
+            }
+        }
     }
+
+    void fetch_path(const PacketConnection& c) const { __builtin_prefetch(paths_.ports.data + c.ports_at); }
 
     void serve(PacketNode* node) {
         kind_ = node->event.kind;

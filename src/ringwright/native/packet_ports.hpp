@@ -182,6 +182,10 @@ public:
     int64_t burst = 0;
 
     PacketLane& lane(const PacketPort& port, int32_t number) { return lanes[static_cast<size_t>(port.first_lane + number)]; }
+    const PacketLane& lane(const PacketPort& port, int32_t number) const {
+        return lanes[static_cast<size_t>(port.first_lane + number)];
+    }
+    const PacketLane& lane_at(const PacketPort& port, int32_t hop) const { return lane(port, std::min(hop, port.lanes - 1)); }
     PacketLane& lane_at(const PacketPort& port, int32_t hop) { return lane(port, std::min(hop, port.lanes - 1)); }
 
     const PacketChanges* changes_of(int32_t port) const { return at[port].changes ? &changes[port] : nullptr; }
