@@ -138,7 +138,7 @@ struct alignas(64) PacketConnection {
 
     void forget_before(int32_t packet) {
         const size_t gone = static_cast<size_t>(packet - record_base);
-        if (gone < 64 && gone < records.size()) return;
+        if (gone < records.size() && (gone < 16 || 4 * gone < records.size())) return;
         records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(std::min(gone, records.size())));
         record_base = packet;
     }
