@@ -203,13 +203,11 @@ class Plain:
     def loads(
         self, operation: Operation, members: tuple[int, ...], stage: Stage, users: tuple[int, Counter[Any]]
     ) -> tuple[tuple[int, float, float], ...]:
-        if stage.links:
-            return tuple(
-                (number(self.resources, link), share * part, part)
-                for link, share in stage.links
-                for part in [users[0] / users[1][stage.phase, link]]
-            )
-        made = []
+        made = [
+            (number(self.resources, link), share * part, part)
+            for link, share in stage.links
+            for part in [users[0] / users[1][stage.phase, link]]
+        ]
         for member, (name, share) in product(dict.fromkeys(members), stage.loads):
             one_way = operation.op == "send-recv" and members[0] != members[1]
             if not (one_way and name.endswith(".rx" if member == members[0] else ".tx")):

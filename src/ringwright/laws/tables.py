@@ -67,9 +67,12 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
         if detail:
             broken[index] = ("algbw", detail)
     whole = [(index, row) for index, row in enumerate(rows) if index not in broken]
+    unsure = 0.0 if op and ranks else _unsure([row for _, row in whole])
     factor, ranks_refused, op_refused = _factor(op, ranks, [row for _, row in whole], shares, is_op_told=is_op_told)
     for index, row in whole:
-        detail = next((text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares))), "")
+        detail = next(
+            (text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares, unsure))), ""
+        )
         if detail:
             broken[index] = ("busbw", detail)
     return JudgedTable(_all_or_some(rows, broken), ranks_refused, op_refused)
@@ -158,18 +161,26 @@ def _is_close(text: str) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------- bus bandwidth
-def _busbw(size_bytes: int, side: Side, factor: float | None, share: float) -> str:
-    """Return how a run breaks the law, "" where it holds or says too little."""
+def _busbw(size_bytes: int, side: Side, factor: float | None, share: float, unsure: float) -> str:
+    """Return how a run breaks the law, "" where it holds or says too little; ``unsure``: by how much the factor may be off."""
     printed, told = rounded_from(side.busbw_gbs), rounded_from(side.algbw_gbs)
     if printed is None or told is None or factor is None:
         return ""
     said = _by_time(size_bytes, side, share)
     sure = (_meet(said, told) if said else None) or told
-    if _meet(printed, (sure[0] * factor * (1 - SLACK), sure[1] * factor * (1 + SLACK))):
+    if _meet(printed, (sure[0] * factor * (1 - SLACK - unsure), sure[1] * factor * (1 + SLACK + unsure))):
         return ""
     return (
         f"{side.busbw_gbs} GB/s printed, {float(side.algbw_gbs) * factor:.4g} GB/s by {side.algbw_gbs} x {factor:.4g}"
     )
+
+
+def _unsure(rows: Sequence[Printed]) -> float:
+    """Return by how much a factor that is read off the rows may be off: as far as the digits of its row tell it."""
+    sides = [side for row in rows for side in row.sides if _is_close(side.algbw_gbs) and _is_close(side.busbw_gbs)]
+    limits = [(rounded_from(side.algbw_gbs), rounded_from(side.busbw_gbs)) for side in sides]
+    widths = [alg[1] / alg[0] * bus[1] / bus[0] - 1 for alg, bus in limits if alg and bus]
+    return statistics.median_high(widths) / 2 if widths else 0.0
 
 
 def _factor(
