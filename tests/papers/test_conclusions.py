@@ -216,7 +216,8 @@ def test_the_part_is_shown_at_any_width_and_as_a_page(tmp_path: Path, monkeypatc
         text = out.getvalue()
         assert all(len(line) <= width for line in text.splitlines() if str(tmp_path) not in line)
         assert "Slow-down by rate step" in text
-        assert "flapping port: not answered" in " ".join(text.split())
+        assert "Slow-down by flapping port" in text
+        assert "competing traffic: not answered" in " ".join(text.split())
     html = page.page(document, "ringwright reproduce collective-profiling-poster --part conclusions")
     assert "Every simulated step" in html
     assert "Slow-downs again, by packets" in html
