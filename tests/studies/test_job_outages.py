@@ -36,8 +36,7 @@ def on(spelled: str, *lines: str, workload: Workload | None = None) -> PolicyRes
 def of(top: Topology, workload: Workload | None = None) -> PolicyResult:
     workload = workload or sending()
     costs = FabricCosts(top, workload.mesh, algorithms={"": "ring"})
-    marked = faults.marked(costs.topology, workload.mesh.size, costs.watched)
-    return answer(Job(workload, costs, faults.slowdowns(costs.topology), marked), "pytorch-ddp")
+    return answer(Job(workload, costs, faults.slowdowns(costs.topology), costs.marked), "pytorch-ddp")
 
 
 # ----------------------------------------------------------------------------------------------------- what stays, what passes
@@ -136,6 +135,7 @@ def test_the_parts_add_up_and_nothing_but_waiting_grows() -> None:
         assert sum(each["exposed_us"] for each in shown["why"]) == pytest.approx(spent.exposed_s * 1e6, rel=0.02), line
         assert shown["step_us_hit"] >= shown["step_us"] * (1 - 1e-9), line
         assert shown["outages"], line
+        assert 0 < shown["outage_adds_us_low"] <= shown["outage_adds_us"] <= shown["outage_adds_us_high"], line
 
 
 def test_the_step_that_meets_one_outage_is_longer_by_it() -> None:
@@ -212,8 +212,7 @@ def test_measured_times_stand_still_in_an_outage() -> None:
     faulty = apply(healthy, ["link rank1 flap 300ms every 2s"])
     after = FabricCosts(faulty, workload.mesh, algorithms={"": "ring"})
     costs = recorded.Changed(measured, FabricCosts(healthy, workload.mesh, algorithms={"": "ring"}), after)
-    marked = faults.marked(after.topology, workload.mesh.size, after.watched)
-    calm, told = (answer(Job(workload, each, marked=marked), "pytorch-ddp") for each in (measured, costs))
+    calm, told = (answer(Job(workload, each, marked=after.marked), "pytorch-ddp") for each in (measured, costs))
     assert told.step_s / calm.step_s == pytest.approx(1 / (1 - 0.6 / 2.0), rel=0.05)
 
 
@@ -225,3 +224,21 @@ def test_no_fault_makes_a_step_shorter_by_luck() -> None:
     assert all(step_s >= steps["none"] * (1 - 1e-9) for step_s in steps.values()), steps
     top = apply(fabric(SWITCH), ["link rank1 loss 1%"])
     assert of(top).step_s >= on(SWITCH).step_s
+
+
+def test_long_outages_in_several_stages_are_told_by_their_longest_step() -> None:
+    """100 s at half of the rate and at a fifth: the longest step is one at a fifth, without a run of a thousand steps."""
+    told = on(SWITCH, "link rank1 rate 50% from 1s to 100s", "link rank1 rate 40% from 30s to 70s")
+    assert told.step_s == pytest.approx(on(SWITCH, "link rank1 rate 20%").step_s, rel=0.02)
+    assert told.run.laid.steps < 100
+
+
+def test_a_link_that_gets_faster_for_a_while_is_said_to_be_left_out() -> None:
+    stays = staying(apply(fabric(SWITCH), ["link rank1 rate 150% from 1s to 2s"]))
+    assert not stays.passing
+    assert any("left out" in each for each in stays.told)
+
+
+def test_a_transport_that_waits_longer_than_the_link_is_up_says_so() -> None:
+    told = row(on(SWITCH, "link rank1 flap 100ms every 150ms"))["outages"]
+    assert "waits longer than the link is up" in told[0]

@@ -107,12 +107,8 @@ def _order(fault: Fault) -> tuple[float, str, int, str]:
     return fault.time_s, fault.kind, fault.target, fault.field
 
 
-def healthy_value(topology: Topology, fault: Fault) -> float:
-    """Return what a field of a target is without faults."""
-    return _healthy(topology, fault.target, fault.field)
-
-
-def _healthy(topology: Topology, target: int, field: str) -> float:
+def healthy_value(topology: Topology, target: int, field: str) -> float:
+    """Return what a field of a link or a rank is without faults."""
     if field == "latency_s":
         return float(topology.latency_s[target])
     if field == "loss":
@@ -131,7 +127,7 @@ def timetable(topology: Topology, effects: Sequence[FaultEffect]) -> list[Fault]
             raise UsageError(f"more than {MOST_ROWS:,} rows of faults", remedy="a shorter horizon, or fewer links")
     rows: list[Fault] = []
     for (kind, target, field), acting in at.items():
-        rows += _sweep(kind, target, field, acting, _healthy(topology, target, field))
+        rows += _sweep(kind, target, field, acting, healthy_value(topology, target, field))
     return sorted(rows, key=_order)
 
 
@@ -175,7 +171,7 @@ def describe(topology: Topology, faults: Iterable[Fault]) -> list[str]:
         at.setdefault((fault.kind, fault.target, fault.field), []).append(fault)
     described: list[tuple[float, str]] = []
     for (kind, target, field), rows in at.items():
-        healthy = _healthy(topology, target, field)
+        healthy = healthy_value(topology, target, field)
         for row, after in zip(rows, [*rows[1:], None], strict=True):
             if row.value != healthy:
                 end = f" to {_time(after.time_s)}" if after else ""
@@ -188,7 +184,7 @@ def describe(topology: Topology, faults: Iterable[Fault]) -> list[str]:
 def describe_row(topology: Topology, row: Fault) -> str:
     """Return one change in words: ``link rank3>switch rate 20%``, ``rank rank1 slow 2x``."""
     return f"{row.kind} {_name(topology, row.kind, row.target)} " + _EFFECTS[row.field](
-        row.value, _healthy(topology, row.target, row.field)
+        row.value, healthy_value(topology, row.target, row.field)
     )
 
 

@@ -67,8 +67,9 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
         if detail:
             broken[index] = ("algbw", detail)
     whole = [(index, row) for index, row in enumerate(rows) if index not in broken]
-    unsure = 0.0 if op and ranks else _unsure([row for _, row in whole])
-    factor, ranks_refused, op_refused = _factor(op, ranks, [row for _, row in whole], shares, is_op_told=is_op_told)
+    sides = _telling([row for _, row in whole])
+    factor, ranks_refused, op_refused = _factor(op, ranks, sides, shares, is_op_told=is_op_told)
+    unsure = 0.0 if factor == factor_of(op, ranks) else _unsure(sides)
     for index, row in whole:
         detail = next(
             (text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares, unsure))), ""
@@ -175,19 +176,22 @@ def _busbw(size_bytes: int, side: Side, factor: float | None, share: float, unsu
     )
 
 
-def _unsure(rows: Sequence[Printed]) -> float:
-    """Return by how much a factor that is read off the rows may be off: as far as the digits of its row tell it."""
-    sides = [side for row in rows for side in row.sides if _is_close(side.algbw_gbs) and _is_close(side.busbw_gbs)]
+def _telling(rows: Sequence[Printed]) -> list[Side]:
+    """Return the runs whose digits tell the factor."""
+    return [side for row in rows for side in row.sides if _is_close(side.algbw_gbs) and _is_close(side.busbw_gbs)]
+
+
+def _unsure(sides: Sequence[Side]) -> float:
+    """Return by how much a factor that is read off such runs may be off: as far as their digits tell it."""
     limits = [(rounded_from(side.algbw_gbs), rounded_from(side.busbw_gbs)) for side in sides]
     widths = [alg[1] / alg[0] * bus[1] / bus[0] - 1 for alg, bus in limits if alg and bus]
     return statistics.median_high(widths) / 2 if widths else 0.0
 
 
 def _factor(
-    op: str, ranks: int, rows: Sequence[Printed], share: float, *, is_op_told: bool
+    op: str, ranks: int, sides: Sequence[Side], share: float, *, is_op_told: bool
 ) -> tuple[float | None, str, str]:
     """Return the table's bus factor, and why its number of ranks or its operation is not believed."""
-    sides = [side for row in rows for side in row.sides if _is_close(side.algbw_gbs) and _is_close(side.busbw_gbs)]
     factors = [float(side.busbw_gbs) / float(side.algbw_gbs) for side in sides]
     seen = statistics.median(factors) if factors else None
     known = 1.0 if share < 1 else factor_of(op, ranks)

@@ -49,16 +49,16 @@ MODELS: dict[str, WorkloadSpec] = {
 IN_SHORT = (("resnet-50", "bert-large"), ("leaf-spine:64,per_leaf=8,oversubscription=4", "torus:8x8"))
 HEALTHY, BUFFERS = "healthy", "small buffers"
 SMALL_BUFFER = 32 << 10  # bytes of a port
+FLAPPING = "flapping port"
 EFFECTS = {  # on the cable of one port: the costliest of a few
     "loss 0.1 %": "loss 0.1%",
     "loss 1 %": "loss 1%",
     "degraded optic": f"rate {LANES_LEFT:.0%}",  # what its last step leaves
     "rate step": "rate 20%",
-    "flapping port": "flap 100ms every 2s",
+    FLAPPING: "flap 100ms every 2s",
 }
-FOLLOWED = tuple(EFFECTS)[
-    :-1
-]  # of which a step can be run again as packets: an outage is of a step, not of an operation
+# Of which a step can be run again as packets: an outage is of a step, not of an operation.
+FOLLOWED = tuple(name for name in EFFECTS if name != FLAPPING)
 UNANSWERED = {
     "competing traffic": "a neighbour repeats one collective, so that what it costs says more of the neighbour than of the fabric"
     " (simulate --beside has it)",

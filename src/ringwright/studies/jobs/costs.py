@@ -113,6 +113,7 @@ class FabricCosts:
         init=False, default_factory=dict, repr=False
     )
     sent: dict[tuple[str, TimedRanks, int], float] = field(init=False, default_factory=dict, repr=False)
+    stays: tuple[str, ...] = field(init=False, default=())  # sentences about faults that begin late or pass
     left: dict[str, str] = field(init=False, default_factory=dict)  # what was left to the library: operation -> why
     packets: FollowedPackets = field(init=False, default_factory=FollowedPackets, repr=False)
 
@@ -122,7 +123,7 @@ class FabricCosts:
         stays = staying(self.topology)
         object.__setattr__(self, "topology", stays.topology)
         object.__setattr__(self, "passing", (*self.passing, *stays.passing))
-        self.left.update({each: each for each in stays.told})
+        object.__setattr__(self, "stays", stays.told)
         if self.topology.n_ranks < self.mesh.size:
             raise UsageError(
                 f"{self.mesh.size} ranks do not fit on {self.topology.name}, which has {self.topology.n_ranks}",
@@ -162,6 +163,11 @@ class FabricCosts:
         """The links that have outages."""
         return frozenset(link for each in self.passing for link in each.links)
 
+    @property
+    def marked(self) -> tuple[int, ...]:
+        """The ranks of the job that are simulated one by one: those of hosts whose links have a fault, or outages."""
+        return marked(self.topology, self.mesh.size, self.watched)
+
     @cached_property
     def faulty(self) -> frozenset[int]:
         """The ranks of hosts whose links have a fault, or outages."""
@@ -194,8 +200,8 @@ class FabricCosts:
         ]
 
     def told(self) -> list[str]:
-        """Return sentences about operations that the chosen algorithm cannot do, as far as they were met."""
-        return [*self.left.values(), *self.packets.told()]
+        """Return sentences about faults, and about operations that the chosen algorithm cannot do, as far as they were met."""
+        return [*self.stays, *self.left.values(), *self.packets.told()]
 
     def _stage(self, op: str, size_bytes: int, alike: tuple[tuple[int, ...], ...], phase: str) -> Stage:
         """Return the phase of an operation that several groups do at the same time, each with its siblings."""

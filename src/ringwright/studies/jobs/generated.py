@@ -88,7 +88,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None, beside: S
         generated,
         costs,
         faults.slowdowns(costs.topology),
-        faults.marked(costs.topology, generated.mesh.size, costs.watched),
+        costs.marked,
         Interference(units=roofline.gpu.units),
         folded=not others,
         passes="" if question.card.mode == "training" else question.card.mode,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.studies.jobs import faults, study
+from ringwright.studies.jobs import study
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.live import named
 from ringwright.workloads.chain import ChainLayer, chain
@@ -110,8 +110,7 @@ def predict(
     workload = _layers(model, question, topology.n_ranks)
     costs = FabricCosts(topology, workload.mesh, algorithms={"": GLOO})
     slow = {int(rank): factor for rank, factor in slowdowns.items()}
-    marked = faults.marked(costs.topology, topology.n_ranks, costs.watched)
-    return study.answer(study.Job(workload, costs, slow, marked), policy).step_s
+    return study.answer(study.Job(workload, costs, slow, costs.marked), policy).step_s
 
 
 def _network(spelling: str, lines: Sequence[str]) -> Topology:

@@ -25,6 +25,7 @@ from ringwright.engines.packets.carriage import inside, without_losses
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.account import Account, account, combined
+from ringwright.studies.jobs.costs import LIBRARY
 from ringwright.studies.jobs.passing import RATE, PassingFault
 from ringwright.topology import Fault, Topology
 from ringwright.units import format_time
@@ -35,10 +36,9 @@ WARM = 2  # steps before the first that counts
 RECOVERS = 4  # steps behind an outage until they are as before
 LONG = 20  # steps: what a longer outage does beyond is known
 MOST_OUTAGES = 50_000
-MOST_INSTANCES = 2_000_000
+MOST_INSTANCES = 2_000_000  # of a run of as many steps as are worth it
 MESSAGE = 4 << 20  # bytes of the message that shows when a transport goes on
 RANKS_TRIED = 64
-LIBRARY = "nccl-2-4"
 
 
 @runtime_checkable
@@ -117,12 +117,9 @@ def _single(simulated: Simulated, calm: JobRun, fault: PassingFault, own: Accoun
     begin_s = undisturbed.finished(before - 1) / PS if before else 0.0
     runs = [simulated(steps, _outages(shown, begin_s + own.step_s * (turn + 0.5) / MOMENTS)) for turn in range(MOMENTS)]
     within = range(before, steps)
-    added = [
-        max(0.0, (run.finished(steps - 1) - undisturbed.finished(steps - 1)) / PS) + left_s * (fault.is_down)
-        for run in runs
-    ]
+    added = [max(0.0, (run.finished(steps - 1) - undisturbed.finished(steps - 1)) / PS) + left_s for run in runs]
     longest = [max(within, key=run.lasted) for run in runs]
-    hits = [run.lasted(step) / PS + left_s * fault.is_down for run, step in zip(runs, longest, strict=True)]
+    hits = [run.lasted(step) / PS + left_s for run, step in zip(runs, longest, strict=True)]
     middle = int(np.argsort(added)[MOMENTS // 2])
     run = simulated(longest[middle] + 1, _outages(shown, begin_s + own.step_s * (middle + 0.5) / MOMENTS))
     if fault.every_s:
@@ -132,7 +129,7 @@ def _single(simulated: Simulated, calm: JobRun, fault: PassingFault, own: Accoun
             return _many(simulated, calm, fault, own)
         weight = fmean(after / each for each in per_period)
         whole = combined([(1.0, own), (weight, met), (-weight, account(undisturbed, within))])
-        whole = _standing(whole, left_s * fault.is_down * weight / after)
+        whole = _standing(whole, left_s * weight / after)
         lasting = [fault.every_s / each for each in per_period]
         told = (
             f"{fault.text}: one adds {_range(added)} to the step that it meets, which then takes {_range(hits)};"
@@ -142,7 +139,7 @@ def _single(simulated: Simulated, calm: JobRun, fault: PassingFault, own: Accoun
         whole = combined(
             [(1.0 / MOMENTS, account(each, range(at, at + 1))) for each, at in zip(runs, longest, strict=True)]
         )
-        whole = _standing(whole, left_s * fault.is_down)
+        whole = _standing(whole, left_s)
         lasting = hits
         told = f"{fault.text}: the step that meets it takes {_range(hits)}, by the moment at which it comes"
     return _made(own, whole, run, fmean(hits), added, lasting, (told,))
@@ -230,12 +227,17 @@ def _outages(fault: PassingFault, begin_s: float) -> list[Outage]:
 
 
 def _shortened(fault: PassingFault, step_s: float) -> tuple[PassingFault, float]:
-    """Return a fault of few steps, and how many seconds were taken off: of a link that is down a job gets nothing in them."""
-    most_s = LONG * step_s
-    if len(fault.segments) > 1 or fault.lasts_s <= most_s:
-        return fault, 0.0
-    ((_, end, left),) = fault.segments
-    return replace(fault, segments=((0.0, most_s, left),)), end - most_s
+    """Return a fault of few steps, and how many seconds were taken off: of a link that is down a job gets nothing in them.
+
+    What is left of a rate is cut short for one outage alone, of which the longest step is told; in the mean all of it counts.
+    """
+    walked, now, left_s = [], 0.0, 0.0
+    for begin, end, left in fault.segments:
+        lasts = end - begin if left > 0 and fault.every_s else min(end - begin, LONG * step_s)
+        walked.append((now, now + lasts, left))
+        now += lasts
+        left_s += (end - begin - lasts) * (left <= 0)
+    return replace(fault, segments=tuple(walked)), left_s
 
 
 def _range(seconds: Sequence[float]) -> str:
@@ -255,14 +257,16 @@ def _held(topology: Topology, fault: PassingFault) -> PassingFault:
         return fault
     begin, end = max(down, key=lambda each: each[1] - each[0])
     later_s = _held_s(topology, fault.links, pair, end - begin) - (end - begin)
-    if fault.every_s:
-        later_s = min(later_s, 0.5 * (fault.every_s - fault.lasts_s))
+    text = fault.text
+    if fault.every_s and later_s > 0.5 * (fault.every_s - fault.lasts_s):
+        later_s = 0.5 * (fault.every_s - fault.lasts_s)
+        text += ", while its transport waits longer than the link is up: at least"
     walked, ahead = [], 0.0
     for start, stop, left in fault.segments:
         longer = later_s if left <= 0 else 0.0
         walked.append((max(start, ahead), max(stop + longer, start, ahead), left))
         ahead = walked[-1][1]
-    return replace(fault, segments=tuple(walked))
+    return replace(fault, segments=tuple(walked), text=text)
 
 
 def _across(topology: Topology, links: Sequence[int]) -> tuple[int, int] | None:

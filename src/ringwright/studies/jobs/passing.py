@@ -70,9 +70,13 @@ def staying(topology: Topology) -> StayingFaults:
     told: dict[tuple[str, float, float, bool], list[Fault]] = {}
     episodes: dict[tuple[tuple[float, float, float], ...], list[int]] = {}
     for rows in at.values():
-        last, healthy = rows[-1], healthy_value(topology, rows[0])
+        last = rows[-1]
+        healthy = healthy_value(topology, last.target, last.field)
         if last.value == healthy and last.field == RATE and last.kind == "link":
-            episodes.setdefault(_segments(rows), []).append(last.target)
+            if walked := _segments(rows):
+                episodes.setdefault(walked, []).append(last.target)
+            else:
+                told.setdefault((RATE, max(row.value for row in rows), 0.0, False), []).append(rows[0])
             continue
         shown = last if last.value != healthy else _worst([row for row in rows if row.value != healthy])
         if shown is not None:
@@ -85,9 +89,11 @@ def staying(topology: Topology) -> StayingFaults:
 def _told(topology: Topology, shown: dict[tuple[str, float, float, bool], list[Fault]]) -> tuple[str, ...]:
     """Return a sentence for each field and value that many targets may have alike."""
     lines = []
-    for (_, _, since_s, stays), rows in shown.items():
+    for (field, value, since_s, stays), rows in shown.items():
         what = describe_row(topology, rows[0]) + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
-        if not stays:
+        if field == RATE and value > 1.0 and not stays:
+            lines.append(f"{what}: passes, and is left out, for it only makes links faster")
+        elif not stays:
             lines.append(f"{what}: passes, and the steps shown are those meanwhile")
         elif since_s > 0:
             lines.append(f"{what}: stays from {format_time(since_s)} on, and the steps shown are those after that")

@@ -136,7 +136,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         workload,
         costs,
         faults.slowdowns(after.topology),
-        faults.marked(after.topology, workload.mesh.size, after.watched),
+        after.marked,
         assumptions=(*workload.assumptions, said),
         fabric=fabric.name,
         left_out=LEFT_OUT,

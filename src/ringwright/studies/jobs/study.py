@@ -20,7 +20,7 @@ from ringwright.registry import scheduler
 from ringwright.studies.arrivals import Asked, arriving
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.costs import FabricCosts
-from ringwright.studies.jobs.interrupted import Interrupted, MeetsOutages, interrupted
+from ringwright.studies.jobs.interrupted import MOST_INSTANCES, Interrupted, MeetsOutages, interrupted
 from ringwright.studies.jobs.memory import peak
 from ringwright.studies.jobs.tracks import tracks
 from ringwright.studies.jobs.why import Cause, why
@@ -38,7 +38,6 @@ BY_LUCK = (
     "with the faults operations meet in another order, which by chance takes {:.2%} less: the step without them is told"
 )
 STEPS, MORE_STEPS = 3, 7
-MOST_INSTANCES = 2_000_000  # of a run that goes on until its steps are alike
 
 
 @dataclass(frozen=True)
@@ -295,6 +294,12 @@ def _why(result: PolicyResult) -> list[Cause]:
     return sorted(causes.values(), key=lambda each: -each["exposed_us"])
 
 
+def _added(met: Interrupted | None) -> dict[str, float | None]:
+    """Return what one outage adds, at least, in the mean and at most, by the moment at which it comes; None without outages."""
+    added = (None, None, None) if met is None else tuple(each * 1e6 for each in met.added_s)
+    return dict(zip(("outage_adds_us_low", "outage_adds_us", "outage_adds_us_high"), added, strict=True))
+
+
 def row(result: PolicyResult) -> dict[str, Any]:
     """Return one row of the document."""
     spent, rank_classes, likely = result.account, result.run.laid.rank_classes, result.probable
@@ -325,6 +330,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         },
         "decided": list(result.decided),
         "outages": list(result.met.told) if result.met else [],
+        **_added(result.met),
         "applied": [each.rule for each in result.workload.applied],
         **peak(result.workload),
         "why": _why(result),

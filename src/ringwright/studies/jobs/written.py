@@ -65,12 +65,11 @@ def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
         *own,
         f"collectives by {algorithm or LIBRARY} on {topology.name}",
     )
-    marked = faults.marked(costs.topology, workload.mesh.size, costs.watched)
     return Job(
         workload,
         costs,
         faults.slowdowns(costs.topology),
-        marked,
+        costs.marked,
         assumptions=told,
         fabric=topology.name,
         left_out=LEFT_OUT,
