@@ -151,7 +151,7 @@ def test_each_line_of_several_is_judged_alone() -> None:
 
 
 def test_what_nobody_knows_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unaffected, "_REASONS", ())
+    monkeypatch.setattr(unaffected, "REASONS", ())
     assert reason(asked(SLOW, "link rank3 ber 1e-5")) == "no effect on the time; not known why"
 
 
@@ -202,7 +202,7 @@ def test_the_answer_for_machines_and_for_people(capsys: pytest.CaptureFixture[st
         assert set(row["unaffected"][0]) == {"fault", "why", "more_us"}
     assert main(words) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "1 MiB: 1 times the 13,427 us without faults" in out
+    assert "1 MiB: as long as the 13,427 us without faults" in out
     assert "2 MiB: 'link rank3 ber 1e-5' changes nothing: forward error correction mends" in out
 
 

@@ -206,7 +206,8 @@ def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str
             size, healthy_us = format_size(end_row["size_bytes"]), end_row["healthy_us"]
             if healthy_us:
                 longer = end_row["time_us"] / healthy_us
-                layout.line(out, f"{size}: {longer:.4g} times the {time(healthy_us)} us without faults", indent=4)
+                how = f"{longer:.4g} times the" if f"{longer:.4g}" != "1" else "as long as the"
+                layout.line(out, f"{size}: {how} {time(healthy_us)} us without faults", indent=4)
             if end_row["worst_ends"]:
                 moment = format_time(end_row["worst_start_s"])
                 layout.line(out, f"{size}: begun {moment} later, {end_row['worst_ends']}", indent=4)

@@ -28,6 +28,7 @@ from ringwright.studies.jobs.followed import Bound, FollowedPackets
 from ringwright.studies.jobs.host_links import HostLinks
 from ringwright.studies.jobs.passing import PassingFault, staying
 from ringwright.studies.jobs.places import places
+from ringwright.studies.jobs.siblings import Siblings
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
 
@@ -355,7 +356,7 @@ class FabricCosts:
         key = (op, own)
         if key not in self.beside:
             group = own[0]
-            alike = dict.fromkeys(ranks for each in own for ranks in (each.ranks, *self._siblings(each.ranks)))
+            alike = dict.fromkeys(ranks for each in own for ranks in (each.ranks, *self.siblings.of(each.ranks)))
             siblings = [TimedRanks(ranks, group.healthy) for ranks in alike if ranks != group.ranks]
             used = {each: self._known_used(op, each) for each in (group, *siblings)} if siblings else {}
             near, reached = [], used.get(group, np.zeros(0, bool))
@@ -364,6 +365,11 @@ class FabricCosts:
                 reached = np.logical_or.reduce([reached, *(used[each] for each in more)])
             self.beside[key] = (*(each for each in siblings if each in near), group)
         return self.beside[key]
+
+    @cached_property
+    def siblings(self) -> Siblings:
+        """Which groups do the same at the same time."""
+        return Siblings(self.topology, self.mesh, self.stages_along)
 
     @cached_property
     def _known_used(self) -> Callable[[str, TimedRanks], np.ndarray]:
@@ -378,35 +384,6 @@ class FabricCosts:
     def _of_links(self, busy_ps: np.ndarray) -> np.ndarray:
         """Return the part that is of links and what they share: behind it programs have resources of their own."""
         return busy_ps[: self.topology.n_links + len(self.topology.groups)]
-
-    def _siblings(self, ranks: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the groups that lie as this one does along its own axes and may share links with it: they do the same.
-
-        Those with a rank on one of its hosts; all, where links of several hosts can share a capacity.
-        """
-        hosts, mesh = self.topology.hosts, self.mesh
-        if hosts is None and not self.topology.groups and self._ranks_have_own_links:
-            return []
-        own = [mesh.place(rank) for rank in ranks]
-        axes = [axis for axis in mesh.sizes if len({each[axis] for each in own}) > 1 or axis in self.stages_along]
-        member_at = {tuple(each[axis] for axis in axes): rank for each, rank in zip(own, ranks, strict=True)}
-        siblings: dict[tuple[int, ...], None] = {}
-        near = np.arange(mesh.size)
-        if hosts is not None and not self.topology.groups:
-            near = np.flatnonzero(np.isin(hosts[: mesh.size], hosts[list(ranks)]))
-        for rank in near.tolist():
-            coordinates = mesh.place(rank)
-            member = member_at.get(tuple(coordinates[axis] for axis in axes))
-            if member is not None and member != rank:
-                siblings[tuple(each + rank - member for each in ranks)] = None
-        return list(siblings)
-
-    @cached_property
-    def _ranks_have_own_links(self) -> bool:
-        """Whether each link is one rank's alone, as at one switch: groups of different ranks share none."""
-        topology = self.topology
-        at_rank = (topology.src < topology.n_ranks).astype(int) + (topology.dst < topology.n_ranks)
-        return bool((at_rank == 1).all())
 
     def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
         share = np.minimum(self._of_links(busy_ps) / (seconds * PS), 1.0) if seconds else np.zeros(0)
