@@ -87,7 +87,9 @@ def format_time(time_s: float) -> str:
     """Return a time in the unit in which it reads best: ``2,519 us``, ``62.52 ms``, ``60 s``."""
     if abs(time_s) < 0.01:
         return format_us(time_s)
-    return f"{time_s * 1e3:,.4g} ms" if abs(time_s) < 1 else f"{time_s:,.4g} s"
+    if abs(time_s) < 1:
+        return f"{time_s * 1e3:.4g} ms"
+    return f"{time_s:.4g} s" if abs(time_s) < 1000 else f"{time_s:,.0f} s"
 
 
 def format_count(count: int) -> str:

@@ -1,7 +1,6 @@
 """Why a fault costs a collective nothing: read off the run with it and the run without it, never guessed.
 
-Each reason looks at one thing that was simulated (who crosses a link and when, its queue, what was lost and sent again, which
-messages came later) and says nothing where that does not explain the time. Where none does, nobody knows why, and that is said.
+The reasons are in ``unaffected_reasons``. Where none of them holds, nobody knows why, and that is said.
 """
 
 from __future__ import annotations
