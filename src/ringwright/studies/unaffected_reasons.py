@@ -44,7 +44,7 @@ class FaultPair:
 
     @cached_property
     def links(self) -> np.ndarray:
-        """The links that the fault is about."""
+        """The links that the fault is about. int64 of shape (links,)."""
         return np.unique([link for each in self.effects if each.kind == "link" for link in each.targets]).astype(int)
 
     @cached_property
