@@ -20,6 +20,8 @@ constexpr int64_t kStepPs = 55'000'000, kNoticePs = 50'000'000;
 constexpr int32_t kFastSteps = 5;
 constexpr double kTargetTrips = 2.0, kDelayBeta = 0.8, kMostCut = 0.5;
 enum BbrPhase : uint8_t { kStartup, kDrain, kProbe };
+constexpr double kLocalShare = 1e12 / 1024.0, kLeastLocal = 2.0, kMostLocalBytes = 4.0 * (1 << 20), kEarly = 2.0, kLater = 1.2;
+constexpr int32_t kKernelBytes = 896;
 constexpr double kHighGain = 2.885, kFullGrowth = 1.25, kBbrWindow = 2.0;
 constexpr int32_t kFullRounds = 3, kRounds = 10, kCycles = 8;
 constexpr double kCycle[kCycles] = {1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0};
@@ -73,6 +75,36 @@ private:
     uint32_t count_ = 0, hint_ = 0;
 };
 
+// Times in order, of which those that have passed are forgotten.
+class LeavingPackets {
+public:
+    size_t size() const { return times_.size() - gone_; }
+    int64_t operator[](size_t at) const { return times_[gone_ + at]; }
+
+    void add(int64_t time, int64_t now) {
+        if (time <= now) return;
+        after(now);
+        times_.push_back(time);
+    }
+
+    // How many are later than now.
+    int64_t after(int64_t now) {
+        while (gone_ < times_.size() && times_[gone_] <= now) ++gone_;
+        if (gone_ == times_.size()) {
+            times_.clear();
+            gone_ = 0;
+        } else if (2 * gone_ > times_.size()) {
+            times_.erase(times_.begin(), times_.begin() + static_cast<std::ptrdiff_t>(gone_));
+            gone_ = 0;
+        }
+        return static_cast<int64_t>(size());
+    }
+
+private:
+    std::vector<int64_t> times_;
+    size_t gone_ = 0;
+};
+
 // Fields stand by who needs them at once, in lines of a cache: a program may have a million connections.
 struct alignas(64) PacketConnection {
     // Sender: what is under way. Paths of a connection are equally long and lie one behind the other.
@@ -99,7 +131,8 @@ struct alignas(64) PacketConnection {
     int64_t trip_ps = 0, apart_ps = 0;
     int32_t backoff = 0, retries = 0;
     // Sender: what went by, and the rate.
-    int64_t came = 0, went = 0, newest = -1, alpha_at = 0, faster_at = 0, full_ps = 0;
+    std::pair<int64_t, int32_t> newest{-1, -1};
+    int64_t came = 0, went = 0, alpha_at = 0, faster_at = 0, full_ps = 0;
     double alpha = 1.0, target_ps = 0;
     // What is needed less often.
     std::vector<SentPacket> records;  // of packets from `record_base` on
@@ -110,6 +143,7 @@ struct alignas(64) PacketConnection {
     int64_t epoch = 0, cut_at = 0, cycle_at = 0, round_end = 0, least_trip = 0, delivered = 0, delivered_at = 0;
     int32_t cycle = 0, round = 0, full_rounds = 0;
     std::vector<std::pair<int32_t, double>> bandwidths;
+    LeavingPackets leaving;  // of TCP: when those that wait in front of their own NIC begin to leave
 
     int32_t add(int32_t message, int64_t size) {
         const int64_t packets = reliable ? std::max<int64_t>(1, (size + payload - 1) / payload) : 1;
@@ -142,6 +176,16 @@ struct alignas(64) PacketConnection {
         records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(std::min(gone, records.size())));
         record_base = packet;
     }
+
+    // Small queues of TCP; engines/packets/local.py says where the numbers come from.
+
+    int64_t local_most(bool again) const {
+        const double held = static_cast<double>(payload + kKernelBytes);
+        const double limit = std::max(kLeastLocal * held, std::min(pacing() * kLocalShare * payload, kMostLocalBytes));
+        return static_cast<int64_t>(std::ceil((again ? 2.0 : 1.0) * limit / held));
+    }
+
+    int64_t waiting(int64_t now) { return leaving.after(now); }
 
     // Control.
 
@@ -357,6 +401,12 @@ private:
             slowed = false;
             gap_ps = line_ps;
         }
+    }
+
+    double pacing() const {
+        if (control == kBbr) return bandwidth > 0.0 ? bandwidth * gain() : kHighGain * cwnd / std::max(srtt, 1.0);
+        const double ratio = cwnd < ssthresh / 2.0 ? kEarly : kLater;
+        return ratio * std::max(cwnd, static_cast<double>(nxt - una)) / std::max(srtt, 1.0);
     }
 
     double gain() const {

@@ -1,7 +1,7 @@
 // Part of PacketLoop: senders and receivers; engines/packets/sender.py and receiver.py define what they do.
 
 static constexpr int32_t kReordered = 3, kAtOnce = 16;
-static constexpr int64_t kLocalPs = 1'000'000'000, kLocalPackets = 2, kLocalBytes = 4 << 20;
+static constexpr int64_t kLocalPackets = 2;
 static constexpr int64_t kProbePs = 2'000'000'000, kLonePs = 200'000'000'000;
 
 // Sender.
@@ -21,7 +21,7 @@ void go_on(PacketConnection& c, int64_t now) {
             limited = true;
             break;
         }
-        const int64_t wait = held_until(c, now);
+        const int64_t wait = held_until(c, now, again);
         if (wait > now) {
             c.waits_to_send = true;
             c.send_at = wait;
@@ -59,13 +59,12 @@ void send_whole(PacketConnection& c, int64_t now) {
     }
 }
 
-int64_t local_ps(const PacketConnection& c) const {
-    return std::max(kLocalPackets * c.apart_ps, std::min(kLocalPs, c.apart_ps * (kLocalBytes / c.wire)));
-}
-
-int64_t held_until(PacketConnection& c, int64_t now) {
+int64_t held_until(PacketConnection& c, int64_t now, bool again) {
     int64_t until = c.spaced(now) > 0.0 ? c.send_at : 0;
-    if (rules_.is_tcp && c.local_until > now) until = std::max(until, c.local_until - local_ps(c));
+    if (rules_.is_tcp && c.local_until > now) {
+        const int64_t most = c.local_most(again);
+        if (c.waiting(now) >= most) until = std::max(until, c.leaving[c.leaving.size() - static_cast<size_t>(most)]);
+    }
     return until;
 }
 
@@ -87,8 +86,7 @@ int64_t train(PacketConnection& c, int64_t now) {
     const int64_t full = part.first + part.size / c.payload - c.nxt;
     int64_t room = c.window() - c.pipe();
     if (rules_.is_tcp) {
-        const int64_t spare = now + local_ps(c) - std::max(now, port.free);
-        room = std::min(room, spare >= 0 ? spare / std::max<int64_t>(c.apart_ps, 1) + 2 : 1);
+        room = std::min(room, c.local_most(false) - c.waiting(now) + (port.free <= now ? 1 : 0));
     }
     return std::max<int64_t>(1, std::min(full, room));
 }
@@ -103,7 +101,8 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
         ports_.note(number, now, ports_.backlog(number, now));
         port.free = begin + (i + 1) * apart;
         port.bytes += c.wire;
-        record(c, c.nxt + i, begin + i * apart);
+        record(c, c.nxt + i, rules_.is_tcp ? now : begin + i * apart);
+        if (rules_.is_tcp) c.leaving.add(begin + i * apart, now);
     }
     hops += count;
     const int64_t latency = ports_.latency(number, begin);
@@ -114,7 +113,7 @@ void submit_train(PacketConnection& c, int32_t count, int64_t now) {
     event.owner = c.number;
     event.number = c.nxt;
     event.hop = 1;
-    event.sent = begin;
+    event.sent = rules_.is_tcp ? now : begin;
     event.more = count - 1;
     event.size = c.wire;
     follow(event, c, 0);
@@ -146,10 +145,14 @@ void submit(PacketConnection& c, int32_t number, int64_t now) {
     follow(event, c, chosen);
     int64_t at = now;
     if (!queues(c)) {
-        at = ports_.begin(path[0], now);
-        event.sent = at;
+        const int64_t leaves = ports_.begin(path[0], now);
+        if (rules_.is_tcp) {
+            c.leaving.add(leaves, now);
+        } else {
+            event.sent = at = leaves;
+        }
         pass_open(path, node);
-        c.local_until = at;
+        c.local_until = leaves;
     } else {
         ++c.local;
         enqueue(path, node);
@@ -278,11 +281,11 @@ void answer_selective(PacketConnection& c, const PacketEvent& event) {
         known = true;
     }
     if (!fresh) return;
-    c.newest = std::max(c.newest, event.sent);
+    c.newest = std::max(c.newest, std::pair(event.sent, event.more));
     const int64_t trip = event.time - event.sent;
     progress(c, trip);
     c.doubt_at = kForever;
-    const bool clean = !(c.arrived && find_missing(c, event.time, c.newest)) && advanced;
+    const bool clean = !(c.arrived && find_missing(c, event.time, c.newest.first)) && advanced;
     if (c.recovering && c.una >= c.recover) {
         c.recovered();
         c.recovering = c.restarting = false;
@@ -298,11 +301,12 @@ bool find_missing(PacketConnection& c, int64_t now, int64_t newest) {
         SentPacket& each = *c.record(number);
         if (each.state != kOut) continue;
         const bool passed = rules_.is_tcp && !each.again && c.high - number >= kReordered;
-        if (passed || (each.at < c.newest && each.at + slack < newest)) {
+        const bool older = std::pair(each.at, number) < c.newest;
+        if (passed || (older && each.at + slack < newest)) {
             each.state = kMissing;
             c.missing.insert(std::upper_bound(c.missing.begin(), c.missing.end(), number), number);
             some = true;
-        } else if (rules_.is_tcp && each.at < c.newest) {
+        } else if (rules_.is_tcp && older) {
             doubt = std::min(doubt, now + each.at + slack + 1 - newest);
         }
     }
@@ -364,7 +368,7 @@ void woken(PacketConnection& c, int64_t now) {
 }
 
 void set_retry(PacketConnection& c, int64_t now) {
-    const int64_t begin = std::max(now, c.local_until);
+    const int64_t begin = rules_.is_tcp ? now : std::max(now, c.local_until);
     c.probing = rules_.is_tcp && !(c.recovering || !c.missing.empty() || c.backoff || c.probed) && c.srtt > 0.0;
     if (c.probing) {
         const int64_t lone = c.pipe() == 1 ? kLonePs : kProbePs;

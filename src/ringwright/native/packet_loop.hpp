@@ -325,7 +325,7 @@ private:
             if (event.more <= 0) return;
             event.time += apart;
             event.tail += apart;
-            event.sent += apart;
+            if (!rules_.is_tcp) event.sent += apart;
             ++event.number;
             --event.more;
             const PacketEvent* least = done_.empty() ? queue_.least() : nullptr;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ class Connection:
     arrived: int = 0  # of those under way: known to have arrived
     missing: list[int] = field(default_factory=list)  # packets to send again, sorted
     high: int = -1  # highest packet known to have arrived
-    newest: int = -1  # when the latest of those that arrived was sent
+    newest: tuple[int, int] = (-1, -1)  # when the latest of those that arrived was sent, and which it is
     recovering: bool = False
     recover: int = 0
     restarting: bool = False  # it recovers from a time-out: its window grows meanwhile (RFC 5681, 3.1)
@@ -74,6 +75,7 @@ class Connection:
     told_part: int = 0  # messages that the sender knows to have arrived
     local: int = 0  # packets that wait in its own NIC
     local_until: int = 0  # when the last packet begins to leave
+    leaving: deque[int] = field(default_factory=deque)  # TCP: when those that wait in front of their own NIC begin to leave
     send_at: int = 0
     waits_to_send: bool = False
     retry_at: int = NEVER

@@ -160,6 +160,11 @@ def spaced(c: Connection, now: int) -> float:
     return 0.0
 
 
+def paced(c: Connection) -> float:
+    """Return the packets a ps that BBR sends, at first as many as its first window a round trip."""
+    return c.bandwidth * _gain(c) if c.bandwidth > 0.0 else HIGH_GAIN * c.cwnd / max(c.srtt, 1.0)
+
+
 def _cubic_acked(c: Connection, packets: int, now: int) -> None:
     if not c.epoch:
         c.epoch, c.friendly = now, c.cwnd

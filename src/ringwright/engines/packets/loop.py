@@ -224,7 +224,7 @@ class PacketLoop:
             event = event._replace(
                 time=event.time + apart,
                 number=event.number + 1,
-                sent=event.sent + apart,
+                sent=event.sent + (0 if self.sender.is_tcp else apart),
                 more=event.more - 1,
                 tail=event.tail + apart,
             )

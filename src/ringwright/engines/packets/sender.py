@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import ADAPTIVE, BBR, DCQCN, GO_BACK_N, SPRAY
-from ringwright.engines.packets import control
+from ringwright.engines.packets import control, local
 from ringwright.engines.packets.connection import ARRIVED, MISSING, OUT, Connection, SentPacket
 from ringwright.engines.packets.event import ACK, DATA, NOTICE, REFUSAL, PacketEvent
 from ringwright.engines.packets.network import ENDLESS
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from ringwright.engines.packets.loop import PacketLoop
 
 REORDERED = 3  # packets behind one that say it is missing (RFC 5681)
-LOCAL_PS = 1_000_000_000  # that TCP lets wait in front of its own NIC: 1 ms (Linux, TCP small queues) ...
-LOCAL_PACKETS = 2  # ... or two packets, and no more than
-LOCAL_BYTES = 4 << 20
+LOCAL_PACKETS = 2  # that may always wait in their own NIC
 
 
 class Sender:
@@ -47,7 +45,7 @@ class Sender:
             if c.pipe() >= control.window(c):
                 limited = True
                 break
-            wait = self._held_until(c, now)
+            wait = self._held_until(c, now, again=again)
             if wait > now:
                 c.waits_to_send, c.send_at = True, wait
                 break
@@ -75,11 +73,13 @@ class Sender:
             c.nxt += 1
             self.loop.push(event)
 
-    def _held_until(self, c: Connection, now: int) -> int:
+    def _held_until(self, c: Connection, now: int, *, again: bool) -> int:
         """Return when the next packet may go: by its rate, and by what still waits in front of its own NIC."""
         until = c.send_at if control.spaced(c, now) > 0.0 else 0
         if self.is_tcp and c.local_until > now:
-            until = max(until, c.local_until - local_ps(c))
+            most = local.most(c, again=again)
+            if local.waiting(c, now) >= most:
+                until = max(until, c.leaving[-most])
         return until
 
     def _new(self, c: Connection, now: int) -> None:
@@ -108,8 +108,8 @@ class Sender:
         whole = c.firsts[part] + c.sizes[part] // c.payload_bytes - c.nxt
         room = control.window(c) - c.pipe()
         if self.is_tcp:
-            spare = now + local_ps(c) - max(now, p.free[port])
-            room = min(room, spare // max(c.apart_ps, 1) + 2 if spare >= 0 else 1)
+            leaves_at_once = p.free[port] <= now
+            room = min(room, local.most(c, again=False) - local.waiting(c, now) + leaves_at_once)
         return max(1, min(whole, room))
 
     def _submit_train(self, c: Connection, count: int, now: int) -> None:
@@ -122,12 +122,15 @@ class Sender:
             p.note(port, now, p.backlog(port, now), self.loop.bin_ps)
             p.free[port] = at + apart
             p.bytes[port] += c.wire_bytes
-            self._record(c, c.nxt + number, at)
+            self._record(c, c.nxt + number, now if self.is_tcp else at)
+            if self.is_tcp:
+                local.add(c, at, now)
         self.loop.hops += count
         latency = p.latency(port, begin)
         tail = max(begin + apart, now) + latency
         time = tail if len(path) == 1 else begin + latency
-        event = PacketEvent(time, DATA, c.number, c.nxt, 1, begin, count - 1, tail, c.wire_bytes)
+        sent = now if self.is_tcp else begin
+        event = PacketEvent(time, DATA, c.number, c.nxt, 1, sent, count - 1, tail, c.wire_bytes)
         c.nxt += count
         c.went += count * c.recovering
         c.sent_at = now
@@ -152,9 +155,13 @@ class Sender:
         event = PacketEvent(now, DATA, c.number, number=number, sent=now, tail=now, size=size, path=chosen)
         at = now
         if not self.queues(c):
-            at = p.begin(path[0], now)
+            leaves = p.begin(path[0], now)
+            if self.is_tcp:
+                local.add(c, leaves, now)
+            else:
+                at = leaves
             self.loop.pass_open(path, event._replace(sent=at))
-            c.local_until = at
+            c.local_until = leaves
         else:
             c.local += 1
             self.loop.gates.enqueue(path, event)
@@ -261,11 +268,11 @@ class Sender:
             latest = one
         if not new:
             return
-        c.newest = max(c.newest, event.sent)
+        c.newest = max(c.newest, (event.sent, event.more))
         trip = event.time - event.sent
         self._progress(c, event.time, trip)
         c.doubt_at = NEVER
-        clean = not (c.arrived and self.find_missing(c, event.time, c.newest)) and advanced
+        clean = not (c.arrived and self.find_missing(c, event.time, c.newest[0])) and advanced
         if c.recovering and c.una >= c.recover:
             control.recovered(c)
             c.recovering = c.restarting = False
@@ -284,11 +291,12 @@ class Sender:
             if record.state != OUT:
                 continue
             passed = self.is_tcp and not record.again and c.high - number >= REORDERED
-            if passed or (record.at < c.newest and record.at + slack < newest):
+            older = (record.at, number) < c.newest
+            if passed or (older and record.at + slack < newest):
                 record.state = MISSING
                 insort(c.missing, number)
                 some = True
-            elif self.is_tcp and record.at < c.newest:
+            elif self.is_tcp and older:
                 doubt = min(doubt, now + record.at + slack + 1 - newest)
         c.doubt_at, c.doubt_from = doubt, newest - now
         if some and not c.recovering:
@@ -306,12 +314,6 @@ class Sender:
         c.backoff = c.retries = 0
         c.probed = False
         c.retry_at = NEVER
-
-
-def local_ps(c: Connection) -> int:
-    """Return how long what TCP lets wait in front of its own NIC takes to leave."""
-    least = LOCAL_PACKETS * c.apart_ps
-    return max(least, min(LOCAL_PS, c.apart_ps * (LOCAL_BYTES // c.wire_bytes)))
 
 
 def _discard(numbers: list[int], number: int) -> None:

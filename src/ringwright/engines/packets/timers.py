@@ -41,7 +41,7 @@ class Timers:
 
     def _set_retry(self, c: Connection, now: int) -> None:
         """Set when to ask again: a tail loss probe first, where the protocol has one, else a time-out."""
-        begin = max(now, c.local_until)
+        begin = now if self.sender.is_tcp else max(now, c.local_until)
         c.probing = self.sender.is_tcp and not (c.recovering or c.missing or c.backoff or c.probed) and c.srtt > 0.0
         if c.probing:
             lone = LONE_PS if c.pipe() == 1 else PROBE_PS
