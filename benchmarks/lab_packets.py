@@ -80,8 +80,8 @@ def predicted_s(case: dict[str, Any]) -> np.ndarray:
     program = make(Collective(case["op"], range(top.n_ranks), parse_size(case["size"])), top, **knobs)
     if case["fault"].startswith("flow"):
         ends = tuple(int(each) for each in case["fault"].split()[1].split(">"))
-        _, send, _ = algorithm("nccl-2-4")
-        return rounds_s(program, top, case["rounds"], [send(Collective("send-recv", ends, FLOW_BYTES), top)])
+        _, send, options = algorithm("linear")
+        return rounds_s(program, top, case["rounds"], [send(Collective("broadcast", ends, FLOW_BYTES), top, **options)])
     return rounds_s(program, faults.apply(top, [case["fault"]], horizon_s=300.0), case["rounds"])
 
 

@@ -121,12 +121,12 @@ def test_queues_over_time_are_rows_of_the_trace() -> None:
 def test_rounds_beside_a_flow_share_its_ports_and_no_connection() -> None:
     top = fabric("switch:4,rate=100Mb/s,transport=tcp-reno")
     program = made("all-reduce", "ring", top, 1 << 20)
-    _, send, _ = algorithm("nccl-2-4")
+    _, send, knobs = algorithm("linear")
     alone = round_times_s(program, top, PacketOptions(), 3)
     for ends in ((1, 3), (0, 1)):  # between ranks that the ring has no message between, and between two that it has
-        flow = send(Collective("send-recv", ends, 32 << 20), top)
+        flow = send(Collective("broadcast", ends, 32 << 20), top, **knobs)
         beside = round_times_s(program, top, PacketOptions(), 3, [flow])
-        assert (beside > 1.5 * alone).all(), ends
+        assert (beside > 1.3 * alone).all(), ends
         assert (beside < 3.0 * alone).all(), ends
 
 

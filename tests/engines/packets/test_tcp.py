@@ -7,7 +7,7 @@ import pytest
 from engines.packets.packet_cases import PacketCase
 from ringwright.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.engines.packets import control
+from ringwright.engines.packets import control, local
 from ringwright.engines.packets.connection import MISSING, OUT, SentPacket
 from ringwright.engines.packets.event import DATA, PacketEvent
 from ringwright.engines.packets.loop import PacketLoop
@@ -50,11 +50,11 @@ def test_windows_of_tcp_are_not_a_few_round_trips() -> None:
 def test_a_packet_that_a_later_one_has_passed_is_missing_in_a_moment() -> None:
     run = loop()
     (c, *_) = run.connections
-    c.nxt, c.una, c.high, c.newest, c.arrived, c.srtt = 3, 0, 2, 1_000_000, 1, 8e9
+    c.nxt, c.una, c.high, c.newest, c.arrived, c.srtt = 3, 0, 2, (1_000_000, 2), 1, 8e9
     c.records = {0: SentPacket(900_000), 1: SentPacket(950_000), 2: SentPacket(1_000_000, state=1)}
     slack = min(c.trip_ps // 4, int(c.srtt / 8))
     now = 5_000_000
-    assert not run.sender.find_missing(c, now, c.newest)
+    assert not run.sender.find_missing(c, now, c.newest[0])
     assert c.doubt_at == now + 900_000 + slack + 1 - 1_000_000
     later = c.doubt_at + 50_000
     assert run.sender.find_missing(c, later, later + c.doubt_from)
@@ -65,11 +65,52 @@ def test_a_packet_that_a_later_one_has_passed_is_missing_in_a_moment() -> None:
 def test_what_was_sent_after_all_that_arrived_is_not_in_doubt() -> None:
     run = loop()
     (c, *_) = run.connections
-    c.nxt, c.high, c.newest, c.arrived, c.srtt = 2, 1, 1_000_000, 1, 8e9
+    c.nxt, c.high, c.newest, c.arrived, c.srtt = 2, 1, (1_000_000, 1), 1, 8e9
     c.records = {0: SentPacket(2_000_000, again=True), 1: SentPacket(1_000_000, state=1)}
-    assert not run.sender.find_missing(c, 9_000_000, c.newest)
+    assert not run.sender.find_missing(c, 9_000_000, c.newest[0])
     assert c.doubt_at == NEVER
     assert c.records[0].state == OUT
+
+
+def test_of_packets_handed_over_at_once_an_earlier_number_is_older() -> None:
+    """Round trips and doubts count from when TCP hands a packet over, and it hands over several at one time."""
+    run = loop()
+    (c, *_) = run.connections
+    c.nxt, c.una, c.high, c.newest, c.arrived, c.srtt = 3, 0, 1, (1_000_000, 1), 1, 8e9
+    c.records = {0: SentPacket(1_000_000), 1: SentPacket(1_000_000, state=1), 2: SentPacket(1_000_000)}
+    assert not run.sender.find_missing(c, 9_000_000, c.newest[0])
+    assert run.sender.find_missing(c, c.doubt_at, c.doubt_at + c.doubt_from)
+    assert [c.records[0].state, c.records[2].state] == [MISSING, OUT]
+
+
+def test_small_queues_are_a_millisecond_of_the_pacing_rate() -> None:
+    """At 20 Mb/s, 1.65 packets a ms: two windows a round trip let a packet of 2,344 bytes of the kernel's memory wait four times."""
+    (c, *_) = loop().connections
+    c.control, c.cwnd, c.ssthresh, c.srtt = control.RENO, 40.0, 1e18, 20 / 1.65 * 1e9
+    assert local.most(c, again=False) == 4  # 2 * 40 / 20 * 1.65 packets a ms, 1,448 of 2,344 bytes each, over 1.024
+    assert local.most(c, again=True) == 8
+    c.ssthresh = 40.0
+    assert local.most(c, again=False) == 3
+    c.srtt *= 10
+    assert local.most(c, again=False) == 2
+    c.srtt = 1.0
+    assert local.most(c, again=False) == -(-(4 << 20) // 2344)
+
+
+def test_no_more_packets_than_that_wait_in_front_of_a_nic() -> None:
+    run = loop(size_bytes=1 << 20)
+    (c, *_) = run.connections
+    serve, most = run._serve, []
+
+    def watched(event: PacketEvent) -> None:
+        serve(event)
+        most.append((local.waiting(c, event.time), local.most(c, again=False)))
+
+    run._serve = watched  # type: ignore[method-assign]
+    run.run()
+    assert max(waiting for waiting, _ in most) > 4
+    late = most[len(most) // 2 :]
+    assert all(waiting <= allowed + 1 for waiting, allowed in late)
 
 
 def test_a_window_shrinks_by_as_much_as_arrives() -> None:
