@@ -29,7 +29,6 @@ LINES = (
     "link rank3 flap 100ms every 2s",
     "link rank3 rate 50%",
 )
-FLOW_BYTES = 32 << 20  # as long as the rounds last
 QUEUES = ("16KiB", "64KiB", "256KiB")
 
 
@@ -71,17 +70,17 @@ def predicted_s(case: dict[str, Any]) -> np.ndarray:
     """Return the seconds of each round of each seed. float64 of shape (seeds, rounds)."""
     from ringwright.collective import Collective
     from ringwright.fabrics import fabric, faults
+    from ringwright.lab import script, spec
     from ringwright.registry import algorithm
-    from ringwright.studies.bench.by_packets import of_lab, rounds_s
+    from ringwright.studies.bench.by_packets import flow_programs, of_lab, rounds_s
     from ringwright.units import parse_size
 
     top = of_lab(fabric(case["fabric"]), "reno")
     _, make, knobs = algorithm(case["algorithm"])
     program = make(Collective(case["op"], range(top.n_ranks), parse_size(case["size"])), top, **knobs)
     if case["fault"].startswith("flow"):
-        ends = tuple(int(each) for each in case["fault"].split()[1].split(">"))
-        _, send, options = algorithm("linear")
-        return rounds_s(program, top, case["rounds"], [send(Collective("broadcast", ends, FLOW_BYTES), top, **options)])
+        flows = script.read(spec.read(top), [case["fault"]], horizon_s=300.0, seed=0).flows
+        return rounds_s(program, top, case["rounds"], flow_programs(flows, program, top, case["rounds"]))
     return rounds_s(program, faults.apply(top, [case["fault"]], horizon_s=300.0), case["rounds"])
 
 

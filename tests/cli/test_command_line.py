@@ -160,6 +160,7 @@ SLOW = {
     "sweep",
     "accuracy",
 }  # compilers, ranks, minutes, tables
+COMPILED = {"provision"}  # ten minutes without the compiled loops
 
 
 def of_ours(line: str) -> list[list[str]]:
@@ -189,7 +190,10 @@ def test_help_has_examples_that_can_be_typed(verb: str, capsys: pytest.CaptureFi
             application.parse_args(words, exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in SLOW])
+@pytest.mark.parametrize(
+    "verb",
+    [pytest.param(verb, marks=pytest.mark.once) if verb in COMPILED else verb for verb in VERBS if verb not in SLOW],
+)
 def test_examples_run_as_they_stand(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,7 +49,7 @@ class FaultPair:
 
     @cached_property
     def crossing(self) -> np.ndarray:
-        """Which messages cross one of the links by their own path; none where messages stand for others. bool of (messages,)."""
+        """Which messages cross a link by their own path; none where they stand for others. bool of shape (messages,)."""
         flat = self.ill.flat
         if flat is None or self.ill.folded or len(self.ill.end_ps) != flat.n_messages:
             return np.zeros(0, bool)

@@ -1,8 +1,8 @@
 """What TCP lets wait in front of its own NIC: Linux's small queues (tcp_output.c, ``tcp_small_queue_check``).
 
-Packets that the NIC has not taken yet count with the kernel's memory for them. A connection may have 2^-10 s of its pacing rate there,
-two packets at least. That rate is twice the window a round trip while the window is below half of slow start's threshold, 1.2 times
-afterwards (``tcp_update_pacing_rate``). Answers to the other direction stand behind these packets.
+Packets that the NIC has not taken yet count with the kernel's memory for them. A connection may have 2^-10 s of its pacing rate
+there, two packets at least. That rate is twice the window a round trip while the window is below half of slow start's threshold,
+1.2 times afterwards (``tcp_update_pacing_rate``). Answers to the other direction stand behind these packets.
 """
 
 from __future__ import annotations

@@ -5,25 +5,33 @@ Nothing of the machine that measures is in it. A time is that of rounds on the s
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.collective import Collective
+from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.rounds import round_times_s
+from ringwright.errors import DeclinedError
 from ringwright.lab.script import LEAST_LATENCY_S
 from ringwright.lab.shaping import BURST_BYTES, QUEUE_BYTES
+from ringwright.registry import algorithm
 from ringwright.topology import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ringwright.lab.script import Flow
     from ringwright.program import Program
     from ringwright.topology import Topology
 
 SEEDS = 20
 MOST_HOPS = 12_000_000  # packets at ports of all seeds together: some seconds
+LASTS = 8.0  # times as long as the rounds alone would take, so much a competing flow could bring on an idle link
+SHORT_BYTES = 1 << 20
 WITHIN_S = 100.0  # in which the first round begins, by lot: what comes and goes is met anywhere
 
 
@@ -37,6 +45,27 @@ def of_lab(fabric: Topology, tcp: str) -> Topology:
         latency_s=np.maximum(fabric.latency_s, LEAST_LATENCY_S),
         faults=(*rows, *fabric.faults),
     )
+
+
+def flow_programs(flows: Sequence[Flow], program: Program, on: Topology, rounds: int) -> list[Program]:
+    """Return competing flows of a lab as programs of one message that lasts longer than ``rounds`` of ``program``.
+
+    Raises DeclinedError for a flow with a rate of its own, and for one that begins later or ends: it is not TCP alone that says
+    what it takes from a round.
+    """
+    other = next((flow for flow in flows if flow.rate or flow.start_s or flow.end_s < math.inf), None)
+    if other is not None:
+        raise DeclinedError(
+            "only flows that last and take what TCP gives are followed by packets", where=f"fault '{other.text}'"
+        )
+    _, send, knobs = algorithm("linear")
+    lasts_s = LASTS * (rounds + 1) * simulate(program, on).time_s
+    programs = []
+    for flow in flows:
+        short = send(Collective("broadcast", (flow.src, flow.dst), SHORT_BYTES), on, **knobs)
+        size = max(1, round(lasts_s / simulate(short, on).time_s)) * SHORT_BYTES
+        programs.append(send(Collective("broadcast", (flow.src, flow.dst), size), on, **knobs))
+    return programs
 
 
 def rounds_s(program: Program, on: Topology, rounds: int, beside: Sequence[Program] = ()) -> np.ndarray:

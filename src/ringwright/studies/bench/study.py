@@ -19,6 +19,7 @@ from ringwright.studies.bench.question import BenchSpec
 
 if TYPE_CHECKING:
     from ringwright.lab import LabNetwork
+    from ringwright.lab.script import Flow, Script
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -208,24 +209,29 @@ def _predicted(
     times_s = probes.get((sample.beside or sample.candidate, sample.wire)) or probes.get(("", sample.wire))
     if program is None or not times_s:
         return None
-    if fabric is not None and sample.wire == "sockets" and (by_packets := _by_packets(question, program, fabric)):
-        return by_packets
+    competing = _script(question, fabric).flows if fabric is not None else ()
+    if fabric is not None and sample.wire == "sockets":
+        by_packets = _by_packets(question, program, fabric, competing)
+        if by_packets is not None:
+            return by_packets
+    if competing:  # nothing but packets says what TCP leaves
+        return None
     machine = probe.fit(question.ranks, times_s, sample.size_bytes / question.ranks)
     where = machine.topology(question.ranks) if fabric is None else machine.on(faulted(question, fabric))
     return simulate(program, where).time_s * 1e6
 
 
-def _by_packets(question: BenchSpec, program: Program, fabric: Topology) -> float | None:
-    """Return the median over rounds and seeds in us, by packets, where faults of a lab act on packets; None elsewhere."""
+def _by_packets(question: BenchSpec, program: Program, fabric: Topology, competing: tuple[Flow, ...]) -> float | None:
+    """Return the median over rounds and seeds in us, by packets, where faults act on packets or flows compete; else None."""
     from ringwright.engines.packets.carriage import acts_on_packets
-    from ringwright.studies.bench.by_packets import of_lab, rounds_s
+    from ringwright.studies.bench.by_packets import flow_programs, of_lab, rounds_s
 
-    if not acts_on_packets(faulted(question, fabric)):
+    if not competing and not acts_on_packets(faulted(question, fabric)):
         return None
     try:
-        return (
-            float(np.median(rounds_s(program, faulted(question, of_lab(fabric, question.tcp)), question.rounds))) * 1e6
-        )
+        on = faulted(question, of_lab(fabric, question.tcp))
+        beside = flow_programs(competing, program, on, question.rounds)
+        return float(np.median(rounds_s(program, on, question.rounds, beside))) * 1e6
     except InfeasibleError:  # too many packets, or a connection that is given up, which the ranks then say
         return None
 
@@ -242,11 +248,18 @@ def _own(question: BenchSpec, sample: jobs.BenchSample) -> Program | None:
 def faulted(question: BenchSpec, fabric: Topology) -> Topology:
     """Return the fabric with those faults that the simulation knows."""
     from ringwright.fabrics.faults import apply
+
+    told = _script(question, fabric)
+    apart = {*told.outside, *(flow.text for flow in told.flows)}
+    # A line that is left out stays as an empty one: the lottery of the others goes by their number.
+    known = ["" if line.partition("#")[0].strip() in apart else line for line in question.faults]
+    return apply(fabric, known, horizon_s=HORIZON_S, seed=question.seed) if any(known) else fabric
+
+
+def _script(question: BenchSpec, fabric: Topology) -> Script:
     from ringwright.lab import script, spec
 
-    outside = script.read(spec.read(fabric), question.faults, horizon_s=HORIZON_S, seed=question.seed).outside
-    known = [line for line in question.faults if line.partition("#")[0].strip() not in outside]
-    return apply(fabric, known, horizon_s=HORIZON_S, seed=question.seed) if known else fabric
+    return script.read(spec.read(fabric), question.faults, horizon_s=HORIZON_S, seed=question.seed)
 
 
 def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[str, Any]]:
