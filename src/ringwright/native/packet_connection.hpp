@@ -21,7 +21,7 @@ constexpr int32_t kFastSteps = 5;
 constexpr double kTargetTrips = 2.0, kDelayBeta = 0.8, kMostCut = 0.5;
 enum BbrPhase : uint8_t { kStartup, kDrain, kProbe };
 constexpr double kLocalShare = 1e12 / 1024.0, kLeastLocal = 2.0, kMostLocalBytes = 4.0 * (1 << 20), kEarly = 2.0, kLater = 1.2;
-constexpr int32_t kKernelBytes = 896;
+constexpr int32_t kKernelBytes = 832;
 constexpr double kHighGain = 2.885, kFullGrowth = 1.25, kBbrWindow = 2.0;
 constexpr int32_t kFullRounds = 3, kRounds = 10, kCycles = 8;
 constexpr double kCycle[kCycles] = {1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0};
@@ -213,7 +213,9 @@ struct alignas(64) PacketConnection {
             delay_acked(count, now, trip);
         } else if ((control == kReno || control == kCubic) && recovering && !restarting) {
             reduced(packets, clean);
-        } else if ((control == kReno || control == kCubic) && (restarting || !recovering) && is_limited()) {
+        } else if (control == kReno || control == kCubic) {
+            used_at = now;
+            if (!is_limited()) return;
             if (cwnd < ssthresh) {
                 cwnd = std::min(cwnd + count, ssthresh);
             } else if (control == kReno) {

@@ -55,7 +55,10 @@ def acked(c: Connection, packets: int, now: int, trip_ps: int, record: SentPacke
         _delay_acked(c, packets, now, trip_ps)
     elif c.control in (RENO, CUBIC) and c.recovering and not c.restarting:
         reduced(c, packets, clean=clean)
-    elif c.control in (RENO, CUBIC) and (c.restarting or not c.recovering) and is_limited(c):
+    elif c.control in (RENO, CUBIC):
+        c.used_at = now  # an answer to data counts as use of the window, however little is under way
+        if not is_limited(c):
+            return
         if c.cwnd < c.ssthresh:
             c.cwnd = min(c.cwnd + packets, c.ssthresh)
         elif c.control == RENO:
@@ -85,7 +88,7 @@ def woken(c: Connection, now: int, rto_ps: int) -> None:
 
 
 def sent(c: Connection, now: int, rto_ps: int, *, limited: bool) -> None:
-    """Take in how much of its window a connection of TCP uses; one that uses less for a time-out loses half of the rest."""
+    """Take in how much of its window a connection of TCP uses; one that uses less after a silence loses half of the rest."""
     out = c.nxt - c.una
     if c.una >= c.usage_end or limited or (not c.limited and out > c.most_out):
         c.limited, c.most_out, c.usage_end = limited, out, c.nxt

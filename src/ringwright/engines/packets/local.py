@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SHARE_PS = 1e12 / 1024.0
 LEAST = 2.0  # packets
 MOST_BYTES = 4.0 * (1 << 20)  # sysctl tcp_limit_output_bytes
-KERNEL_BYTES = 896  # of a packet besides its data: struct sk_buff, its header's room and its fragments
+KERNEL_BYTES = 832  # of a packet besides its data: struct sk_buff, room for headers and fragments
 EARLY, LATER = 2.0, 1.2  # sysctl tcp_pacing_ss_ratio and tcp_pacing_ca_ratio
 
 
