@@ -42,6 +42,14 @@ def cases() -> list[dict[str, Any]]:
         listed.append(_case("switch:4,rate=20Mb/s", "all-reduce", algorithm, "1M", flow, 6, CONTROL))
     fast = (CONTROL, "link rank3 loss 1%", "link rank3 rate 50%")
     listed += [_case("switch:4,rate=50Mb/s", "all-reduce", "ring", "2M", line, 6, CONTROL) for line in fast]
+    later = ("link rank3 loss 0.1%", "link rank3 flap 100ms every 2s", "flow 1>3")
+    listed += [_case("switch:4,rate=50Mb/s", "all-reduce", "ring", "2M", line, 6, CONTROL) for line in later]
+    later = (CONTROL, "link rank3 loss 1%", "link rank3 rate 50%", "flow 1>2")
+    listed += [
+        _case("switch:4,rate=50Mb/s", "all-reduce", "halving-doubling", "2M", line, 6, CONTROL) for line in later
+    ]
+    later = (CONTROL, "link rank3 loss 1%", "link rank1 loss 2%", "flow 1>3")
+    listed += [_case("switch:4,rate=20Mb/s", "all-gather", "ring", "1M", line, 6, CONTROL) for line in later]
     for op, algorithm, sizes in (("gather", "linear", ("5M", "20M")), ("all-to-all", "direct", ("1M", "4M"))):
         for size in sizes:
             for queue in QUEUES:

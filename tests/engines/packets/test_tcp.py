@@ -84,17 +84,17 @@ def test_of_packets_handed_over_at_once_an_earlier_number_is_older() -> None:
 
 
 def test_small_queues_are_a_millisecond_of_the_pacing_rate() -> None:
-    """At 20 Mb/s, 1.65 packets a ms: two windows a round trip let a packet of 2,344 bytes of the kernel's memory wait four times."""
+    """At 20 Mb/s, 1.65 packets a ms, a window of twice what is under way makes 6.6 packets a ms, of which 64 % count as bytes."""
     (c, *_) = loop().connections
     c.control, c.cwnd, c.ssthresh, c.srtt = control.RENO, 40.0, 1e18, 20 / 1.65 * 1e9
-    assert local.most(c, again=False) == 4  # 2 * 40 / 20 * 1.65 packets a ms, 1,448 of 2,344 bytes each, over 1.024
-    assert local.most(c, again=True) == 8
+    assert local.most(c, again=False) == 5  # 6.6 a ms * 1000 / 1024 ms * 1448 / 2280 = 4.09
+    assert local.most(c, again=True) == 9
     c.ssthresh = 40.0
     assert local.most(c, again=False) == 3
     c.srtt *= 10
     assert local.most(c, again=False) == 2
     c.srtt = 1.0
-    assert local.most(c, again=False) == -(-(4 << 20) // 2344)
+    assert local.most(c, again=False) == 1840  # 4 MiB
 
 
 def test_no_more_packets_than_that_wait_in_front_of_a_nic() -> None:
@@ -111,6 +111,19 @@ def test_no_more_packets_than_that_wait_in_front_of_a_nic() -> None:
     assert max(waiting for waiting, _ in most) > 4
     late = most[len(most) // 2 :]
     assert all(waiting <= allowed + 1 for waiting, allowed in late)
+
+
+def test_an_answer_counts_as_use_of_a_window() -> None:
+    """A connection that a queue holds up keeps its window; after a silence it loses half of what it did not use."""
+    (c, *_) = loop().connections
+    rto = SECOND // 5
+    c.control, c.cwnd, c.ssthresh, c.nxt, c.una, c.usage_end = control.RENO, 54.0, 1e18, 12, 0, 12
+    for tenth in range(1, 20):
+        control.acked(c, 1, tenth * SECOND // 10, 10**10, None, clean=True)
+        control.sent(c, tenth * SECOND // 10, rto, limited=False)
+    assert c.cwnd == 54.0
+    control.sent(c, 3 * SECOND, rto, limited=False)
+    assert c.cwnd == (54.0 + 12.0) / 2.0
 
 
 def test_a_window_shrinks_by_as_much_as_arrives() -> None:
