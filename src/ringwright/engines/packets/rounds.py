@@ -13,7 +13,7 @@ from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import require_few, run
 from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
-from ringwright.engines.together import merged
+from ringwright.engines.together import merged, started
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
@@ -24,17 +24,23 @@ if TYPE_CHECKING:
 
 
 def round_times_s(
-    program: Program, topology: Topology, options: PacketOptions, rounds: int, beside: Sequence[Program] = ()
+    program: Program,
+    topology: Topology,
+    options: PacketOptions,
+    rounds: int,
+    beside: Sequence[Program] = (),
+    *,
+    lead_s: float = 0.0,
 ) -> np.ndarray:
     """Return how long each of ``rounds`` runs in a row takes, all ranks waiting for each other between them.
 
-    ``beside``: programs that begin with the first round, once each. Seconds, float64 of shape (rounds,). Raises what one run
-    by packets raises, and DeclinedError where one beside ends before the last round does.
+    ``beside``: programs that begin ``lead_s`` before the first round, once each. Seconds, float64 of shape (rounds,). Raises what
+    one run by packets raises, and DeclinedError where one beside ends before the last round does.
     """
     top = wire_rates(topology)
     made, *others = machines([program, *beside], without_losses(top))
     flat = flatten(program, made)
-    graphs = [repeated(flat, rounds), *(flatten(each, on) for each, on in zip(beside, others, strict=True))]
+    graphs = [started(repeated(flat, rounds), lead_s), *(flatten(each, on) for each, on in zip(beside, others, strict=True))]
     whole = merged(graphs) if beside else graphs[0]
     require_few(whole, top, options)
     jobs = np.repeat(np.arange(len(graphs)), [each.n_messages for each in graphs]) if beside else None
@@ -46,5 +52,5 @@ def round_times_s(
         if told.end_ps[at : at + each.n_messages].max() < ends[-1]:
             raise DeclinedError("what runs beside the rounds ends before them", remedy="more bytes beside them")
         at += each.n_messages
-    times: np.ndarray = np.diff(ends, prepend=0) / PS
+    times: np.ndarray = np.diff(ends, prepend=round(lead_s * PS)) / PS
     return times

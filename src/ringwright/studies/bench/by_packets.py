@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SEEDS = 20
 MOST_HOPS = 12_000_000  # packets at ports of all seeds together: some seconds
+LEAD_S = (0.5, 2.5)  # so long before the rounds a competing flow begins, by lot: ranks start and are probed meanwhile
 LASTS = 8.0  # times as long as the rounds alone would take, so much a competing flow could bring on an idle link
 SHORT_BYTES = 1 << 20
 WITHIN_S = 100.0  # in which the first round begins, by lot: what comes and goes is met anywhere
@@ -71,7 +72,7 @@ def flow_programs(flows: Sequence[Flow], program: Program, on: Topology, rounds:
 def rounds_s(program: Program, on: Topology, rounds: int, beside: Sequence[Program] = ()) -> np.ndarray:
     """Return how long rounds take on a fabric ``of_lab`` with its faults, in seconds. float64 of shape (seeds, rounds).
 
-    ``beside``: what goes on as long as they do, on connections of its own. Raises DeclinedError for more packets than can be
+    ``beside``: what goes on as long as they do, on connections of its own, and began some time before, by lot. Raises DeclinedError for more packets than can be
     followed, InfeasibleError where a connection is given up.
     """
     draw = np.random.default_rng(0)
@@ -79,5 +80,7 @@ def rounds_s(program: Program, on: Topology, rounds: int, beside: Sequence[Progr
     for seed in range(SEEDS):
         begin_s = float(draw.uniform(0.0, WITHIN_S))
         options = PacketOptions(seed=seed, duplex=True, burst_bytes=BURST_BYTES, most_hops=MOST_HOPS // SEEDS)
-        times.append(round_times_s(program, on.starting_at(begin_s), options, rounds + 1, beside)[1:])
+        lead_s = float(draw.uniform(*LEAD_S)) if beside else 0.0
+        told = round_times_s(program, on.starting_at(begin_s), options, rounds + 1, beside, lead_s=lead_s)
+        times.append(told[1:])
     return np.array(times)
