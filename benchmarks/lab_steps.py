@@ -1,7 +1,7 @@
 """Whole training steps against real ranks on a lossy or flapping network: predictions first, written to a file; then both.
 
     python benchmarks/lab_steps.py predict lab_steps.json
-    python benchmarks/lab_steps.py measure lab_steps.json measured.jsonl [--seeds 5]
+    python benchmarks/lab_steps.py measure lab_steps.json measured.jsonl [--seeds 5] [--only 50Mb]
     python benchmarks/lab_steps.py judge lab_steps.json measured.jsonl
 
 Layers sleep for their compute and gloo sends their gradients over TCP. A prediction is the step by ``studies/jobs``: it
@@ -39,10 +39,10 @@ def predict(path: Path) -> None:
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def measure(out: Path, seeds: int) -> None:
-    """Append a line for each run."""
+def measure(out: Path, seeds: int, only: str) -> None:
+    """Append a line for each run on a fabric with ``only`` in its name."""
     for seed in range(1, seeds + 1):
-        for question in QUESTIONS:
+        for question in (each for each in QUESTIONS if only in each.fabric):
             for row in in_lab.rows(replace(question, cases=CASES, policies=(POLICY,), seed=seed)):
                 told = {"fabric": question.fabric, "model": row.model, "case": row.case, "seed": seed}
                 with out.open("a") as file:
@@ -77,13 +77,14 @@ def main() -> None:
     parser.add_argument("predictions", type=Path)
     parser.add_argument("measured", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", default="", help="fabrics with these words in their name")
     given = parser.parse_args()
     if given.what == "predict":
         predict(given.predictions)
     elif given.measured is None:
         parser.error("where are the measured times?")
     elif given.what == "measure":
-        measure(given.measured, given.seeds)
+        measure(given.measured, given.seeds, given.only)
     else:
         judge(given.predictions, given.measured)
 
