@@ -40,7 +40,10 @@ def round_times_s(
     top = wire_rates(topology)
     made, *others = machines([program, *beside], without_losses(top))
     flat = flatten(program, made)
-    graphs = [started(repeated(flat, rounds), lead_s), *(flatten(each, on) for each, on in zip(beside, others, strict=True))]
+    graphs = [
+        started(repeated(flat, rounds), lead_s),
+        *(flatten(each, on) for each, on in zip(beside, others, strict=True)),
+    ]
     whole = merged(graphs) if beside else graphs[0]
     require_few(whole, top, options)
     jobs = np.repeat(np.arange(len(graphs)), [each.n_messages for each in graphs]) if beside else None

@@ -72,8 +72,8 @@ def flow_programs(flows: Sequence[Flow], program: Program, on: Topology, rounds:
 def rounds_s(program: Program, on: Topology, rounds: int, beside: Sequence[Program] = ()) -> np.ndarray:
     """Return how long rounds take on a fabric ``of_lab`` with its faults, in seconds. float64 of shape (seeds, rounds).
 
-    ``beside``: what goes on as long as they do, on connections of its own, and began some time before, by lot. Raises DeclinedError for more packets than can be
-    followed, InfeasibleError where a connection is given up.
+    ``beside``: what goes on as long as they do, on connections of its own, and began some time before, by lot. Raises
+    DeclinedError for more packets than can be followed, InfeasibleError where a connection is given up.
     """
     draw = np.random.default_rng(0)
     times = []
