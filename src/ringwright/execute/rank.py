@@ -111,7 +111,7 @@ class RankRunner:
         self.job = read_struct(folder / "job", RankJob)
         self.backend: Backend = backend(self.job, folder, node)
         self.node = self.backend.node
-        self.watch = Watch(folder, self.node, self.job.timeout_s)
+        self.watch = Watch(folder, self.node, self.job.nodes, self.job.timeout_s)
         self.gate = SharedBarrier(folder / "gate", self.node, self.job.nodes)
         self.answers: list[NodeResult] = []
         self.sockets: Sockets | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ringwright.execute.plan import NodePlan
 
 LOOK_S = 0.1
+LAST_S = 3.0  # that the others get to say where they stand before a rank ends: its launcher then ends them all
 EXIT_WAITING = 75  # the process gave up waiting; its status says for whom
 _DOING = {
     Do.TAKE: "receives from",
@@ -30,8 +31,8 @@ _DOING = {
 class Watch:
     """``at``, ``turn`` and the like are set by the rank as it goes; the thread only looks."""
 
-    def __init__(self, folder: Path, node: int, timeout_s: float) -> None:
-        self._folder, self._node, self._timeout_s = folder, node, timeout_s
+    def __init__(self, folder: Path, node: int, nodes: int, timeout_s: float) -> None:
+        self._folder, self._node, self._nodes, self._timeout_s = folder, node, nodes, timeout_s
         self.at, self.turn, self.case = -1, 0, -1
         self.label = ""
         self.at_gate = False
@@ -49,6 +50,7 @@ class Watch:
             if time.monotonic() - since_s > self._timeout_s or (self._folder / "stop").exists():
                 self._ending.acquire()
                 write(self._folder / f"status-{self._node}", self.status())
+                self._let_others_say(LAST_S)
                 os._exit(EXIT_WAITING)
 
     def status(self) -> Status:
@@ -75,5 +77,17 @@ class Watch:
         if not isinstance(error, ConnectionError):
             at = msgspec.structs.replace(at, state="failed", error=said)
         write(self._folder / f"status-{self._node}", at)
+        self._let_others_say(10 * LOOK_S)  # a rank that died says nothing any more
+
+    def _let_others_say(self, most_s: float) -> None:
+        """Ask the others to end, and wait until each has said where it stands or has answered, or for so long."""
         (self._folder / "stop").touch()
-        time.sleep(3 * LOOK_S)  # before a launcher ends them, they say where they stand
+        until_s = time.monotonic() + most_s
+        while time.monotonic() < until_s:
+            said = (
+                any((self._folder / f"{kind}-{node}").exists() for kind in ("status", "answer"))
+                for node in range(self._nodes)
+            )
+            if all(said):
+                return
+            time.sleep(LOOK_S / 10)
