@@ -119,7 +119,8 @@ def sealed_damage(data: bytes, draw: random.Random) -> bytes:
             break
         payload = bytearray(data[at + _BLOCK.size : at + _BLOCK.size + size])
         for _ in range(draw.choice((0, 1, 1, 3, 20)) if payload else 0):
-            _hit(payload, draw)
+            if payload:  # a hit may have taken all of it out
+                _hit(payload, draw)
         out += _sealed_head(bytes(payload), tuple(rest)) + payload
         at += _BLOCK.size + size
     return bytes(out)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
+_CLAIMED = ("gpu", "release", "hosts", "nodes")
+_MOST_WORDS = 64  # in front of which the name of a table may begin with that of its source
 _NODE_TYPES = {
     ("A100", 8): "dgx-a100",
     ("H100", 8): "dgx-h100",
@@ -86,7 +88,7 @@ class BenchmarkTimes:
 
 def tables(trace: Trace) -> list[BenchmarkTimes]:
     """Return the tables of a Trace, in the order in which they were read."""
-    claims = trace.table("claims").to_dicts()
+    claims = _claims(trace)
     source = str(trace.meta.get("source", ""))
     groups: dict[tuple[Any, ...], BenchmarkTimes] = {}
     for entry in bandwidth(trace):
@@ -109,15 +111,22 @@ def tables(trace: Trace) -> list[BenchmarkTimes]:
     return list(groups.values())
 
 
-def _describe(table: BenchmarkTimes, claims: list[dict[str, Any]], trace: Trace) -> None:
-    """Take GPU, release and hosts from the claims about this table, else from those about the whole Trace."""
-    known: dict[str, str] = {}
-    for claim in claims:
-        is_mine = (
-            table.kind == "job" or str(claim["source"]) == table.name or table.name.startswith(f"{claim['source']} ")
-        )
-        if is_mine and claim["field"] in ("gpu", "release", "hosts", "nodes"):
-            known.setdefault(claim["field"], claim["value"])
+def _claims(trace: Trace) -> dict[tuple[str | None, str], tuple[int, str]]:
+    """Return the first claim of each source about each field of a machine, and, under None, of all; each with its place."""
+    first: dict[tuple[str | None, str], tuple[int, str]] = {}
+    for at, claim in enumerate(trace.table("claims").to_dicts()):
+        if claim["field"] in _CLAIMED:
+            for source in (str(claim["source"]), None):
+                first.setdefault((source, claim["field"]), (at, claim["value"]))
+    return first
+
+
+def _describe(table: BenchmarkTimes, claims: dict[tuple[str | None, str], tuple[int, str]], trace: Trace) -> None:
+    """Take GPU, release and hosts from the claims of this table's source; of a job from the first of all."""
+    ends = [at for at, letter in enumerate(table.name) if letter == " "][:_MOST_WORDS]
+    sources = [None] if table.kind == "job" else [table.name, *(table.name[:end] for end in ends)]
+    told = {name: [claims[source, name] for source in sources if (source, name) in claims] for name in _CLAIMED}
+    known = {name: min(each)[1] for name, each in told.items() if each}
     releases = trace.meta.get("nccl_versions") or []
     table.gpu = known.get("gpu", "")
     table.release = known.get("release", "") or (str(releases[0]) if len(releases) == 1 and table.kind == "job" else "")
