@@ -35,6 +35,7 @@ from ringwright.execute.mpi_runtime import available
 from ringwright.execute.plan import Do, Extent, NodePlan, plans
 from ringwright.execute.push import Pushed
 from ringwright.execute.sockets import Sockets
+from ringwright.execute.watch import let_others_say
 from ringwright.fabrics import fabric
 from ringwright.program import Program
 from ringwright.registry import find
@@ -306,6 +307,24 @@ def test_a_lost_message_is_named(name: str) -> None:
     waits = next(line for line in said if line.startswith("rank 2 "))
     assert waits.startswith(f"rank 2 receives from rank 1 (step {step}, chunk ")
     assert raised.value.where.startswith(f"ring, all-reduce of 4096 B over 4 ranks, step {step}, chunk ")
+
+
+def test_a_rank_that_ends_waits_until_the_others_have_said_where_they_stand(tmp_path: Path) -> None:
+    """Under mpirun they are killed as soon as one has ended."""
+    (tmp_path / "status-0").touch()
+    (tmp_path / "answer-2").touch()
+
+    def late() -> None:
+        while not (tmp_path / "stop").exists():
+            time.sleep(0.01)
+        time.sleep(0.05)
+        (tmp_path / "status-1").touch()
+
+    other = threading.Thread(target=late)
+    other.start()
+    let_others_say(tmp_path, 3, 600.0)
+    assert (tmp_path / "status-1").exists()
+    other.join()
 
 
 # ----------------------------------------------------------------------------------------------------- ranks that go away

@@ -39,8 +39,9 @@ def test_a_flow_lasts_as_long_as_the_rounds() -> None:
 
 @pytest.mark.parametrize("line", ["flow 1>3 8Mb/s", "flow 1>3 at 2s", "flow 1>3 for 1s"])
 def test_a_flow_with_a_will_of_its_own_is_not_predicted(line: str) -> None:
-    with pytest.raises(DeclinedError, match="flows that last"):
+    with pytest.raises(DeclinedError, match="flows that last") as raised:
         by_packets.flow_programs(flows(line), PROGRAM, STAR, 2)
+    assert (raised.value.where, raised.value.remedy) == (f"fault '{line}'", "flow 1>3")
 
 
 def test_congestion_is_flows_too() -> None:

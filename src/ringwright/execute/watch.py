@@ -50,7 +50,7 @@ class Watch:
             if time.monotonic() - since_s > self._timeout_s or (self._folder / "stop").exists():
                 self._ending.acquire()
                 write(self._folder / f"status-{self._node}", self.status())
-                self._let_others_say(LAST_S)
+                let_others_say(self._folder, self._nodes, LAST_S)
                 os._exit(EXIT_WAITING)
 
     def status(self) -> Status:
@@ -77,17 +77,14 @@ class Watch:
         if not isinstance(error, ConnectionError):
             at = msgspec.structs.replace(at, state="failed", error=said)
         write(self._folder / f"status-{self._node}", at)
-        self._let_others_say(10 * LOOK_S)  # a rank that died says nothing any more
+        let_others_say(self._folder, self._nodes, 10 * LOOK_S)  # a rank that died says nothing any more
 
-    def _let_others_say(self, most_s: float) -> None:
-        """Ask the others to end, and wait until each has said where it stands or has answered, or for so long."""
-        (self._folder / "stop").touch()
-        until_s = time.monotonic() + most_s
-        while time.monotonic() < until_s:
-            said = (
-                any((self._folder / f"{kind}-{node}").exists() for kind in ("status", "answer"))
-                for node in range(self._nodes)
-            )
-            if all(said):
-                return
-            time.sleep(LOOK_S / 10)
+
+def let_others_say(folder: Path, nodes: int, most_s: float) -> None:
+    """Ask all ranks to end, and wait until each has said where it stands or has answered, or for ``most_s`` seconds."""
+    (folder / "stop").touch()
+    until_s = time.monotonic() + most_s
+    while time.monotonic() < until_s:
+        if all((folder / f"status-{node}").exists() or (folder / f"answer-{node}").exists() for node in range(nodes)):
+            return
+        time.sleep(LOOK_S / 10)

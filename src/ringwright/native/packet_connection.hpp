@@ -318,7 +318,7 @@ struct alignas(64) PacketConnection {
             dcqcn_until(now);
             return slowed ? gap_ps : 0.0;
         }
-        if (control == kBbr && bandwidth > 0.0) return 1.0 / (bandwidth * gain() * wire);
+        if (control == kBbr && bandwidth > 0.0) return 1.0 / (pacing() * wire);
         return 0.0;
     }
 

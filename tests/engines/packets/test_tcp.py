@@ -84,7 +84,7 @@ def test_of_packets_handed_over_at_once_an_earlier_number_is_older() -> None:
 
 
 def test_small_queues_are_a_millisecond_of_the_pacing_rate() -> None:
-    """At 20 Mb/s, 1.65 packets a ms, a window of twice what is under way makes 6.6 packets a ms, of which 64 % count as bytes."""
+    """At 20 Mb/s (1.65 packets a ms) a window of twice what is under way is paced at 6.6 packets a ms; a packet counts 2,280 bytes."""
     (c, *_) = loop().connections
     c.control, c.cwnd, c.ssthresh, c.srtt = control.RENO, 40.0, 1e18, 20 / 1.65 * 1e9
     assert local.most(c, again=False) == 5  # 6.6 a ms * 1000 / 1024 ms * 1448 / 2280 = 4.09

@@ -75,9 +75,7 @@ class Connection:
     told_part: int = 0  # messages that the sender knows to have arrived
     local: int = 0  # packets that wait in its own NIC
     local_until: int = 0  # when the last packet begins to leave
-    leaving: deque[int] = field(
-        default_factory=deque
-    )  # TCP: when those that wait in front of their own NIC begin to leave
+    leaving: deque[int] = field(default_factory=deque)  # when packets of TCP that wait in front of their NIC leave
     send_at: int = 0
     waits_to_send: bool = False
     retry_at: int = NEVER

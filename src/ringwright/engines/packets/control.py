@@ -159,7 +159,7 @@ def spaced(c: Connection, now: int) -> float:
         _dcqcn_until(c, now)
         return c.gap_ps if c.slowed else 0.0
     if c.control == BBR and c.bandwidth > 0.0:
-        return 1.0 / (c.bandwidth * _gain(c) * c.wire_bytes)
+        return 1.0 / (paced(c) * c.wire_bytes)
     return 0.0
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SEEDS = 20
 MOST_HOPS = 12_000_000  # packets at ports of all seeds together: some seconds
 LEAD_S = (0.5, 2.5)  # so long before the rounds a competing flow begins, by lot: ranks start and are probed meanwhile
-LASTS = 8.0  # times as long as the rounds alone would take, so much a competing flow could bring on an idle link
+LASTS = 8.0  # a competing flow has bytes for so many times what the rounds take, on a link of its own
 SHORT_BYTES = 1 << 20
 WITHIN_S = 100.0  # in which the first round begins, by lot: what comes and goes is met anywhere
 
@@ -51,13 +51,15 @@ def of_lab(fabric: Topology, tcp: str) -> Topology:
 def flow_programs(flows: Sequence[Flow], program: Program, on: Topology, rounds: int) -> list[Program]:
     """Return competing flows of a lab as programs of one message that lasts longer than ``rounds`` of ``program``.
 
-    Raises DeclinedError for a flow with a rate of its own, and for one that begins later or ends: it is not TCP alone that says
-    what it takes from a round.
+    Raises DeclinedError for a flow with a rate of its own, and for one that begins later or ends: it takes another share of
+    each round.
     """
     other = next((flow for flow in flows if flow.rate or flow.start_s or flow.end_s < math.inf), None)
     if other is not None:
         raise DeclinedError(
-            "only flows that last and take what TCP gives are followed by packets", where=f"fault '{other.text}'"
+            "only flows that last and take what TCP gives are followed by packets",
+            where=f"fault '{other.text}'",
+            remedy=f"flow {other.src}>{other.dst}",
         )
     _, send, knobs = algorithm("linear")
     lasts_s = LASTS * (rounds + 1) * simulate(program, on).time_s
