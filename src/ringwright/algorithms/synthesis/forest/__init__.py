@@ -1,0 +1,168 @@
+"""Forests of trees that use every link as long as they must and no longer.
+
+Idea: for every root, trees that carry its block to all ranks, weighted so that the most loaded link takes the least time: that
+    attains the bound of the tightest cut. Data go down in rounds; what goes between two ranks in a round is one message. Two
+    optima compete, by throughput with pieces that follow one another and by rounds without any: the size decides.
+Cost: T = n max over cuts of (ranks inside / ranks) / (bytes/s that leave it), plus a latency for each arc of the longest
+    branch and, in k pieces, (height - 1)/k of the first.
+Knobs: pieces (none: the best), how many a block is cut into besides its trees; variant: which optimum (best: the shorter
+    time); link-model, whether a link is free during its latency; seed of the lots between equal trees; budget of seconds,
+    which only stops the search.
+Holds: each root's shares add up to its block, to the element; no resource carries more than the optimum says.
+Figure: the cut bound on tori, meshes, hypercubes and DGX boxes (Zhao et al., theorem 1), with trees as high as the diameter.
+Source: the optimum is that of Zhao et al.: ForestColl, arXiv 2402.06787; trees by column generation, messages merged: ours.
+Declines: all-to-all and what else has no trees; more than 4 million moves that no symmetry of the machine folds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.searching import Budget, Deadline, LinkModel, Pieces, told
+from ringwright.algorithms.synthesis.forest._choice import PIECES, Candidate, candidates
+from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts
+from ringwright.collective import Collective, split
+from ringwright.costs.arcs import Arcs, arcs
+from ringwright.costs.forests import Forest
+from ringwright.costs.forests import forest as packed
+from ringwright.errors import DeclinedError
+from ringwright.knobs import Seed
+from ringwright.program import Program, nothing
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
+
+OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
+FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
+MOST_MOVES, MOST_TURNED = 400_000, 1 << 18  # listed one by one; blocks that turns repeat
+NEVER = 4_000_000
+MOST_ROWS = 6_000  # of the linear program by rounds
+ROUNDS = {"throughput": (False,), "rounds": (True,), "best": (False, True)}
+
+
+def forest(
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    pieces: Pieces | None = None,
+    variant: Literal["best", "throughput", "rounds"] = "best",
+    link_model: LinkModel = "pipelined",
+    seed: Seed = 0,
+    budget: Budget | None = None,
+) -> Program:
+    """Return the program of the best forest for a collective on a machine."""
+    require_op("forest", collective, OPS)
+    require_commutative("forest", collective)
+    if collective.p == 1:
+        return nothing("forest", collective)
+    search = _Question(collective, _machine(collective, topology), variant, seed, Deadline(budget))
+    chosen = search.best(pieces, blocking=link_model == "blocking")
+    rounds = search.rounds(chosen)
+    program = Program(
+        "forest",
+        collective,
+        rounds.layout,
+        rounds.steps,
+        rounds.n_steps,
+        rounds.cost(),
+        knobs={"pieces": chosen.pieces},
+    )
+    return told(
+        program,
+        algorithm="rounds" if chosen.forests[0].by_depth else "throughput",
+        trees=max(len(each.roots) for each in chosen.forests),
+        height=max(each.height for each in chosen.forests),
+        stopped=search.deadline.stopped,
+    )
+
+
+def _machine(collective: Collective, topology: Topology | None) -> Topology:
+    """Return the machine as it is at the start; without one, ranks that are joined pair by pair."""
+    if topology is None:
+        from ringwright.wiring import Dimension, lattice
+
+        return lattice("full", [Dimension("full", collective.p, 1e9, 1e-6, "rank")])
+    return topology.at(0.0) if topology.faults else topology
+
+
+class _Question:
+    """One collective on one machine: its blocks, the phases that trees spread or collect in, and the forests that serve them."""
+
+    def __init__(self, collective: Collective, topology: Topology, variant: str, seed: int, deadline: Deadline) -> None:
+        self.collective, self.variant, self.seed, self.deadline = collective, variant, seed, deadline
+        self.is_rooted = collective.op in ("broadcast", "reduce")
+        p, n = collective.p, collective.size_bytes
+        if self.is_rooted:
+            self.blocks = np.array([n], np.int64)
+            weight = np.zeros(p)
+            weight[collective.root] = max(n, 1)
+        else:
+            even = collective.op == "all-reduce"
+            self.blocks = split(n, p, collective.unit_bytes) if even else np.resize(collective.block_bytes, p)
+            weight = np.maximum(self.blocks, max(1, int(self.blocks.max()) >> 20)).astype(float)
+        uneven = self.is_rooted or np.ptp(weight) > collective.unit_bytes
+        if not uneven:
+            weight[:] = weight.max()
+        self.arcs, self.weight = arcs(topology, collective.group, turning=not uneven), weight
+
+    def best(self, pieces: int | None, *, blocking: bool) -> Candidate:
+        """Return the forests and pieces that take the shortest time and are not too many moves."""
+        sets = self._sets()
+        smallest = int(self.blocks.min()) // self.collective.unit_bytes
+        counts = PIECES if pieces is None else (pieces,)
+        every = candidates(sets, counts, max(smallest, 1), blocking=blocking)
+        fits = [each for each in every if self._moves(each) <= (NEVER if pieces else MOST_MOVES)]
+        if fits:
+            return fits[0]
+        least = min(every, key=lambda each: (self._moves(each), each.time_s))
+        if self._moves(least) > NEVER:
+            raise DeclinedError(
+                f"the forest is {self._moves(least):,} moves, more than {NEVER:,}, and no symmetry of the machine folds it",
+                where=f"{self.collective.p:,} ranks",
+                remedy="a fabric without faults, or fewer ranks",
+            )
+        return least
+
+    def _moves(self, chosen: Candidate) -> int:
+        """Return how many moves (or blocks that turns repeat) a candidate lists."""
+        trees = sum(len(each.roots) for each in chosen.forests)
+        return trees * (self.collective.p - 1) * chosen.pieces
+
+    def _sets(self) -> list[tuple[Forest, ...]]:
+        sets = []
+        for by_depth in ROUNDS[self.variant]:
+            if by_depth and self.variant == "best" and not self._is_small():
+                continue
+            sets.append(self._phases(by_depth=by_depth))
+        return sets
+
+    def _is_small(self) -> bool:
+        """Whether the linear program by rounds is solved within a second or so."""
+        roots = 1 if self.arcs.symmetry is not None else len(self.weight)
+        return roots * len(self.arcs.rate) <= MOST_ROWS
+
+    def _phases(self, *, by_depth: bool) -> tuple[Forest, ...]:
+        """Return a forest for each phase: spreading, collecting, or both."""
+        op = self.collective.op
+        if op in ("all-gather", "broadcast"):
+            return (self._packed(self.arcs, by_depth=by_depth),)
+        if op in ("reduce-scatter", "reduce"):
+            return (self._packed(self.arcs.turned_round(), by_depth=by_depth),)
+        spreading = self._packed(self.arcs, by_depth=by_depth)
+        collecting = spreading.mirrored()
+        if collecting is None or collecting.time_s > spreading.time_s * (1 + 1e-6):
+            collecting = self._packed(self.arcs.turned_round(), by_depth=by_depth)
+        return (collecting, spreading)
+
+    def _packed(self, made: Arcs, *, by_depth: bool) -> Forest:
+        return packed(made, self.weight, by_depth=by_depth, seed=self.seed, must_stop=self.deadline.passed)
+
+    def rounds(self, chosen: Candidate) -> TreeRounds:
+        """Return the rounds of a candidate."""
+        ends, _ = cuts(chosen.forests)
+        phases = tuple(branches(each, ends) for each in chosen.forests)
+        labels = tuple("collect" if phase.collects else "spread" for phase in phases)
+        return TreeRounds(self.collective, phases, ends, chosen.pieces, chosen.streams, self.blocks, labels=labels)

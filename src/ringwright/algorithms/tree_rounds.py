@@ -1,0 +1,256 @@
+"""From forests to steps: blocks cut by the shares of their trees, pieces one behind the other, messages merged.
+
+A *round* carries a piece one arc further down every tree at once. What goes between two ranks in one round is one message,
+whatever trees and roots it belongs to: few large messages are what makes forests fast for small sizes. Trees that collect are
+read backwards, from the leaves to the root, and add.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.collective import split
+from ringwright.program import Affine, Block, Cost, Layout, Op, Step, Term, explicit
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.costs.forests import Forest
+    from ringwright.costs.symmetry import Turns
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Arcs of trees as moves: who sends what to whom, and how far below the root.
+
+    ``src`` and ``dst`` are places, ``part`` the part of the root's block, ``depth`` counts from 0: int64 of shape (moves,).
+    With turns they are those of root 0 alone, which stand for the trees of all roots.
+    """
+
+    src: np.ndarray
+    dst: np.ndarray
+    root: np.ndarray
+    part: np.ndarray
+    depth: np.ndarray
+    collects: bool = False
+    turns: Turns | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Arcs on the longest branch."""
+        return int(self.depth.max(initial=-1)) + 1
+
+
+def shares_of(forest: Forest, roots: Sequence[int]) -> dict[int, list[tuple[int, float, float]]]:
+    """Return for each root its trees with the stretch of its block that each carries: (tree, begin, end) in parts of 1."""
+    stretches: dict[int, list[tuple[int, float, float]]] = {root: [] for root in roots}
+    for tree, (root, share) in enumerate(zip(forest.roots.tolist(), forest.shares.tolist(), strict=True)):
+        mine = stretches[root]
+        begin = mine[-1][2] if mine else 0.0
+        mine.append((tree, begin, begin + share / forest.of))
+    return {root: [*mine[:-1], (mine[-1][0], mine[-1][1], 1.0)] for root, mine in stretches.items()}
+
+
+def cuts(forests: Sequence[Forest]) -> tuple[dict[int, list[float]], int]:
+    """Return where the block of each root is cut, so that every part lies in one tree of each forest; and the most parts.
+
+    Roots with fewer parts have their largest ones halved, so that all have as many.
+    """
+    roots = sorted({root for forest in forests for root in forest.roots.tolist()})
+    ends: dict[int, list[float]] = {}
+    for root in roots:
+        points = {0.0, 1.0}
+        for forest in forests:
+            points |= {round(end, 9) for _, _, end in shares_of(forest, roots)[root]}
+        ends[root] = sorted(points)
+    most = max(len(points) for points in ends.values()) - 1
+    for points in ends.values():
+        while len(points) <= most:
+            at = max(range(len(points) - 1), key=lambda i: points[i + 1] - points[i])
+            points.insert(at + 1, (points[at] + points[at + 1]) / 2)
+    return ends, most
+
+
+def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
+    """Return the moves of a forest for blocks that are cut at ``ends``."""
+    arcs, depths = forest.arcs, forest.depths
+    columns: list[list[np.ndarray]] = []
+    for root, stretches in shares_of(forest, sorted(ends)).items():
+        points, tree = ends[root], 0
+        for part in range(len(points) - 1):
+            middle = (points[part] + points[part + 1]) / 2
+            tree = next(number for number, begin, end in stretches if begin <= middle <= end)
+            used = np.flatnonzero(forest.parents[tree] >= 0)
+            arc = forest.parents[tree][used]
+            same = np.full(len(used), root), np.full(len(used), part)
+            columns.append([arcs.src[arc], arcs.dst[arc], *same, depths[tree][used] - 1])
+    src, dst, root_of, part_of, depth = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Branches(src, dst, root_of, part_of, depth, arcs.reversed, arcs.symmetry)
+
+
+@dataclass(frozen=True)
+class TreeRounds:
+    """Phases of branches over the blocks of a collective, in pieces; a piece goes on when ``streams`` - 1 others have gone.
+
+    ``ends`` are the cuts of each root's block (of root 0 for all, with turns), ``block_of`` the bytes of each root's block in
+    the order of the roots, ``whole`` says that these blocks make up one vector.
+    """
+
+    collective: Collective
+    phases: tuple[Branches, ...]
+    ends: dict[int, list[float]]
+    pieces: int
+    streams: int
+    blocks: np.ndarray
+    channel: int = 0
+    labels: tuple[str, ...] = field(default=("",))
+
+    @cached_property
+    def parts(self) -> int:
+        """Chunks of a block: parts times pieces."""
+        return (len(next(iter(self.ends.values()))) - 1) * self.pieces
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """The roots in the order of their blocks."""
+        return list(range(len(self.blocks))) if self.turns is not None else sorted(self.ends)
+
+    @property
+    def turns(self) -> Turns | None:
+        """The turns of the machine that the trees were made by."""
+        return self.phases[0].turns
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Chunk ``(root, part, piece)``; blocks of equal size and cuts share one list of sizes."""
+        unit = self.collective.unit_bytes
+        known: dict[tuple[int, tuple[float, ...]], np.ndarray] = {}
+        rows = []
+        for at, root in enumerate(self.roots):
+            points = self.ends[root if root in self.ends else 0]
+            key = int(self.blocks[at]), tuple(points)
+            if key not in known:
+                known[key] = _sizes(key[0], points, self.pieces, unit)
+            rows.append(known[key])
+        sizes = rows[0] if len(known) == 1 else np.concatenate(rows)
+        n_chunks = self.parts * len(self.roots)
+        of_block = n_chunks // self.collective.n_blocks
+        return Layout(n_chunks, sizes, of_block, n_chunks)
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Round in which each phase begins: the one before it is done with its first piece."""
+        offsets = [0]
+        for phase in self.phases[:-1]:
+            offsets.append(offsets[-1] + phase.rounds * self.streams)
+        return offsets
+
+    @property
+    def n_steps(self) -> int:
+        """Rounds of all phases and pieces."""
+        return self.offsets[-1] + (self.phases[-1].rounds - 1) * self.streams + self.pieces
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the rounds."""
+        for number in range(self.n_steps):
+            blocks: list[Block] = []
+            label = ""
+            for at, (phase, offset) in enumerate(zip(self.phases, self.offsets, strict=True)):
+                made = list(self._blocks(phase, number - offset))
+                label = label or (self.labels[at % len(self.labels)] if made else "")
+                blocks += made
+            yield Step(tuple(blocks), label)
+
+    def _moving(self, phase: Branches, number: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield the moves of each depth that is under way in a round, with their piece."""
+        for depth in range(phase.rounds):
+            piece = number - self.streams * (phase.rounds - 1 - depth if phase.collects else depth)
+            if 0 <= piece < self.pieces:
+                yield self._by_depth[id(phase)][depth], piece
+
+    @cached_property
+    def _by_depth(self) -> dict[int, list[np.ndarray]]:
+        return {
+            id(phase): [np.flatnonzero(phase.depth == depth) for depth in range(phase.rounds)] for phase in self.phases
+        }
+
+    def _blocks(self, phase: Branches, number: int) -> Iterator[Block]:
+        op = Op.REDUCE if phase.collects else Op.SEND
+        at = {root: index for index, root in enumerate(self.roots)}
+        for moves, piece in self._moving(phase, number):
+            src, dst = phase.src[moves], phase.dst[moves]
+            if phase.collects:
+                src, dst = dst, src
+            if phase.turns is None:
+                index = np.array([at[root] for root in phase.root[moves].tolist()], np.int64)
+                chunk = index * self.parts + phase.part[moves] * self.pieces + piece
+                yield explicit(op, src, dst, chunk, channel=self.channel)
+            else:
+                for here, there, part in zip(src.tolist(), dst.tolist(), phase.part[moves].tolist(), strict=True):
+                    yield self._turned(op, phase.turns, here, there, part * self.pieces + piece)
+
+    def _turned(self, op: Op, turns: Turns, here: int, there: int, chunk: int) -> Block:
+        """Return the moves of one arc for all roots: turned with the root, each with its root's chunk."""
+        axes = [(size, weight) for (_, size), weight in zip(turns.axes, turns.weights, strict=True) if size > 1]
+        shape = tuple(size for size, _ in axes)
+
+        def end(place: int) -> Affine:
+            return Affine(tuple((1, place // weight % size, size, weight) for size, weight in axes))
+
+        slots = Affine(tuple((1, 0, size, weight * self.parts) for size, weight in axes), chunk)
+        return Block(op, shape, end(here), end(there), slots, channel=self.channel)
+
+    def cost(self) -> Cost:
+        """Return the declared cost: in each round the largest message, all that is sent, what is added on the way."""
+        layout, messages, path, adding = self.layout, 0, 0.0, 0.0
+        sent = 0.0
+        for number in range(self.n_steps):
+            largest = largest_added = 0.0
+            for phase, offset in zip(self.phases, self.offsets, strict=True):
+                for moves, piece in self._moving(phase, number - offset):
+                    size = layout.bytes_of(self._chunks(phase, moves, piece)).astype(float)
+                    times = len(self.roots) if phase.turns is not None else 1
+                    sent += float(size.sum()) * times
+                    by_pair = _by_pair(phase, moves, size)
+                    largest = max(largest, by_pair)
+                    largest_added = max(largest_added, by_pair if phase.collects else 0.0)
+            messages += 1
+            path += largest
+            adding += largest_added
+        return Cost((Term(messages, path),), sent, adding, is_even=self.is_even)
+
+    def _chunks(self, phase: Branches, moves: np.ndarray, piece: int) -> np.ndarray:
+        index = np.searchsorted(np.array(self.roots), phase.root[moves])
+        chunks: np.ndarray = index * self.parts + phase.part[moves] * self.pieces + piece
+        return chunks
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether all chunks of a place are of one size in all blocks."""
+        return len(self.layout.chunk_bytes) <= self.parts
+
+
+def _by_pair(phase: Branches, moves: np.ndarray, size: np.ndarray) -> float:
+    """Return the bytes of the largest message: moves between two ranks, up to turns of the machine, go together."""
+    here, there = phase.src[moves], phase.dst[moves]
+    if phase.turns is not None:
+        there, here = phase.turns.back(there, here), np.zeros(len(here), np.int64)
+    if not len(here):
+        return 0.0
+    key = here * (int(there.max()) + 1) + there
+    return float(np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=size).max())
+
+
+def _sizes(block: int, points: list[float], pieces: int, unit: int) -> np.ndarray:
+    """Return the bytes of each chunk of a block that is cut at ``points``, each part into pieces: whole units, all of it."""
+    units, rest = divmod(block, unit)
+    edges = [math.floor(units * point + 1e-6) for point in points[:-1]] + [units]
+    parts = np.diff(np.array(edges, np.int64)) * unit
+    sizes = np.concatenate([split(int(part), pieces, unit) for part in parts])
+    sizes[-1] += rest
+    return sizes
