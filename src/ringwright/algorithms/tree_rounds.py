@@ -90,6 +90,9 @@ def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
             same = np.full(len(used), root), np.full(len(used), part)
             columns.append([arcs.src[arc], arcs.dst[arc], *same, depths[tree][used] - 1])
     src, dst, root_of, part_of, depth = (np.concatenate(column) for column in zip(*columns, strict=True))
+    # First to the next rank, then to the one behind: so that no two ranks send to one at a time.
+    order = np.lexsort((part_of, root_of, (dst - src) % arcs.p))
+    src, dst, root_of, part_of, depth = (each[order] for each in (src, dst, root_of, part_of, depth))
     return Branches(src, dst, root_of, part_of, depth, arcs.reversed, arcs.symmetry)
 
 
@@ -107,7 +110,7 @@ class TreeRounds:
     pieces: int
     streams: int
     blocks: np.ndarray
-    channel: int = 0
+    merged: bool = True
     labels: tuple[str, ...] = field(default=("",))
 
     @cached_property
@@ -150,21 +153,40 @@ class TreeRounds:
             offsets.append(offsets[-1] + phase.rounds * self.streams)
         return offsets
 
-    @property
+    @cached_property
     def n_steps(self) -> int:
+        """Steps of all rounds."""
+        return self.n_rounds if self.merged else sum(1 for _ in self.steps())
+
+    @property
+    def n_rounds(self) -> int:
         """Rounds of all phases and pieces."""
         return self.offsets[-1] + (self.phases[-1].rounds - 1) * self.streams + self.pieces
 
     def steps(self) -> Iterator[Step]:
-        """Yield the rounds."""
-        for number in range(self.n_steps):
-            blocks: list[Block] = []
+        """Yield the rounds; where messages are not merged, each round in as many steps as two ranks have messages for each other."""
+        for number in range(self.n_rounds):
+            turns: list[list[Block]] = [[]]
             label = ""
             for at, (phase, offset) in enumerate(zip(self.phases, self.offsets, strict=True)):
-                made = list(self._blocks(phase, number - offset))
-                label = label or (self.labels[at % len(self.labels)] if made else "")
-                blocks += made
-            yield Step(tuple(blocks), label)
+                for moves, piece in self._moving(phase, number - offset):
+                    label = label or self.labels[at % len(self.labels)]
+                    for turn, mine in enumerate(self._apart(phase, moves)):
+                        turns += [[] for _ in range(turn + 1 - len(turns))]
+                        turns[turn] += self._blocks(phase, mine, piece)
+            for blocks in turns:
+                yield Step(tuple(blocks), label)
+
+    def _apart(self, phase: Branches, moves: np.ndarray) -> list[np.ndarray]:
+        """Return the moves of a depth in groups of which each has one message for any two ranks; one group where all are merged."""
+        if self.merged or not len(moves):
+            return [moves]
+        key = _pairs(phase, moves)
+        order = np.argsort(key, kind="stable")
+        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        turn = np.empty(len(moves), np.int64)
+        turn[order] = np.arange(len(moves)) - np.repeat(first, np.diff([*first, len(moves)]))
+        return [moves[turn == each] for each in range(int(turn.max()) + 1)]
 
     def _moving(self, phase: Branches, number: int) -> Iterator[tuple[np.ndarray, int]]:
         """Yield the moves of each depth that is under way in a round, with their piece."""
@@ -179,20 +201,16 @@ class TreeRounds:
             id(phase): [np.flatnonzero(phase.depth == depth) for depth in range(phase.rounds)] for phase in self.phases
         }
 
-    def _blocks(self, phase: Branches, number: int) -> Iterator[Block]:
+    def _blocks(self, phase: Branches, moves: np.ndarray, piece: int) -> Iterator[Block]:
         op = Op.REDUCE if phase.collects else Op.SEND
-        at = {root: index for index, root in enumerate(self.roots)}
-        for moves, piece in self._moving(phase, number):
-            src, dst = phase.src[moves], phase.dst[moves]
-            if phase.collects:
-                src, dst = dst, src
-            if phase.turns is None:
-                index = np.array([at[root] for root in phase.root[moves].tolist()], np.int64)
-                chunk = index * self.parts + phase.part[moves] * self.pieces + piece
-                yield explicit(op, src, dst, chunk, channel=self.channel)
-            else:
-                for here, there, part in zip(src.tolist(), dst.tolist(), phase.part[moves].tolist(), strict=True):
-                    yield self._turned(op, phase.turns, here, there, part * self.pieces + piece)
+        src, dst = phase.src[moves], phase.dst[moves]
+        if phase.collects:
+            src, dst = dst, src
+        if phase.turns is None:
+            yield explicit(op, src, dst, self._chunks(phase, moves, piece))
+            return
+        for here, there, part in zip(src.tolist(), dst.tolist(), phase.part[moves].tolist(), strict=True):
+            yield self._turned(op, phase.turns, here, there, part * self.pieces + piece)
 
     def _turned(self, op: Op, turns: Turns, here: int, there: int, chunk: int) -> Block:
         """Return the moves of one arc for all roots: turned with the root, each with its root's chunk."""
@@ -203,13 +221,13 @@ class TreeRounds:
             return Affine(tuple((1, place // weight % size, size, weight) for size, weight in axes))
 
         slots = Affine(tuple((1, 0, size, weight * self.parts) for size, weight in axes), chunk)
-        return Block(op, shape, end(here), end(there), slots, channel=self.channel)
+        return Block(op, shape, end(here), end(there), slots)
 
     def cost(self) -> Cost:
         """Return the declared cost: in each round the largest message, all that is sent, what is added on the way."""
         layout, messages, path, adding = self.layout, 0, 0.0, 0.0
         sent = 0.0
-        for number in range(self.n_steps):
+        for number in range(self.n_rounds):
             largest = largest_added = 0.0
             for phase, offset in zip(self.phases, self.offsets, strict=True):
                 for moves, piece in self._moving(phase, number - offset):
@@ -237,13 +255,19 @@ class TreeRounds:
 
 def _by_pair(phase: Branches, moves: np.ndarray, size: np.ndarray) -> float:
     """Return the bytes of the largest message: moves between two ranks, up to turns of the machine, go together."""
+    if not len(moves):
+        return 0.0
+    key = _pairs(phase, moves)
+    return float(np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=size).max())
+
+
+def _pairs(phase: Branches, moves: np.ndarray) -> np.ndarray:
+    """Return a number for each move that is equal for those between the same two ranks, up to turns of the machine."""
     here, there = phase.src[moves], phase.dst[moves]
     if phase.turns is not None:
-        there, here = phase.turns.back(there, here), np.zeros(len(here), np.int64)
-    if not len(here):
-        return 0.0
-    key = here * (int(there.max()) + 1) + there
-    return float(np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=size).max())
+        return phase.turns.back(there, here)
+    key: np.ndarray = here * (int(phase.dst.max()) + 1) + there
+    return key
 
 
 def _sizes(block: int, points: list[float], pieces: int, unit: int) -> np.ndarray:
