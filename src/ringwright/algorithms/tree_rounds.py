@@ -7,15 +7,14 @@ read backwards, from the leaves to the root, and add.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.collective import split
 from ringwright.program import Affine, Block, Cost, Layout, Op, Step, Term, explicit
 
 if TYPE_CHECKING:
@@ -100,18 +99,24 @@ def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
 class TreeRounds:
     """Phases of branches over the blocks of a collective, in pieces; a piece goes on when ``streams`` - 1 others have gone.
 
-    ``ends`` are the cuts of each root's block (of root 0 for all, with turns), ``block_of`` the bytes of each root's block in
-    the order of the roots, ``whole`` says that these blocks make up one vector.
+    ``sizes`` are those of the pieces, relative to each other; ``ends`` the cuts of each root's block (of root 0 for all, with
+    turns); ``blocks`` the bytes of each root's block in the order of the roots. ``merged``: what two ranks have for each other
+    in a round is one message.
     """
 
     collective: Collective
     phases: tuple[Branches, ...]
     ends: dict[int, list[float]]
-    pieces: int
+    sizes: tuple[int, ...]
     streams: int
     blocks: np.ndarray
     merged: bool = True
     labels: tuple[str, ...] = field(default=("",))
+
+    @property
+    def pieces(self) -> int:
+        """Pieces, one behind the other."""
+        return len(self.sizes)
 
     @cached_property
     def parts(self) -> int:
@@ -138,7 +143,7 @@ class TreeRounds:
             points = self.ends[root if root in self.ends else 0]
             key = int(self.blocks[at]), tuple(points)
             if key not in known:
-                known[key] = _sizes(key[0], points, self.pieces, unit)
+                known[key] = _sizes(key[0], points, self.sizes, unit)
             rows.append(known[key])
         sizes = rows[0] if len(known) == 1 else np.concatenate(rows)
         n_chunks = self.parts * len(self.roots)
@@ -164,7 +169,7 @@ class TreeRounds:
         return self.offsets[-1] + (self.phases[-1].rounds - 1) * self.streams + self.pieces
 
     def steps(self) -> Iterator[Step]:
-        """Yield the rounds; where messages are not merged, each round in as many steps as two ranks have messages for each other."""
+        """Yield the rounds; without merging each in as many steps as two ranks have messages for each other."""
         for number in range(self.n_rounds):
             turns: list[list[Block]] = [[]]
             label = ""
@@ -178,7 +183,7 @@ class TreeRounds:
                 yield Step(tuple(blocks), label)
 
     def _apart(self, phase: Branches, moves: np.ndarray) -> list[np.ndarray]:
-        """Return the moves of a depth in groups of which each has one message for any two ranks; one group where all are merged."""
+        """Return the moves of a depth in groups with one message for any two ranks; one group where all are merged."""
         if self.merged or not len(moves):
             return [moves]
         key = _pairs(phase, moves)
@@ -270,11 +275,12 @@ def _pairs(phase: Branches, moves: np.ndarray) -> np.ndarray:
     return key
 
 
-def _sizes(block: int, points: list[float], pieces: int, unit: int) -> np.ndarray:
+def _sizes(block: int, points: list[float], pieces: tuple[int, ...], unit: int) -> np.ndarray:
     """Return the bytes of each chunk of a block that is cut at ``points``, each part into pieces: whole units, all of it."""
     units, rest = divmod(block, unit)
-    edges = [math.floor(units * point + 1e-6) for point in points[:-1]] + [units]
-    parts = np.diff(np.array(edges, np.int64)) * unit
-    sizes = np.concatenate([split(int(part), pieces, unit) for part in parts])
+    ends = np.cumsum((0, *pieces)) / sum(pieces)
+    edges = [begin + (end - begin) * ends[:-1] for begin, end in pairwise(points)]
+    whole = np.floor(units * np.concatenate(edges) + 1e-6).astype(np.int64)
+    sizes = np.diff(np.append(whole, units)) * unit
     sizes[-1] += rest
     return sizes

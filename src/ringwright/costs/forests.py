@@ -112,8 +112,9 @@ class Rounds:
     ----------
     seconds
         Of each resource for the bytes it carries, float64 of shape (rounds, resources).
-    messages
-        Messages that one member of each resource carries, float64 of shape (rounds, resources).
+    messages, moves
+        Messages that one member of each resource carries where all between two ranks are one, and where each tree sends its own:
+        float64 of shape (rounds, resources).
     latency_s
         The longest latency of an arc in each round, float64 of shape (rounds,).
     busy_s
@@ -122,6 +123,7 @@ class Rounds:
 
     seconds: np.ndarray
     messages: np.ndarray
+    moves: np.ndarray
     latency_s: np.ndarray
     busy_s: np.ndarray
 
@@ -145,9 +147,10 @@ def rounds_of(forest: Forest) -> Rounds:
     kind = arc if arcs.symmetry is None else arcs.symmetry.back(arcs.dst[arc], arcs.src[arc])
     _, first = np.unique(layer * (int(kind.max(initial=0)) + 1) + kind, return_index=True)
     messages = _spread(arcs, arc[first], layer[first], np.full(len(first), float(times)), (height, n)) / arcs.members
+    moves = _spread(arcs, arc, layer, np.full(len(arc), float(times)), (height, n)) / arcs.members
     latency_s = np.zeros(height)
     np.maximum.at(latency_s, layer, arcs.latency_s[arc])
-    return Rounds(seconds, messages, latency_s, arcs.busy_s)
+    return Rounds(seconds, messages, moves, latency_s, arcs.busy_s)
 
 
 def _spread(arcs: Arcs, arc: np.ndarray, layer: np.ndarray, weight: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

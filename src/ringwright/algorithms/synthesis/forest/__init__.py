@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.algorithms.searching import Budget, Deadline, LinkModel, Pieces, told
-from ringwright.algorithms.synthesis.forest._choice import PIECES, Candidate, candidates
+from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
+from ringwright.algorithms.synthesis.forest._choice import NEARLY, Candidate, beside, candidates
 from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest
 from ringwright.costs.forests import forest as packed
+from ringwright.engines.choose import simulate
 from ringwright.errors import DeclinedError
 from ringwright.knobs import Seed
 from ringwright.program import Program, nothing
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
-MOST_MOVES, MOST_TURNED = 400_000, 1 << 18  # listed one by one; blocks that turns repeat
+MOST_MOVES, MOST_TRIED = 400_000, 600_000  # of one candidate; of all that are run to see which is fastest
+FOLDED = 8  # listed moves that a block which turns repeat is worth
+FAR_OFF = 2.0
 NEVER = 4_000_000
 MOST_ROWS = 6_000  # of the linear program by rounds
 ROUNDS = {"throughput": (False,), "rounds": (True,), "best": (False, True)}
@@ -60,18 +63,8 @@ def forest(
         return nothing("forest", collective)
     search = _Question(collective, _machine(collective, topology), variant, seed, Deadline(budget))
     chosen = search.best(pieces, blocking=link_model == "blocking")
-    rounds = search.rounds(chosen)
-    program = Program(
-        "forest",
-        collective,
-        rounds.layout,
-        rounds.steps,
-        rounds.n_steps,
-        rounds.cost(),
-        knobs={"pieces": chosen.pieces},
-    )
     return told(
-        program,
+        search.program(chosen),
         algorithm="rounds" if chosen.forests[0].by_depth else "throughput",
         trees=max(len(each.roots) for each in chosen.forests),
         height=max(each.height for each in chosen.forests),
@@ -93,6 +86,7 @@ class _Question:
 
     def __init__(self, collective: Collective, topology: Topology, variant: str, seed: int, deadline: Deadline) -> None:
         self.collective, self.variant, self.seed, self.deadline = collective, variant, seed, deadline
+        self.machine = topology
         self.is_rooted = collective.op in ("broadcast", "reduce")
         p, n = collective.p, collective.size_bytes
         if self.is_rooted:
@@ -109,14 +103,36 @@ class _Question:
         self.arcs, self.weight = arcs(topology, collective.group, turning=not uneven), weight
 
     def best(self, pieces: int | None, *, blocking: bool) -> Candidate:
-        """Return the forests and pieces that take the shortest time and are not too many moves."""
-        sets = self._sets()
-        smallest = int(self.blocks.min()) // self.collective.unit_bytes
-        counts = PIECES if pieces is None else (pieces,)
-        every = candidates(sets, counts, max(smallest, 1), blocking=blocking)
-        fits = [each for each in every if self._moves(each) <= (NEVER if pieces else MOST_MOVES)]
-        if fits:
-            return fits[0]
+        """Return what takes the shortest time: by its rounds, then by the engine, as far as a number of moves reaches.
+
+        Of each form (variant, merged or apart, streams, ramp) the one that its rounds say is best is run; then, from the
+        fastest on, more and fewer pieces, as long as that gets faster.
+        """
+        smallest = max(int(self.blocks.min()) // self.collective.unit_bytes, 1)
+        every = candidates(self._sets(), pieces, smallest, blocking=blocking)
+        fits = [each for each in every if self._moves(each) <= MOST_MOVES]
+        if not fits:
+            return self._least(every)
+        alpha, left = ALPHA_OF["blocking" if blocking else "pipelined"], MOST_TRIED
+        ran: dict[Candidate, int] = {}
+        near = [each for each in fits if each.time_s <= fits[0].time_s * NEARLY]
+        forms = {each.form: each for each in reversed(fits)}
+        queue = [min(near, key=self._moves), *sorted(forms.values(), key=lambda each: each.time_s)]
+        while queue:
+            one = queue.pop(0)
+            if one in ran or one.time_s > FAR_OFF * fits[0].time_s:
+                continue
+            left -= self._moves(one)
+            if left < 0 or self.deadline.passed():
+                break
+            ran[one] = simulate(self.program(one), self.machine, alpha=alpha).time_ps
+            if not queue:
+                fastest = min(ran, key=lambda each: ran[each])
+                queue = [each for each in beside(fastest, fits) if each not in ran]
+        return min(ran, key=lambda each: (ran[each], self._moves(each)), default=queue[0] if queue else one)
+
+    def _least(self, every: list[Candidate]) -> Candidate:
+        """Return the candidate with the fewest moves, where all are many; raise DeclinedError where they are too many."""
         least = min(every, key=lambda each: (self._moves(each), each.time_s))
         if self._moves(least) > NEVER:
             raise DeclinedError(
@@ -127,9 +143,18 @@ class _Question:
         return least
 
     def _moves(self, chosen: Candidate) -> int:
-        """Return how many moves (or blocks that turns repeat) a candidate lists."""
+        """Return about how many moves a candidate lists: each of a fold counts for as much as some that are listed."""
         trees = sum(len(each.roots) for each in chosen.forests)
-        return trees * (self.collective.p - 1) * chosen.pieces
+        folds = FOLDED if chosen.forests[0].arcs.symmetry is not None else 1
+        return trees * (self.collective.p - 1) * chosen.pieces * folds
+
+    def program(self, chosen: Candidate) -> Program:
+        """Return the program of a candidate."""
+        rounds = self.rounds(chosen)
+        knobs = {"pieces": chosen.pieces}
+        return Program(
+            "forest", self.collective, rounds.layout, rounds.steps, rounds.n_steps, rounds.cost(), knobs=knobs
+        )
 
     def _sets(self) -> list[tuple[Forest, ...]]:
         sets = []
@@ -165,4 +190,6 @@ class _Question:
         ends, _ = cuts(chosen.forests)
         phases = tuple(branches(each, ends) for each in chosen.forests)
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
-        return TreeRounds(self.collective, phases, ends, chosen.pieces, chosen.streams, self.blocks, labels=labels)
+        return TreeRounds(
+            self.collective, phases, ends, chosen.sizes, chosen.streams, self.blocks, chosen.merged, labels
+        )

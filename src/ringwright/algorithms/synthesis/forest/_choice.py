@@ -13,34 +13,99 @@ if TYPE_CHECKING:
 
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 STREAMS = (1, 2, 3)
+APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+HALVINGS = (0, 3, 5)
+NEARLY = 1.002  # a time that is longer by less is worth fewer pieces
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
-    """Forests, one a phase, and into how many pieces the data are cut; ``time_s`` is what the rounds take together.
+    """Forests, one a phase, and how the data run through them; ``time_s`` is what the rounds take together.
 
-    Pieces run in ``streams``: a piece goes on when as many others have gone, so that links are busy with those while its data
-    are under way.
+    ``sizes`` are those of the pieces, relative to each other. Pieces run in ``streams``: a piece goes on when as many others have
+    gone, so that links are busy with those while its data are under way. ``merged``: what two ranks have for each other in a
+    round is one message.
     """
 
     forests: tuple[Forest, ...]
-    pieces: int
+    sizes: tuple[int, ...]
     streams: int
+    merged: bool
     time_s: float
+
+    @property
+    def pieces(self) -> int:
+        """Pieces, one behind the other."""
+        return len(self.sizes)
+
+    @property
+    def form(self) -> tuple[bool, bool, int, bool]:
+        """What it is besides its pieces: by rounds, merged, streams, with a ramp."""
+        return self.forests[0].by_depth, self.merged, self.streams, self.sizes[0] != self.sizes[-1]
+
+
+def beside(one: Candidate, every: Sequence[Candidate]) -> list[Candidate]:
+    """Return those of its form with the next more and the next fewer pieces."""
+    same = [each for each in every if each.form == one.form]
+    more = [each for each in same if each.pieces > one.pieces]
+    fewer = [each for each in same if each.pieces < one.pieces]
+    return [*sorted(more, key=lambda each: each.pieces)[:1], *sorted(fewer, key=lambda each: -each.pieces)[:1]]
 
 
 def candidates(
-    forests: Sequence[tuple[Forest, ...]], pieces: Sequence[int], most_pieces: int, *, blocking: bool
+    forests: Sequence[tuple[Forest, ...]], pieces: int | None, most_pieces: int, *, blocking: bool
 ) -> list[Candidate]:
-    """Return each set of forests with each number of pieces and streams, the shortest time first; of equals the fewest pieces."""
-    made = [
-        Candidate(each, count, streams, time_s([forest.rounds for forest in each], count, streams, blocking=blocking))
-        for each in forests
-        for count in pieces
-        for streams in STREAMS
-        if (count == 1 or count <= most_pieces) and streams <= count
-    ]
+    """Return all that may be best, merged ones and such as are not, the shortest time first."""
+    made: list[Candidate] = []
+    for each in forests:
+        rounds = [forest.rounds for forest in each]
+        both = len(each) > 1
+        for count in PIECES if pieces is None else (pieces,):
+            if count == 1 or count <= most_pieces:
+                made += [
+                    Candidate(each, (1,) * count, streams, True, time_s(rounds, count, streams, blocking=blocking))
+                    for streams in STREAMS
+                    if streams <= count
+                ]
+        for count in APART if pieces is None else (pieces,):
+            for halvings in HALVINGS:
+                sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
+                if len(sizes) <= most_pieces:
+                    made.append(Candidate(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
+
+
+def ramp(count: int, halvings: int, *, up: bool, down: bool) -> tuple[int, ...]:
+    """Return the sizes of equal pieces of which the first (``up``) or the last (``down``) is halved again and again.
+
+    What is left to do when the last piece has come is little then; trees that collect begin with the small ones.
+    """
+    if not halvings:
+        return (1,) * count
+    falling = (*(1 << power for power in range(halvings - 1, -1, -1)), 1)
+    body = (1 << halvings,) * max(count - up - down, 0)
+    return (*(reversed(falling) if up else ()), *body, *(falling if down else ()))
+
+
+def apart_s(phases: Sequence[Rounds], sizes: Sequence[int], *, blocking: bool) -> float:
+    """Return what phases take where every tree sends its own messages, each as soon as its data are there.
+
+    The most loaded resource is busy all the time, but for the latency of each arc on the way and for the last piece, whose trees
+    go on when that resource is done with it.
+    """
+    busy = sum(
+        phase.seconds.sum(axis=0) + (len(sizes) * phase.moves.sum(axis=0) * phase.busy_s if blocking else 0.0)
+        for phase in phases
+    )
+    tail_s = latency_s = 0.0
+    for phase in phases:
+        last = min(sizes[0], sizes[-1]) / sum(sizes)
+        with np.errstate(invalid="ignore"):
+            alike = np.nan_to_num(phase.moves / phase.messages, nan=1.0).max(axis=1, initial=1.0)
+        behind = slice(1, None)
+        tail_s += last * float((phase.seconds.max(axis=1) / alike)[behind].sum())
+        latency_s += float(phase.latency_s.sum())
+    return float(np.max(busy)) + tail_s + latency_s
 
 
 def time_s(phases: Sequence[Rounds], pieces: int, streams: int, *, blocking: bool) -> float:
