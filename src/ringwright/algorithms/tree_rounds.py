@@ -77,7 +77,7 @@ def cuts(forests: Sequence[Forest]) -> tuple[dict[int, list[float]], int]:
 
 def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
     """Return the moves of a forest for blocks that are cut at ``ends``."""
-    arcs, depths = forest.arcs, forest.depths
+    arcs, depths = forest.arcs, forest.arrivals
     columns: list[list[np.ndarray]] = []
     for root, stretches in shares_of(forest, sorted(ends)).items():
         points, tree = ends[root], 0

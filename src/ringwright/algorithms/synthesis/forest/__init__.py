@@ -26,9 +26,10 @@ from ringwright.algorithms.synthesis.forest._choice import NEARLY, Candidate, be
 from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
-from ringwright.costs.forests import Forest
-from ringwright.costs.forests import forest as packed
+from ringwright.costs.forests import Forest, hops
+from ringwright.costs.tree_search import forest as packed
 from ringwright.engines.choose import simulate
+from ringwright.engines.machine import PS
 from ringwright.errors import DeclinedError
 from ringwright.knobs import Seed
 from ringwright.program import Program, nothing
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
-MOST_MOVES, MOST_TRIED = 400_000, 600_000  # of one candidate; of all that are run to see which is fastest
+MOST_MOVES, MOST_TRIED = 400_000, 200_000  # of one candidate; of all that are run to see which is fastest
 FOLDED = 8  # listed moves that a block which turns repeat is worth
 FAR_OFF = 2.0
 NEVER = 4_000_000
-MOST_ROWS = 6_000  # of the linear program by rounds
-ROUNDS = {"throughput": (False,), "rounds": (True,), "best": (False, True)}
+MOST_ROWS = 5_000  # of the linear program by rounds, times roots
+GOOD = 1.001  # time over what no forest is faster than, at which nothing more is run
+ENOUGH = 1.003  # time of rounds over what no forest is faster than, at which more rounds are not tried
 
 
 def forest(
@@ -65,7 +67,7 @@ def forest(
     chosen = search.best(pieces, blocking=link_model == "blocking")
     return told(
         search.program(chosen),
-        algorithm="rounds" if chosen.forests[0].by_depth else "throughput",
+        algorithm="rounds" if chosen.forests[0].by_rounds else "throughput",
         trees=max(len(each.roots) for each in chosen.forests),
         height=max(each.height for each in chosen.forests),
         stopped=search.deadline.stopped,
@@ -126,6 +128,8 @@ class _Question:
             if left < 0 or self.deadline.passed():
                 break
             ran[one] = simulate(self.program(one), self.machine, alpha=alpha).time_ps
+            if ran[one] <= GOOD * sum(each.least_s for each in one.forests) * PS:
+                break
             if not queue:
                 fastest = min(ran, key=lambda each: ran[each])
                 queue = [each for each in beside(fastest, fits) if each not in ran]
@@ -157,33 +161,42 @@ class _Question:
         )
 
     def _sets(self) -> list[tuple[Forest, ...]]:
-        sets = []
-        for by_depth in ROUNDS[self.variant]:
-            if by_depth and self.variant == "best" and not self._is_small():
-                continue
-            sets.append(self._phases(by_depth=by_depth))
+        """Return forests by throughput, and by rounds: as many as the farthest place needs, more while that helps."""
+        first = self._phases(0)
+        sets = [first] if self.variant != "rounds" else []
+        if self.variant == "throughput":
+            return sets
+        least_s = sum(each.least_s for each in first)
+        far = int(hops(self.arcs, np.flatnonzero(self.weight > 0)[: 1 if self.arcs.symmetry else None]).max())
+        high = max(each.height for each in first)
+        for rounds in sorted({far, high, high + 1, high + 2}):
+            if self.deadline.passed() or (sets and rounds * self._roots * len(self.arcs.rate) > MOST_ROWS):
+                break
+            sets.append(self._phases(rounds, first))
+            if sum(each.time_s for each in sets[-1]) <= least_s * ENOUGH:
+                break
         return sets
 
-    def _is_small(self) -> bool:
-        """Whether the linear program by rounds is solved within a second or so."""
-        roots = 1 if self.arcs.symmetry is not None else len(self.weight)
-        return roots * len(self.arcs.rate) <= MOST_ROWS
+    @property
+    def _roots(self) -> int:
+        """Roots that the linear program tells apart."""
+        return 1 if self.arcs.symmetry is not None else int((self.weight > 0).sum())
 
-    def _phases(self, *, by_depth: bool) -> tuple[Forest, ...]:
-        """Return a forest for each phase: spreading, collecting, or both."""
+    def _phases(self, rounds: int, first: tuple[Forest, ...] = ()) -> tuple[Forest, ...]:
+        """Return a forest for each phase: spreading, collecting, or both; ``first`` are those by throughput."""
         op = self.collective.op
         if op in ("all-gather", "broadcast"):
-            return (self._packed(self.arcs, by_depth=by_depth),)
+            return (self._packed(self.arcs, rounds, *first),)
         if op in ("reduce-scatter", "reduce"):
-            return (self._packed(self.arcs.turned_round(), by_depth=by_depth),)
-        spreading = self._packed(self.arcs, by_depth=by_depth)
+            return (self._packed(self.arcs.turned_round(), rounds, *first),)
+        spreading = self._packed(self.arcs, rounds, *first[1:])
         collecting = spreading.mirrored()
         if collecting is None or collecting.time_s > spreading.time_s * (1 + 1e-6):
-            collecting = self._packed(self.arcs.turned_round(), by_depth=by_depth)
+            collecting = self._packed(self.arcs.turned_round(), rounds, *first[:1])
         return (collecting, spreading)
 
-    def _packed(self, made: Arcs, *, by_depth: bool) -> Forest:
-        return packed(made, self.weight, by_depth=by_depth, seed=self.seed, must_stop=self.deadline.passed)
+    def _packed(self, made: Arcs, rounds: int, first: Forest | None = None) -> Forest:
+        return packed(made, self.weight, rounds=rounds, seed=self.seed, first=first, must_stop=self.deadline.passed)
 
     def rounds(self, chosen: Candidate) -> TreeRounds:
         """Return the rounds of a candidate."""

@@ -41,7 +41,7 @@ class Candidate:
     @property
     def form(self) -> tuple[bool, bool, int, bool]:
         """What it is besides its pieces: by rounds, merged, streams, with a ramp."""
-        return self.forests[0].by_depth, self.merged, self.streams, self.sizes[0] != self.sizes[-1]
+        return self.forests[0].by_rounds, self.merged, self.streams, self.sizes[0] != self.sizes[-1]
 
 
 def beside(one: Candidate, every: Sequence[Candidate]) -> list[Candidate]:
