@@ -22,6 +22,7 @@ GROUPS = {
         "simulate": "How long a collective or a step takes on a fabric, with faults.",
         "provision": "The least network that keeps a step, simulated at its edge.",
         "bound": "What no algorithm can beat, and the cut that proves it.",
+        "synthesise": "The fastest program for a machine, with its bound.",
         "library": "What a library would choose, size by size.",
         "workload": "What a model makes its ranks say, before it runs.",
         "survey": "The survey's 45 systems, and what each does for a job.",

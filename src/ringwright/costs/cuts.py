@@ -60,6 +60,12 @@ class Partition:
             total -= np.maximum(0.0, drawn - group.rate)
         return total
 
+    def nodes(self, part: int) -> tuple[int, ...]:
+        """Return a part's nodes."""
+        import numpy as np
+
+        return tuple(np.flatnonzero(self.labels == part).tolist())
+
     def members(self, part: int) -> tuple[str, ...]:
         """Return the names of a part's nodes."""
         import numpy as np

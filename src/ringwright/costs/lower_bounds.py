@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.collective import PREFIXES
@@ -45,7 +45,8 @@ class Bound:
     ``kind``: distance, rounds, cut (exact), rank, host, ..., parts, volume, adding. ``certificate`` names the nodes of the
     set that proves it; ``crossing`` says whether ``demand_bytes`` have to get ``out of`` it or ``into`` it at ``capacity``
     bytes/s. ``ground`` says what the bound rests on, in words. ``exact``: all cuts were searched, so that no other set of nodes
-    proves more; else ``looser`` says why not.
+    proves more; else ``looser`` says why not. ``sets`` are the node numbers of what proves it: of one set, of all parts, or
+    of the two ends of a distance.
     """
 
     time_s: float
@@ -58,6 +59,7 @@ class Bound:
     ground: str = ""
     exact: bool = False
     looser: str = ""
+    sets: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:
         return line(
@@ -209,7 +211,9 @@ def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bou
     first = np.unique(topology.link_class[topology.src < topology.n_ranks])
     software_s = min((topology.message_s.get(topology.classes[number], 0.0) for number in first), default=0.0)
     names = ends[::-1] if to_root else ends
-    return Bound(float(far.max()) + software_s, collective.size_bytes, "distance", names, ground=ground)
+    nodes = (int(sources[row]),), (int(group[column]),)
+    sets = nodes[::-1] if to_root else nodes
+    return Bound(float(far.max()) + software_s, collective.size_bytes, "distance", names, ground=ground, sets=sets)
 
 
 def _rounds(collective: Collective, topology: Topology) -> Bound:
@@ -234,7 +238,9 @@ def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, searched
             if each.kind not in best or best[each.kind][0].time_s < each.time_s:
                 best[each.kind] = each, partition, part
     named = [
-        dataclasses.replace(each, certificate=partition.members(part)) if part >= 0 else each
+        dataclasses.replace(each, certificate=partition.members(part), sets=(partition.nodes(part),))
+        if part >= 0
+        else dataclasses.replace(each, sets=tuple(map(partition.nodes, range(partition.parts))))
         for each, partition, part in best.values()
     ]
     lower = sorted(named, key=lambda each: -each.time_s)
@@ -254,7 +260,8 @@ def _exact(
         crossing = "into" if crossing == "out of" else "out of"
     names = tuple(topology.label(node) for node in sorted(nodes))
     ground = "the tightest of all cuts" + (", shared capacities left out" if topology.groups else "")
-    return Bound(time_s, size, "cut", names, crossing, needed, capacity, ground)
+    sets = (tuple(sorted(nodes)),)
+    return Bound(time_s, size, "cut", names, crossing, needed, capacity, ground, sets=sets)
 
 
 def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterator[tuple[Bound, int]]:

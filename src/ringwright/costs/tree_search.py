@@ -48,8 +48,8 @@ def forest(
 ) -> Forest:
     """Return the best forest for blocks of some bytes (float64 of shape (places,); 0: no root) on arcs.
 
-    ``rounds``: how many all trees share (0: throughput alone counts); ``first``: a forest whose trees are worth a try. Raises InfeasibleError where a root cannot reach a place
-    (in as many rounds), MissingExtraError without SciPy.
+    ``rounds``: how many all trees share (0: throughput alone counts); ``first``: a forest whose trees are worth a try. Raises
+    InfeasibleError where a root cannot reach a place (in as many rounds), MissingExtraError without SciPy.
     """
     search = _Search(arcs, blocks, rounds, seed)
     if first is not None:

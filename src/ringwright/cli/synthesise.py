@@ -1,0 +1,112 @@
+"""``ringwright synthesise``: the best program for a collective on a machine, and the proof how good it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import options, progress, reading
+from ringwright.cli.fabrics import MachineOptions, group
+from ringwright.cli.sizes import Sizes
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ringwright.program import Program
+
+EVERYWHERE, ONE = MachineOptions(), Sizes(begin="1G")
+
+
+def synthesise(
+    collective: Annotated[str, Parameter(group=options.QUESTION)],
+    *,
+    method: Annotated[str, Parameter(group=options.QUESTION)] = "forest",
+    size: Annotated[str | None, Parameter(group=options.SIZES)] = None,
+    sizes: Sizes = ONE,
+    machine: MachineOptions = EVERYWHERE,
+    root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
+    link_model: Annotated[str, Parameter(group=options.ENGINE, name=["--link-model", "--alpha"])] = "pipelined",
+    budget: Annotated[str | None, Parameter(group=options.LIMITS)] = None,
+    fresh: Annotated[bool, Parameter(group=options.LIMITS)] = False,
+    alone: Annotated[bool, Parameter(group=options.OUTPUT)] = False,
+    to: Annotated[str | None, Parameter(group=options.OUTPUT)] = None,
+    output: options.Target = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> int:
+    """Search for the fastest program of a collective on a machine: checked, timed, beside its bound and all other algorithms.
+
+    Parameters
+    ----------
+    collective
+        all-gather, reduce-scatter, all-reduce, broadcast, ...
+    method
+        How to search: forest, expand, sccl, taccl, blink, p2, flow-all-to-all, or several; best: all of them, and which algorithm
+        is fastest at which size.
+    size
+        Bytes, the size column of nccl-tests (1G); -b, -e and -f for several.
+    root
+        Place of the root in the group.
+    link_model
+        Whether a link is free during its latency (pipelined) or busy (blocking).
+    budget
+        Time after which a search stops with the best so far, such as 10s.
+    fresh
+        Search again, although the same was asked before.
+    alone
+        Leave out what all other algorithms take.
+    to
+        Write the best program as msccl-xml, mscclpp-json, ... to --output.
+    output
+        The file of the program.
+    force
+        Overwrite it.
+    json
+        Print one JSON object instead (schema ringwright.synthesise/1).
+
+    Examples
+    --------
+    ringwright synthesise all-gather --fabric dgx-a100:2 --size 1G
+    ringwright synthesise all-reduce --fabric torus:4x4 --fault 'link rank0 rate 50%' --size 64M --alone
+    """
+    from ringwright.reports import synthesised
+    from ringwright.studies.synthesis import study
+    from ringwright.studies.synthesis.question import SynthesisSpec
+    from ringwright.units import parse_time
+
+    topology = machine.build()
+    question = SynthesisSpec(
+        collective,
+        topology,
+        group(machine.ranks, topology),
+        root,
+        budget_s=None if budget is None else parse_time(budget),
+        link_model={"busy": "blocking"}.get(link_model, link_model),
+        seed=machine.seed,
+        fresh=fresh,
+    )
+    wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
+    with progress.steps("searching") as advance:
+        document, programs = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
+    written = [] if to is None else _written(programs[max(programs)], to, output, force=force)
+    if json:
+        reading.print_json(document)
+        return 0
+    nodes = max(document["rows"], key=lambda row: row["size_bytes"])["certificate"]["nodes"]
+    labels = [topology.label(node) for node in nodes[0]] if len(nodes) == 1 else []
+    synthesised.write(document, sys.stdout, labels=labels)
+    for path in written:
+        print(f"wrote {path}")
+    return 0
+
+
+def _written(program: Program, to: str, output: Path | None, *, force: bool) -> list[Path]:
+    """Write the program in the format of another system; raise UsageError where no file is named."""
+    from ringwright.studies.exporting import export
+
+    if output is None:
+        raise UsageError("no file is named for the program", remedy=f"--to {to} -o FILE")
+    return export(program, to, output, force=force)

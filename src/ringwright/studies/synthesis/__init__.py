@@ -1,0 +1,1 @@
+"""Synthesis as a question: the best program for a collective on a machine, how good it provably is, and who else does it."""

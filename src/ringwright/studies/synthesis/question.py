@@ -1,0 +1,108 @@
+"""What is asked of synthesis, and the programs that answer it: by each method, found now or kept from before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ringwright import registry
+from ringwright.algorithms.searching import ALPHA_OF
+from ringwright.collective import Collective
+from ringwright.errors import UsageError
+from ringwright.studies.synthesis import kept
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+BEST = "best"
+NO_SEARCH = ("gc3",)  # systems of the room that hold what people wrote
+USUAL = "forest"
+
+
+@dataclass(frozen=True)
+class SynthesisSpec:
+    """One collective on one machine, and how it is to be searched."""
+
+    op: str
+    topology: Topology
+    group: Sequence[int] | None = None
+    root: int = 0
+    dtype: str = "float32"
+    budget_s: float | None = None
+    link_model: str = "pipelined"
+    seed: int = 0
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a link model that is none."""
+        if self.link_model not in ALPHA_OF:
+            raise UsageError(f"'{self.link_model}' is no link model", remedy=f"one of: {', '.join(ALPHA_OF)}")
+
+    @property
+    def alpha(self) -> str:
+        """What engines and bounds call the link model."""
+        return ALPHA_OF[self.link_model]
+
+    def collective(self, size_bytes: int) -> Collective:
+        """Return the collective at a size."""
+        group = range(self.topology.n_ranks) if self.group is None else self.group
+        return Collective(self.op, group, size_bytes, self.dtype, root=self.root)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A program, the seconds that finding it took, and whether it was kept from before."""
+
+    method: str
+    program: Program
+    seconds: float
+    was_kept: bool = False
+
+
+def methods(op: str, asked: str) -> list[str]:
+    """Return the methods that are meant: those named, separated by commas; with ``best`` all that search for an operation.
+
+    Raises UsageError for a name that is none, or one that does not do the operation.
+    """
+    searching = [each for each in registry.systems() if each.kind == "synthesis"]
+    able = [each.slug for each in searching if op in each.ops]
+    if asked == BEST:
+        if not able:
+            raise UsageError(f"nothing searches for {op}", remedy="ringwright list algorithms")
+        return [each for each in able if each not in NO_SEARCH]
+    chosen = [each.strip() for each in asked.split(",") if each.strip()]
+    for spelling in chosen:
+        slug = spelling.partition(":")[0].partition("@")[0]
+        if slug not in {each.slug for each in searching}:
+            known = ", ".join([*(each.slug for each in searching), BEST])
+            raise UsageError(f"'{slug}' is no method of synthesis", remedy=f"--method, one of: {known}")
+        if slug not in able:
+            raise UsageError(f"{slug} does no {op}", remedy=f"--method {', '.join(able) or BEST}")
+    return chosen or [USUAL]
+
+
+def find(question: SynthesisSpec, method: str, size_bytes: int) -> Found:
+    """Return what a method finds for a size; budget, seed and link model are given to each that has such a knob."""
+    import ringwright
+
+    system, knobs = registry.typed(method, registry.systems)
+    usual: dict[str, Any] = {
+        "budget": question.budget_s,
+        "seed": question.seed or None,
+        "link_model": question.link_model,
+    }
+    has = system.knobs()
+    knobs = {**{key: value for key, value in usual.items() if key in has and value is not None}, **knobs}
+    collective = question.collective(size_bytes)
+    name = kept.name_of(collective, question.topology, system.slug, knobs, ringwright.__version__)
+    start_s = time.perf_counter()
+    if not question.fresh and (program := kept.kept(name, collective)) is not None:
+        return Found(method, program, time.perf_counter() - start_s, was_kept=True)
+    program = system.load()(collective, question.topology, **knobs)
+    seconds = time.perf_counter() - start_s
+    if not program.knobs.get("stopped"):
+        kept.keep(name, program)
+    return Found(method, program, seconds)

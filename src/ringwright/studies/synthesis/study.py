@@ -1,0 +1,195 @@
+"""The answer of synthesis: a row for each method and size, what beats it, and which program is best at which size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ringwright import registry
+from ringwright.costs.certificates import Certificate, certificate
+from ringwright.costs.lower_bounds import Bound, lowest
+from ringwright.engines.choose import simulate
+from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
+from ringwright.studies.synthesis.proof import is_right
+from ringwright.studies.synthesis.question import BEST, Found, SynthesisSpec, find, methods
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.program import Program
+    from ringwright.steps import Advance
+
+SCHEMA = "ringwright.synthesise/1"
+MOST_RIVAL_RANKS = 128
+MOST_RIVAL_BLOCKS = 50_000
+
+
+@dataclass(frozen=True)
+class SynthesisedRow:
+    """A program that a method found, its time beside the bound, and what is proved of both."""
+
+    method: str
+    size_bytes: int
+    time_us: float
+    bound_us: float
+    gap: float  # time over bound, less one
+    certificate: Certificate
+    bound_kind: str
+    algbw_gbs: float
+    steps: int
+    chunks: int
+    trees: int | None
+    height: int | None
+    synthesis_s: float
+    stopped: bool
+    verified: bool | None  # None: more than the interpreter follows in a minute
+    kept: bool  # found before, and read from a file
+    engine: str
+    knobs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RivalRow:
+    """What another algorithm takes for the same, or why it has no time here."""
+
+    algorithm: str
+    kind: str
+    size_bytes: int
+    time_us: float | None
+    ratio: float | None  # over the best that was found
+    declined: str = ""
+
+
+def synthesise(
+    question: SynthesisSpec,
+    sizes: Sequence[int],
+    method: str = "forest",
+    *,
+    rivals: bool = True,
+    progress: Advance | None = None,
+) -> tuple[dict[str, Any], dict[int, Program]]:
+    """Return the object of schema ``ringwright.synthesise/1``, and the best program of each size.
+
+    A method that finds nothing is a row of ``declined`` beside others; where none finds anything its error is raised.
+    """
+    asked = methods(question.op, method)
+    rows: list[SynthesisedRow] = []
+    declined: list[dict[str, object]] = []
+    errors: list[RingwrightError] = []
+    best: dict[int, tuple[float, Program]] = {}
+    others: list[RivalRow] = []
+    total, done = len(sizes) * (len(asked) + rivals), 0
+    for size in sizes:
+        collective = question.collective(size)
+        bound = lowest(collective, question.topology, alpha=question.alpha)
+        for each in asked:
+            _tell(progress, done, total, each)
+            done += 1
+            try:
+                found = find(question, each, size)
+                row = _row(question, found, bound)
+            except (InfeasibleError, UsageError, ProgramError) as error:
+                errors.append(error)
+                declined.append({"method": each, "size_bytes": size, "reason": error.what})
+                continue
+            rows.append(row)
+            if size not in best or row.time_us < best[size][0]:
+                best[size] = row.time_us, found.program
+        if rivals:
+            _tell(progress, done, total, "other algorithms")
+            done += 1
+            others += _rivals(question, collective, best[size][0] if size in best else None)
+    _tell(progress, total, total, "")
+    if not rows:
+        raise errors[0]
+    document = {
+        "schema": SCHEMA,
+        "collective": question.op,
+        "fabric": question.topology.name,
+        "ranks": question.collective(0).p,
+        "link_model": question.link_model,
+        "rows": [asdict(row) for row in rows],
+        "declined": declined,
+        "rivals": [asdict(row) for row in others],
+        "regions": regions(rows, others) if method == BEST else [],
+        "ground": {
+            "engine": sorted({row.engine for row in rows}),
+            "link_model": question.link_model,
+            "left_out": ["what a library's software adds to a message"],
+            "bound": "computed without the synthesiser, from the links' rates and latencies alone",
+        },
+    }
+    return document, {size: program for size, (_, program) in best.items()}
+
+
+def _tell(progress: Advance | None, done: int, total: int, name: str) -> None:
+    if progress is not None:
+        progress(done, total, name)
+
+
+def _row(question: SynthesisSpec, found: Found, bound: Bound) -> SynthesisedRow:
+    program, topology = found.program, question.topology
+    run = simulate(program, topology, alpha=question.alpha)
+    time_s, size = run.time_s, program.collective.size_bytes
+    knobs = dict(program.knobs)
+    trees, height = knobs.get("trees"), knobs.get("height")
+    return SynthesisedRow(
+        found.method,
+        size,
+        time_s * 1e6,
+        bound.time_s * 1e6,
+        time_s / bound.time_s - 1 if bound.time_s else 0.0,
+        certificate(bound),
+        bound.kind,
+        size / time_s / 1e9 if time_s else 0.0,
+        program.n_steps,
+        program.layout.parts,
+        trees if isinstance(trees, int) else None,
+        height if isinstance(height, int) else None,
+        found.seconds,
+        bool(knobs.get("stopped")),
+        is_right(program, topology),
+        found.was_kept,
+        run.engine,
+        knobs,
+    )
+
+
+def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None) -> list[RivalRow]:
+    """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
+    rows = []
+    for system in registry.systems():
+        if system.kind in ("synthesis", "outside") or question.op not in system.ops:
+            continue
+        time_us, why = _rival_us(question, collective, system)
+        ratio = time_us / best_us if time_us is not None and best_us else None
+        rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))
+    return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
+
+
+def _rival_us(question: SynthesisSpec, collective: Collective, system: registry.System) -> tuple[float | None, str]:
+    try:
+        program = system.load()(collective, question.topology)
+        if collective.p > MOST_RIVAL_RANKS and program.n_steps * collective.p > MOST_RIVAL_BLOCKS * 100:
+            return None, f"more than {MOST_RIVAL_RANKS} ranks and too many steps to compare in passing: simulate"
+        return simulate(program, question.topology, alpha=question.alpha).time_s * 1e6, ""
+    except RingwrightError as error:
+        return None, error.what
+
+
+def regions(rows: Sequence[SynthesisedRow], others: Sequence[RivalRow]) -> list[dict[str, object]]:
+    """Return which algorithm is fastest from which size to which, of all that were searched and all others."""
+    times: dict[int, dict[str, float]] = {}
+    for row in rows:
+        times.setdefault(row.size_bytes, {})[row.method] = row.time_us
+    for other in others:
+        if other.time_us is not None:
+            times.setdefault(other.size_bytes, {})[other.algorithm] = other.time_us
+    made: list[dict[str, object]] = []
+    for size in sorted(times):
+        name = min(times[size], key=lambda each: (times[size][each], each))
+        if made and made[-1]["algorithm"] == name:
+            made[-1]["to_bytes"] = size
+        else:
+            made.append({"algorithm": name, "from_bytes": size, "to_bytes": size})
+    return made
