@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ringwright.costs.forests import Forest
     from ringwright.costs.symmetry import Turns
 
+MOST_LISTED = 128  # turns whose moves are listed
+
 
 @dataclass(frozen=True)
 class Branches:
@@ -75,24 +77,45 @@ def cuts(forests: Sequence[Forest]) -> tuple[dict[int, list[float]], int]:
     return ends, most
 
 
+def is_listed(turns: Turns) -> bool:
+    """Return whether the moves of all roots are listed, instead of those of one root with the turns that repeat them."""
+    return turns.table is not None or turns.order <= MOST_LISTED
+
+
 def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
-    """Return the moves of a forest for blocks that are cut at ``ends``."""
-    arcs, depths = forest.arcs, forest.arrivals
+    """Return the moves of a forest for blocks that are cut at ``ends``, those of all roots where turns are few."""
+    arcs, rounds, turns = forest.arcs, forest.arrivals, forest.arcs.symmetry
     columns: list[list[np.ndarray]] = []
     for root, stretches in shares_of(forest, sorted(ends)).items():
-        points, tree = ends[root], 0
-        for part in range(len(points) - 1):
-            middle = (points[part] + points[part + 1]) / 2
-            tree = next(number for number, begin, end in stretches if begin <= middle <= end)
+        points = ends[root]
+        for part, (begin, end) in enumerate(pairwise(points)):
+            middle = (begin + end) / 2
+            tree = next(number for number, first, last in stretches if first <= middle <= last)
             used = np.flatnonzero(forest.parents[tree] >= 0)
             arc = forest.parents[tree][used]
             same = np.full(len(used), root), np.full(len(used), part)
-            columns.append([arcs.src[arc], arcs.dst[arc], *same, depths[tree][used] - 1])
+            columns.append([arcs.src[arc], arcs.dst[arc], *same, rounds[tree][used] - 1])
     src, dst, root_of, part_of, depth = (np.concatenate(column) for column in zip(*columns, strict=True))
+    if turns is not None and is_listed(turns):
+        by = np.repeat(np.arange(turns.order), len(src))
+        src, dst, root_of = (turns.turned(np.tile(each, turns.order), by) for each in (src, dst, root_of))
+        part_of, depth, turns = np.tile(part_of, turns.order), np.tile(depth, turns.order), None
     # First to the next rank, then to the one behind: so that no two ranks send to one at a time.
     order = np.lexsort((part_of, root_of, (dst - src) % arcs.p))
     src, dst, root_of, part_of, depth = (each[order] for each in (src, dst, root_of, part_of, depth))
-    return Branches(src, dst, root_of, part_of, depth, arcs.reversed, arcs.symmetry)
+    return Branches(src, dst, root_of, part_of, depth, arcs.reversed, turns)
+
+
+def of_all_roots(ends: dict[int, list[float]], turns: Turns | None) -> dict[int, list[float]]:
+    """Return the cuts of every root's block: those of the root that stands for it."""
+    if turns is None or not is_listed(turns):
+        return ends
+    every = np.arange(turns.order)
+    return {
+        int(image): points
+        for root, points in ends.items()
+        for image in turns.turned(np.full(turns.order, root), every).tolist()
+    }
 
 
 @dataclass(frozen=True)
@@ -270,7 +293,7 @@ def _pairs(phase: Branches, moves: np.ndarray) -> np.ndarray:
     """Return a number for each move that is equal for those between the same two ranks, up to turns of the machine."""
     here, there = phase.src[moves], phase.dst[moves]
     if phase.turns is not None:
-        return phase.turns.back(there, here)
+        return phase.turns.kinds(here, there)
     key: np.ndarray = here * (int(phase.dst.max()) + 1) + there
     return key
 

@@ -46,7 +46,7 @@ class Arcs:
         How many links or capacities a resource stands for, and seconds that each is busy with a message besides its bytes
         (where links block): int64 and float64 of shape (resources,).
     symmetry
-        Turns that take any root to any other; None: each root is a case of its own.
+        Turns of the machine, by which resources count together; None: each root is a case of its own.
     reversed
         Whether data are to flow from ``dst`` to ``src`` (trees that collect).
     """
@@ -123,7 +123,7 @@ def _candidates(topology: Topology, ranks: np.ndarray, symmetry: Turns | None) -
     if topology.n_nodes == n and p == n:
         pairs = np.unique(topology.src.astype(np.int64) * n + topology.dst)
         return pairs // n, pairs % n
-    if p * (p - 1) <= MOST_PAIRS // 4 or symmetry is None:
+    if p * (p - 1) <= MOST_PAIRS // 4 or symmetry is None or symmetry.table is not None:
         src, dst = (each.ravel() for each in np.meshgrid(ranks, ranks, indexing="ij"))
         return src[src != dst], dst[src != dst]
     first = arcs_of_first(topology)
@@ -204,9 +204,8 @@ def _by_orbits(made: Arcs, symmetry: Turns, orbits: np.ndarray) -> Arcs:
     import numpy as np
 
     orbits = np.unique(orbits, return_inverse=True)[1].ravel()
-    by = symmetry.back(made.dst, made.src)  # what each arc is for rank 0
-    counts = np.bincount(by, minlength=made.p)
-    if (counts[counts > 0] != made.p).any() or not _even(made, orbits, by):
+    by = np.unique(symmetry.kinds(made.src, made.dst), return_inverse=True)[1].ravel()
+    if (np.bincount(by) != symmetry.order).any() or not _even(made, orbits, by):
         return made
     members = np.bincount(orbits)
     return dataclasses.replace(

@@ -33,7 +33,7 @@ class Forest:
     arcs
         The arcs that trees consist of.
     roots
-        Root of each tree, int64 of shape (trees,); with a symmetry, 0 stands for all.
+        Root of each tree, int64 of shape (trees,); with a symmetry those of ``bases``, which stand for all.
     parents, arrivals
         Arc into each place, -1 at the root, and the round in which it is used, counted from 1 (0 at the root): int64 of shape
         (trees, places). A place has its block a round or more before it passes it on.
@@ -125,9 +125,9 @@ def rounds_of(forest: Forest) -> Rounds:
     layer = forest.arrivals[tree, place] - 1
     height, n = int(layer.max(initial=-1)) + 1, len(arcs.rate)
     bytes_of = forest.block_bytes[forest.roots] * forest.shares / forest.of
-    times = arcs.p if arcs.symmetry is not None else 1
+    times = arcs.symmetry.order if arcs.symmetry is not None else 1
     seconds = spread(arcs, arc, layer, bytes_of[tree] * times, (height, n)) / arcs.rate
-    kind = arc if arcs.symmetry is None else arcs.symmetry.back(arcs.dst[arc], arcs.src[arc])
+    kind = arc if arcs.symmetry is None else arcs.symmetry.kinds(arcs.src[arc], arcs.dst[arc])
     _, first = np.unique(layer * (int(kind.max(initial=0)) + 1) + kind, return_index=True)
     messages = spread(arcs, arc[first], layer[first], np.full(len(first), float(times)), (height, n)) / arcs.members
     moves = spread(arcs, arc, layer, np.full(len(arc), float(times)), (height, n)) / arcs.members

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ringwright.costs.automorphisms import closure, free_group
 from ringwright.topology import RANK
 
 if TYPE_CHECKING:
@@ -23,52 +24,75 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Turns:
-    """Turns of all ranks along axes, any of which may be combined: a group that takes each rank to each other, in one way.
+    """A group of turns of all ranks of which each but the first moves every rank: two ranks have one turn at most between them.
 
     Parameters
     ----------
     axes
-        Name and size of each axis, the first fastest.
+        Name and size of each axis along which ranks turn, the first fastest; none where ``table`` lists the turns.
     links
         Orbit of each link, int64 of shape (links,): links of one orbit are turned into each other.
+    table
+        Where each turn takes each rank, int64 of shape (turns, ranks), or None: turn k takes rank 0 to rank k along the axes.
     """
 
     axes: tuple[tuple[str, int], ...]
     links: np.ndarray
+    table: np.ndarray | None = None
 
     @property
     def order(self) -> int:
-        """How many turns there are: as many as ranks."""
-        return math.prod(size for _, size in self.axes)
+        """How many turns there are."""
+        return math.prod(size for _, size in self.axes) if self.table is None else len(self.table)
 
     @cached_property
     def weights(self) -> tuple[int, ...]:
         """What one step along each axis adds to a rank's number."""
         return tuple(math.prod(size for _, size in self.axes[:at]) for at in range(len(self.axes)))
 
+    @cached_property
+    def bases(self) -> np.ndarray:
+        """One rank of each orbit, of which turns make the others: int64, rising."""
+        import numpy as np
+
+        return np.zeros(1, np.int64) if self.table is None else np.unique(self.table.min(axis=0))
+
     def turned(self, ranks: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Return the ranks to which the turn that takes rank 0 to ``by`` takes ranks: int64 of their broadcast shape."""
+        """Return the ranks to which turn ``by`` takes ranks: int64 of their broadcast shape."""
         import numpy as np
 
         ranks, by = np.asarray(ranks, np.int64), np.asarray(by, np.int64)
+        if self.table is not None:
+            return self.table[by, ranks]
         total = np.zeros(np.broadcast_shapes(ranks.shape, by.shape), np.int64)
         for (_, size), weight in zip(self.axes, self.weights, strict=True):
             total += (ranks // weight + by // weight) % size * weight
         return total
 
-    def back(self, ranks: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Return the ranks from which the turn that takes rank 0 to ``by`` comes: int64 of their broadcast shape."""
+    def kinds(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return a number for each pair of ranks, equal for those that turns take to each other. int64 of shape (pairs,)."""
         import numpy as np
 
-        ranks, by = np.asarray(ranks, np.int64), np.asarray(by, np.int64)
-        total = np.zeros(np.broadcast_shapes(ranks.shape, by.shape), np.int64)
+        n = math.prod(size for _, size in self.axes) if self.table is None else self.table.shape[1]
+        if self.table is not None:
+            back = self.table[:, src] * n + self.table[:, dst]
+            least: np.ndarray = back.min(axis=0)
+            return least
+        total = np.zeros(len(src), np.int64)
         for (_, size), weight in zip(self.axes, self.weights, strict=True):
-            total += (ranks // weight - by // weight) % size * weight
+            total += (dst // weight - src // weight) % size * weight
         return total
 
 
 def turns(topology: Topology) -> Turns | None:
-    """Return the turns along the topology's axes where all of them keep the machine as it is; None where one does not."""
+    """Return the turns along the topology's axes where all of them keep the machine as it is, else those that a search finds.
+
+    None where there are none.
+    """
+    return _declared(topology) or _sought(topology)
+
+
+def _declared(topology: Topology) -> Turns | None:
     import numpy as np
 
     if math.prod(size for _, size in topology.axes) != topology.n_ranks or topology.n_ranks < 2:
@@ -81,6 +105,21 @@ def turns(topology: Topology) -> Turns | None:
             return None
         orbit = _joined(orbit, links)
     return Turns(topology.axes, np.unique(orbit, return_inverse=True)[1].ravel())
+
+
+def _sought(topology: Topology) -> Turns | None:
+    import numpy as np
+
+    orbit, kept = np.arange(topology.n_links), []
+    for nodes in free_group(topology):
+        links = link_map(topology, nodes)
+        if links is not None:
+            kept.append(nodes)
+            orbit = _joined(orbit, links)
+    table = closure(kept, topology.n_ranks) if kept else None
+    if table is None:
+        return None
+    return Turns((), np.unique(orbit, return_inverse=True)[1].ravel(), table)
 
 
 def _generators(topology: Topology) -> Iterator[np.ndarray]:

@@ -31,7 +31,9 @@ CLOSE = 1e-7  # optimum over its proof, less one, at which the search ends
 STUCK = 2  # pricings without gain that end a stage of timed trees
 PATIENCE, BETTER = 8, 1e-3  # by rounds: so many pricings without as much gain end it
 CALM = 0.7  # how much of the prices so far stays: those of a program that has just begun jump to and fro
+FEWEST, MOST_ENTRIES = 6, 100_000  # pricings by rounds, and rows times roots of all of them together
 DRAWS = 3  # trees of a root and pricing, ties by lot
+TIMED = 16  # timed trees of a pricing, of all roots together
 EARLY = 1e-4  # by how much a round earlier is worth a higher price
 WAITS = (1, 2, 4)  # rounds more than the farthest place needs
 Trees = list[tuple[int, "np.ndarray", "np.ndarray"]]  # number of the root, parents, arrivals
@@ -65,8 +67,8 @@ class _Search:
 
         self.arcs, self.blocks = arcs, np.asarray(blocks, float)
         every = np.flatnonzero(self.blocks > 0)
-        self.roots = every[:1] if arcs.symmetry is not None else every
-        self.bytes = self.blocks[self.roots] * (len(every) if arcs.symmetry is not None else 1)
+        self.roots = every if arcs.symmetry is None else arcs.symmetry.bases
+        self.bytes = self.blocks[self.roots] * (1 if arcs.symmetry is None else arcs.symmetry.order)
         self.hops = hops(arcs, self.roots)
         self.far = int(self.hops.max(initial=1))
         self.layers = rounds or 1
@@ -76,6 +78,7 @@ class _Search:
         self.into = _into(arcs)
         self.unit = float(arcs.rate.max(initial=1.0))
         self.rate = arcs.rate / self.unit  # numbers near 1 for the solver
+        self.repeats = max(1, TIMED // len(self.roots))
         self.trees: Trees = []
         self.loads: list[np.ndarray] = []
         self.known: set[bytes] = set()
@@ -128,7 +131,7 @@ class _Search:
         prices = np.broadcast_to(1.0 / self.rate, (self.layers, len(self.rate))) / len(self.rate)
         self._add(self._layered(prices))
         best, idle, stopped, calm = np.inf, 0, False, None
-        for _ in range(MOST_PRICINGS):
+        for _ in range(max(FEWEST, MOST_ENTRIES // (self.layers * len(self.rate) * len(self.roots)))):
             time, prices, weights = self._solved()
             idle = 0 if time < best * (1 - BETTER) else idle + 1
             best = min(best, time)
@@ -136,7 +139,7 @@ class _Search:
             calm = prices if calm is None else CALM * calm + (1 - CALM) * prices
             for each in (calm, prices):
                 self._add(self._layered(each))
-                if self.layers > self.far:
+                for _ in range(self.repeats if self.layers > self.far else 0):
                     self._add(self._timed(each, self.layers))
             if idle >= PATIENCE or len(self.trees) == before:
                 break
@@ -289,7 +292,8 @@ class _Search:
         equal = coo_array((np.ones(trees), (owner, np.arange(trees))), (len(self.roots), trees + layers))
         cost = np.concatenate((np.zeros(trees), np.ones(layers)))
         one = np.ones(len(self.roots))
-        solution = linprog(cost, upper.tocsr(), np.zeros(layers * n), equal.tocsr(), one, options=PRECISE)
+        how = {"method": "highs-ipm"} if layers > 1 else {"options": PRECISE}
+        solution = linprog(cost, upper.tocsr(), np.zeros(layers * n), equal.tocsr(), one, **how)
         if solution.x is None:
             raise InfeasibleError(f"the linear program of trees was not solved: {solution.message}", where="forests")
         prices = np.maximum(-solution.ineqlin.marginals, 0.0).reshape(layers, n)

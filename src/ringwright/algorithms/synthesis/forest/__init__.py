@@ -23,7 +23,7 @@ import numpy as np
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.forest._choice import NEARLY, Candidate, beside, candidates
-from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts
+from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts, is_listed, of_all_roots
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
-MOST_MOVES, MOST_TRIED = 400_000, 200_000  # of one candidate; of all that are run to see which is fastest
+MOST_MOVES, MOST_TRIED = 400_000, 400_000  # of one candidate; of all that are run to see which is fastest
 FOLDED = 8  # listed moves that a block which turns repeat is worth
-FAR_OFF = 2.0
+FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
 NEVER = 4_000_000
-MOST_ROWS = 5_000  # of the linear program by rounds, times roots
+MOST_ROWS = 13_000  # of the linear program by rounds, times roots
 GOOD = 1.001  # time over what no forest is faster than, at which nothing more is run
 ENOUGH = 1.003  # time of rounds over what no forest is faster than, at which more rounds are not tried
 
@@ -119,10 +119,10 @@ class _Question:
         ran: dict[Candidate, int] = {}
         near = [each for each in fits if each.time_s <= fits[0].time_s * NEARLY]
         forms = {each.form: each for each in reversed(fits)}
-        queue = [min(near, key=self._moves), *sorted(forms.values(), key=lambda each: each.time_s)]
+        queue = [min(near, key=self._moves), *sorted(forms.values(), key=lambda each: (not each.merged, each.time_s))]
         while queue:
             one = queue.pop(0)
-            if one in ran or one.time_s > FAR_OFF * fits[0].time_s:
+            if one in ran or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
                 continue
             left -= self._moves(one)
             if left < 0 or self.deadline.passed():
@@ -149,8 +149,9 @@ class _Question:
     def _moves(self, chosen: Candidate) -> int:
         """Return about how many moves a candidate lists: each of a fold counts for as much as some that are listed."""
         trees = sum(len(each.roots) for each in chosen.forests)
-        folds = FOLDED if chosen.forests[0].arcs.symmetry is not None else 1
-        return trees * (self.collective.p - 1) * chosen.pieces * folds
+        turns = self.arcs.symmetry
+        times = 1 if turns is None else turns.order if is_listed(turns) else FOLDED
+        return trees * (self.collective.p - 1) * chosen.pieces * times
 
     def program(self, chosen: Candidate) -> Program:
         """Return the program of a candidate."""
@@ -167,10 +168,10 @@ class _Question:
         if self.variant == "throughput":
             return sets
         least_s = sum(each.least_s for each in first)
-        far = int(hops(self.arcs, np.flatnonzero(self.weight > 0)[: 1 if self.arcs.symmetry else None]).max())
+        far = int(hops(self.arcs, self._roots).max())
         high = max(each.height for each in first)
         for rounds in sorted({far, high, high + 1, high + 2}):
-            if self.deadline.passed() or (sets and rounds * self._roots * len(self.arcs.rate) > MOST_ROWS):
+            if self.deadline.passed() or (sets and rounds * len(self._roots) * len(self.arcs.rate) > MOST_ROWS):
                 break
             sets.append(self._phases(rounds, first))
             if sum(each.time_s for each in sets[-1]) <= least_s * ENOUGH:
@@ -178,9 +179,9 @@ class _Question:
         return sets
 
     @property
-    def _roots(self) -> int:
+    def _roots(self) -> np.ndarray:
         """Roots that the linear program tells apart."""
-        return 1 if self.arcs.symmetry is not None else int((self.weight > 0).sum())
+        return np.flatnonzero(self.weight > 0) if self.arcs.symmetry is None else self.arcs.symmetry.bases
 
     def _phases(self, rounds: int, first: tuple[Forest, ...] = ()) -> tuple[Forest, ...]:
         """Return a forest for each phase: spreading, collecting, or both; ``first`` are those by throughput."""
@@ -202,6 +203,7 @@ class _Question:
         """Return the rounds of a candidate."""
         ends, _ = cuts(chosen.forests)
         phases = tuple(branches(each, ends) for each in chosen.forests)
+        ends = of_all_roots(ends, self.arcs.symmetry)
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
         return TreeRounds(
             self.collective, phases, ends, chosen.sizes, chosen.streams, self.blocks, chosen.merged, labels
