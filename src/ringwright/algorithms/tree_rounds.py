@@ -241,15 +241,23 @@ class TreeRounds:
             yield self._turned(op, phase.turns, here, there, part * self.pieces + piece)
 
     def _turned(self, op: Op, turns: Turns, here: int, there: int, chunk: int) -> Block:
-        """Return the moves of one arc for all roots: turned with the root, each with its root's chunk."""
+        """Return the moves of one arc for all roots: by each rank over the same distance, the chunk of the root as far behind it.
+
+        So blocks of one direction differ in where their chunks begin, and in nothing else.
+        """
         axes = [(size, weight) for (_, size), weight in zip(turns.axes, turns.weights, strict=True) if size > 1]
-        shape = tuple(size for size, _ in axes)
 
-        def end(place: int) -> Affine:
-            return Affine(tuple((1, place // weight % size, size, weight) for size, weight in axes))
+        def digits(place: int) -> list[int]:
+            return [place // weight % size for size, weight in axes]
 
-        slots = Affine(tuple((1, 0, size, weight * self.parts) for size, weight in axes), chunk)
-        return Block(op, shape, end(here), end(there), slots)
+        start, end = digits(here), digits(there)
+        rank = Affine(tuple((1, 0, size, weight) for size, weight in axes))
+        far = zip(start, end, axes, strict=True)
+        target = Affine(tuple((1, (last - first) % size, size, weight) for first, last, (size, weight) in far))
+        slots = tuple(
+            (1, -at % size, size, weight * self.parts) for at, (size, weight) in zip(start, axes, strict=True)
+        )
+        return Block(op, tuple(size for size, _ in axes), rank, target, Affine(slots, chunk))
 
     def cost(self) -> Cost:
         """Return the declared cost: in each round the largest message, all that is sent, what is added on the way."""

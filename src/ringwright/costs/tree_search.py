@@ -35,6 +35,7 @@ FEWEST, MOST_ENTRIES = 6, 100_000  # pricings by rounds, and rows times roots of
 DRAWS = 3  # trees of a root and pricing, ties by lot
 TIMED = 16  # timed trees of a pricing, of all roots together
 EARLY = 1e-4  # by how much a round earlier is worth a higher price
+MOST_TIMED = 128  # places of a tree that grows by its cheapest arc
 WAITS = (1, 2, 4)  # rounds more than the farthest place needs
 Trees = list[tuple[int, "np.ndarray", "np.ndarray"]]  # number of the root, parents, arrivals
 
@@ -98,7 +99,8 @@ class _Search:
         import numpy as np
 
         self._add(self._layered(np.broadcast_to(1.0 / self.rate, (1, len(self.rate))) / len(self.rate)))
-        stages = [0, *(self.far + more for more in WAITS), -1]
+        waiting = [self.far + more for more in WAITS] if self.arcs.p <= MOST_TIMED else []
+        stages = [0, *waiting, -1]
         time, least, stopped, calm = np.inf, 0.0, False, None
         best, idle = np.inf, 0
         for _ in range(MOST_PRICINGS):
@@ -294,6 +296,8 @@ class _Search:
         one = np.ones(len(self.roots))
         how = {"method": "highs-ipm"} if layers > 1 else {"options": PRECISE}
         solution = linprog(cost, upper.tocsr(), np.zeros(layers * n), equal.tocsr(), one, **how)
+        if solution.x is None and layers > 1:
+            solution = linprog(cost, upper.tocsr(), np.zeros(layers * n), equal.tocsr(), one)
         if solution.x is None:
             raise InfeasibleError(f"the linear program of trees was not solved: {solution.message}", where="forests")
         prices = np.maximum(-solution.ineqlin.marginals, 0.0).reshape(layers, n)

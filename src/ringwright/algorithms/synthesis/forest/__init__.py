@@ -27,6 +27,7 @@ from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts, is_lis
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
+from ringwright.costs.tree_search import MOST_TIMED
 from ringwright.costs.tree_search import forest as packed
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
 MOST_MOVES, MOST_TRIED = 400_000, 400_000  # of one candidate; of all that are run to see which is fastest
-FOLDED = 8  # listed moves that a block which turns repeat is worth
+FOLDED = 4  # listed moves that a block which turns repeat is worth
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
 NEVER = 4_000_000
 MOST_ROWS = 13_000  # of the linear program by rounds, times roots
+
 GOOD = 1.001  # time over what no forest is faster than, at which nothing more is run
 ENOUGH = 1.003  # time of rounds over what no forest is faster than, at which more rounds are not tried
 
@@ -117,23 +119,28 @@ class _Question:
             return self._least(every)
         alpha, left = ALPHA_OF["blocking" if blocking else "pipelined"], MOST_TRIED
         ran: dict[Candidate, int] = {}
-        near = [each for each in fits if each.time_s <= fits[0].time_s * NEARLY]
-        forms = {each.form: each for each in reversed(fits)}
-        queue = [min(near, key=self._moves), *sorted(forms.values(), key=lambda each: (not each.merged, each.time_s))]
+        queue = self._by_form(fits)
         while queue:
             one = queue.pop(0)
-            if one in ran or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
+            if one in ran or self._moves(one) > left or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
                 continue
-            left -= self._moves(one)
-            if left < 0 or self.deadline.passed():
+            if ran and self.deadline.passed():
                 break
+            left -= self._moves(one)
             ran[one] = simulate(self.program(one), self.machine, alpha=alpha).time_ps
             if ran[one] <= GOOD * sum(each.least_s for each in one.forests) * PS:
                 break
             if not queue:
-                fastest = min(ran, key=lambda each: ran[each])
-                queue = [each for each in beside(fastest, fits) if each not in ran]
-        return min(ran, key=lambda each: (ran[each], self._moves(each)), default=queue[0] if queue else one)
+                queue = [each for each in beside(min(ran, key=lambda each: ran[each]), fits) if each not in ran]
+        return min(ran, key=lambda each: (ran[each], self._moves(each)), default=fits[0])
+
+    def _by_form(self, fits: list[Candidate]) -> list[Candidate]:
+        """Return of each form one with few moves that is about as fast as its fastest, merged ones first, by their time."""
+        forms: dict[tuple[object, ...], list[Candidate]] = {}
+        for each in fits:
+            forms.setdefault(each.form, []).append(each)
+        near = ([each for each in form if each.time_s <= form[0].time_s * NEARLY] for form in forms.values())
+        return sorted((min(each, key=self._moves) for each in near), key=lambda each: (not each.merged, each.time_s))
 
     def _least(self, every: list[Candidate]) -> Candidate:
         """Return the candidate with the fewest moves, where all are many; raise DeclinedError where they are too many."""
@@ -170,7 +177,8 @@ class _Question:
         least_s = sum(each.least_s for each in first)
         far = int(hops(self.arcs, self._roots).max())
         high = max(each.height for each in first)
-        for rounds in sorted({far, high, high + 1, high + 2}):
+        waiting = {high, high + 1, high + 2} if self.arcs.p <= MOST_TIMED else set[int]()
+        for rounds in sorted({far, *waiting}):
             if self.deadline.passed() or (sets and rounds * len(self._roots) * len(self.arcs.rate) > MOST_ROWS):
                 break
             sets.append(self._phases(rounds, first))
