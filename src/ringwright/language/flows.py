@@ -6,6 +6,8 @@ channel, and on one channel what a rank receives from a peer and passes on goes 
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from ringwright.language.tape import Tape
@@ -43,14 +45,14 @@ def channels_of(tape: Tape, pairs: Pairs, most: int, barred: dict[int, int]) -> 
     hops = _hops(tape, pairs)
     order = np.lexsort((pairs[0], flow[pairs[0]], tape.channel[flow[pairs[0]]] < 0))
     names = flow[pairs[0]][order]
-    bounds = np.flatnonzero(np.append(True, names[1:] != names[:-1])) if len(names) else np.zeros(0, np.int64)
+    bounds = np.flatnonzero(np.append(True, names[1:] != names[:-1])[: len(names)]).tolist()
     # Beside thread blocks that a script names, others keep to channels of their own.
     lowest = int(tape.channel.max()) + 1 if (tape.tb >= 0).any() else 0
     channel = np.where(tape.channel >= 0, tape.channel, lowest)
     taken = _Taken(len(tape.sizes))
     kept = np.ones(len(order), bool)
     chosen: dict[int, int] = dict(barred)
-    for begin, end in zip(bounds.tolist(), [*bounds[1:].tolist(), len(names)], strict=True):
+    for begin, end in itertools.pairwise([*bounds, len(names)]):
         name, those = int(names[begin]), order[begin:end]
         if tape.channel[name] >= 0:
             kept[those] = [taken.take(hop, int(tape.channel[name])) for hop in hops[those].tolist()]
