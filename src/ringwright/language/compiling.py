@@ -62,8 +62,8 @@ def compile_script(
 ) -> Program:
     """Return the program of a script, of ``instances`` side by side.
 
-    ``protocol`` (Simple, LL, LL128) says how many messages a connection holds. Raises ProgramError where the script does not do what its
-    collective asks for, or its hints contradict each other. ``checked=False`` leaves the proof to ``validity``.
+    ``protocol`` (Simple, LL, LL128) says how many messages a connection holds. Raises ProgramError where the script does not do
+    what its collective asks for, or its hints contradict each other. ``checked=False`` leaves the proof to ``validity``.
     """
     if protocol not in DEPTH:
         raise UsageError(f"'{protocol}' is no protocol", remedy=f"one of: {', '.join(DEPTH)}")

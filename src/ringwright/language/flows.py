@@ -38,8 +38,9 @@ def flows_of(tape: Tape, pairs: Pairs) -> np.ndarray:
 def channels_of(tape: Tape, pairs: Pairs, most: int, barred: dict[int, int]) -> tuple[np.ndarray, Pairs]:
     """Return the channel of each instruction, and the pairs that can be fused on these channels.
 
-    A flow without a hint gets the lowest channel, from that in ``barred`` on, on which it agrees with all before it; where there is
-    none below ``most`` it is not fused. A pair that contradicts its hinted channel is not fused. int64 of shape (instructions,).
+    A flow without a hint gets the lowest channel, from that in ``barred`` on, on which it agrees with all before it; where
+    there is none below ``most`` it is not fused. A pair that contradicts its hinted channel is not fused. int64 of shape
+    (instructions,).
     """
     flow = flows_of(tape, pairs)
     hops = _hops(tape, pairs)

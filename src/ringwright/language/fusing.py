@@ -25,7 +25,12 @@ def fusable(tape: Tape) -> tuple[np.ndarray, np.ndarray]:
     sends = np.flatnonzero((tape.kind == Opcode.S) & (writer >= 0))
     receives = writer[sends]
     same = np.isin(tape.kind[receives], list(_FUSED))
-    for ours, theirs in ((tape.src, tape.dst), (tape.count, tape.count), (tape.channel, tape.channel), (tape.tb, tape.tb)):
+    for ours, theirs in (
+        (tape.src, tape.dst),
+        (tape.count, tape.count),
+        (tape.channel, tape.channel),
+        (tape.tb, tape.tb),
+    ):
         same &= ours[sends] == theirs[receives]
     sends, receives = sends[same], receives[same]
     receives, first = np.unique(receives, return_index=True)  # the lowest, where several send it
@@ -76,4 +81,5 @@ def _is_passed_on(tape: Tape, receives: np.ndarray, sends: np.ndarray) -> np.nda
     scratch = ~again & (tape.dst_buffer[owner[at]] == SCRATCH)
     lost = np.ones(len(tape) + 1, bool)
     lost[owner[at[~(is_next & (over | scratch))]]] = False
-    return lost[receives] & (tape.kind[receives] == Opcode.RRC)
+    passed: np.ndarray = lost[receives] & (tape.kind[receives] == Opcode.RRC)
+    return passed

@@ -124,7 +124,9 @@ class Script:
         """Raise ProgramError where a chunk was overwritten after the reference to it was made."""
         latest = max(self._held(ref.rank, ref.number, ref.index, ref.count))
         if latest > ref.stamp:
-            raise self._error(f"{ref} was overwritten at {self.line(latest)}", frame, "take a new reference: chunk(...)")
+            raise self._error(
+                f"{ref} was overwritten at {self.line(latest)}", frame, "take a new reference: chunk(...)"
+            )
 
     def _move(
         self, adds: int, src: Reference, target: tuple[int, int, int], hints: tuple[int, int, int], frame: FrameType
@@ -185,8 +187,8 @@ class Reference:
     ) -> Reference:
         """Copy these chunks to a rank's buffer, from ``index`` on (None: behind what a scratch buffer holds).
 
-        ``channel`` is the channel that carries them, ``send_tb`` and ``recv_tb`` number the thread blocks that send and receive; what
-        is not said is for the compiler to choose. A copy within a rank is done by ``send_tb``.
+        ``channel`` is the channel that carries them, ``send_tb`` and ``recv_tb`` number the thread blocks that send and receive;
+        what is not said is for the compiler to choose. A copy within a rank is done by ``send_tb``.
         """
         script, frame = self.script, sys._getframe(1)
         script._require_fresh(self, frame)
@@ -197,9 +199,7 @@ class Reference:
         number, index = script._address(rank, buffer, index, self.count, frame)
         return script._move(0, self, (rank, number, index), _hints(channel, send_tb, recv_tb), frame)
 
-    def reduce(
-        self, other: Reference, *, channel: int = NONE, send_tb: int = NONE, recv_tb: int = NONE
-    ) -> Reference:
+    def reduce(self, other: Reference, *, channel: int = NONE, send_tb: int = NONE, recv_tb: int = NONE) -> Reference:
         """Add ``other`` to these chunks, here; return what is here then."""
         script, frame = self.script, sys._getframe(1)
         script._require_fresh(self, frame)

@@ -123,7 +123,8 @@ def lowered(operations: Operations) -> Tape:
     first = np.arange(n) + np.cumsum(far) - far
     second = first[far] + 1
     total = n + int(far.sum())
-    tape = Tape(*(np.full(total, -1, np.int64) for _ in range(13)), sizes=operations.sizes)
+    columns = [field.name for field in dataclasses.fields(Tape)[:-1]]
+    tape = Tape(**{name: np.full(total, -1, np.int64) for name in columns}, sizes=operations.sizes)
     local = np.where(adds == 1, int(Opcode.RE), int(Opcode.CPY))
     sides = (
         (first, slice(None), np.where(far, int(Opcode.S), local), at, send_tb, buffer, chunk),

@@ -21,8 +21,8 @@ _NOP = (int(Opcode.NOP), 0, -1, 1, -1, 0)
 class Assigned:
     """Instructions in an order that all ranks share, each with its thread block.
 
-    ``block`` is the row of the thread block; ``operands`` has the columns kind, src_buffer, src, dst_buffer, dst and count. Instruction
-    ``after[i]`` needs ``before[i]``, which is earlier and of the same rank.
+    ``block`` is the row of the thread block; ``operands`` has the columns kind, src_buffer, src, dst_buffer, dst and count.
+    Instruction ``after[i]`` needs ``before[i]``, which is earlier and of the same rank.
     """
 
     block: np.ndarray
@@ -61,8 +61,8 @@ class Assigned:
         table[last[after] - waits[after] + 1 + nth, 8] = last[before]
         table[last[before], 9] = 1
         none = np.full(len(table), -1, np.int64)
-        columns = [np.ascontiguousarray(column) for column in table.T]
-        return Code(*columns, none, none, np.zeros(len(table), np.int64))
+        columns = [*(np.ascontiguousarray(column) for column in table.T), none, none, none + 1]
+        return Code(*columns)
 
     def _waits(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (before, after): the last need of each other thread block, where that is later than what was waited for."""

@@ -3,13 +3,14 @@
 Idea: an algorithm is written by moving chunks between named buffers of ranks. The compiler traces it, fuses what is received and
     sent on, gives each connection a thread block and each flow a channel, and lays instances of it side by side; the result
     is a declared program that a runtime interprets in one kernel.
-Cost: that of the program, an alpha and its bytes for every message of a thread block in turn; a ring all-reduce
-    2(p-1) alpha + 2(p-1)/p n beta, all pairs 2 alpha + 2(p-1)/p n beta on a full switch. r instances send r smaller messages side by side.
-Knobs: program, one of those below (auto: on several nodes hierarchical, two-step or all-to-next; on one all-pairs up to 1 MiB and
-    else ring; broadcast binomial-tree up to 1 MiB and else ring); node, ranks of a node (the first axis of the machine; without
-    one, all); instances=1; channels=1, over which a program deals its chunks; protocol=Simple, LL or LL128 (how many messages
-    a connection holds); fusion=true.
-    Programs: ring, all-pairs, hierarchical, recursive-doubling, halving-doubling, binomial-tree, two-step, three-step, all-to-next.
+Cost: that of the program: alpha and bytes of every message of a thread block in turn. A ring all-reduce 2(p-1) alpha +
+    2(p-1)/p n beta, all pairs 2 alpha + 2(p-1)/p n beta on a full switch. r instances send r smaller messages side by side.
+Knobs: program=auto, or one of those below (auto: on several nodes hierarchical, two-step or all-to-next; on one all-pairs up to
+    1 MiB and else ring; broadcast binomial-tree up to 1 MiB and else ring); node, ranks of a node (the first axis of the
+    machine; without one, all); instances=1, side by side; channels=1, over which a program deals its chunks;
+    protocol=Simple, LL or LL128: how many messages a connection holds; fusion=true.
+    Programs: ring, all-pairs, hierarchical, recursive-doubling, halving-doubling, binomial-tree, two-step, three-step,
+    all-to-next.
 Holds: the order is declared; it covers every hazard and cannot lock up with the FIFO of its protocol; fusion changes no result.
 Figure: all-reduce up to 1.9x and all-to-all up to 1.3x faster than hand-optimised ones (abstract).
 Source: Cowan, Maleki, Musuvathi, Saarikivi, Xiong: MSCCLang, ASPLOS 2023, arXiv 2201.11840.
@@ -127,7 +128,7 @@ def _chunks(name: str, collective: Collective, plan: Plan) -> int:
         return plan.node if name == "all-to-next" else 1
     if name == "all-pairs" and op in _VECTORS:
         # Each block in so many chunks that several thread blocks share the sums, and every channel has as many.
-        pieces = max(min(p, 128 // p), 1) if op != "all-gather" else 1
+        pieces = max(min(p, 64 // p), 1) if op != "all-gather" else 1
         return p * plan.channels * -(-pieces // plan.channels)
     if name == "binomial-tree" or (name == "recursive-doubling" and op == "all-reduce"):
         return plan.channels

@@ -46,12 +46,12 @@ def three_step(script: Script, plan: Plan) -> None:
                     each.copy(target + k, "output", rank, channel=plan.channel(k))
                 continue
             here = pair[0] * g + _gateway(*pair, g)
-            ref = ref.copy(here, f"to node {pair[1]}", rank % g * g, channel=plan.channel(pair[1]))
-            gathered[pair] = gathered[pair].group(ref) if pair in gathered else ref
+            share = ref.copy(here, f"to node {pair[1]}", rank % g * g, channel=plan.channel(pair[1]))
+            gathered[pair] = gathered[pair].group(share) if pair in gathered else share
     for (node, other), ref in gathered.items():
         there = other * g + _gateway(other, node, g)
-        ref = ref.copy(there, f"from node {node}", 0, channel=plan.channel(other))
-        for k, each in enumerate(ref.split(g * g)):
+        come = ref.copy(there, f"from node {node}", 0, channel=plan.channel(other))
+        for k, each in enumerate(come.split(g * g)):
             each.copy(other * g + k % g, "output", node * g + k // g, channel=plan.channel(node))
 
 
@@ -69,10 +69,16 @@ def all_to_next(script: Script, plan: Plan) -> None:
             script.chunk(rank, "input", 0, script.chunks).copy(after, "output", 0)
             continue
         for index in range(script.chunks):
-            channel, k = plan.channel(index), index % g
-            ref = script.chunk(rank, "input", index)
-            if k != rank % g:
-                ref = ref.copy(rank // g * g + k, "leaving", channel=channel)
-            if k != after % g:
-                ref = ref.copy(after // g * g + k, "coming", channel=channel)
-            ref.copy(after, "output", index, channel=channel)
+            _across(script, index, (rank, after), plan)
+
+
+def _across(script: Script, index: int, ends: tuple[int, int], plan: Plan) -> None:
+    """Send a chunk from one node to the next over the NICs of rank ``index`` of both."""
+    g, (rank, after) = plan.node, ends
+    channel, k = plan.channel(index), index % plan.node
+    ref = script.chunk(rank, "input", index)
+    if k != rank % g:
+        ref = ref.copy(rank // g * g + k, "leaving", channel=channel)
+    if k != after % g:
+        ref = ref.copy(after // g * g + k, "coming", channel=channel)
+    ref.copy(after, "output", index, channel=channel)

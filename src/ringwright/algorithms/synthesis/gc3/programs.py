@@ -39,7 +39,9 @@ def ring(script: Script, plan: Plan) -> None:
     if op == "broadcast":
         for index in range(script.chunks):
             root = script.collective.root
-            _travel(_own(script, root, index), "output", index, [(root + k) % p for k in range(1, p)], plan.channel(index))
+            _travel(
+                _own(script, root, index), "output", index, [(root + k) % p for k in range(1, p)], plan.channel(index)
+            )
         return
     sums = {}
     if op != "all-gather":
@@ -129,35 +131,27 @@ def _exchange_and_sum(script: Script, own: int, plan: Plan) -> None:
 
 def hierarchical(script: Script, plan: Plan) -> None:
     """Rings within each node, and between those of the nodes that have the same number there; chunks lie node by node."""
-    op, g = script.collective.op, plan.node
-    n = script.ranks // g
-    nodes = [range(node * g, node * g + g) for node in range(n)]
+    op, g, p = script.collective.op, plan.node, script.ranks
+    nodes = [range(first, first + g) for first in range(0, p, g)]
     if op == "all-gather":
-        for rank in range(script.ranks):
-            ref = script.chunk(rank, "input", 0).copy(rank, "output", rank)
-            _travel(ref, "output", rank, [(rank + k * g) % (n * g) for k in range(1, n)], plan.channel(rank))
+        whole = [script.chunk(rank, "input", 0).copy(rank, "output", rank) for rank in range(p)]
+    else:
         for ranks in nodes:
-            for k, first in enumerate(ranks):
-                for index in range(k, n * g, g):
-                    ref = script.chunk(first, "output", index)
-                    _travel(ref, "output", index, [ranks[(k + j) % g] for j in range(1, g)], plan.channel(index))
+            for same in nodes:
+                _summed(script, ranks, same, 1, plan)
+        whole = []
+        for k in range(g):
+            whole += _summed(script, range(k, p, g), range(k, p, g), 1, plan).values()
+        whole = [ref.copy(ref.rank, "output", 0 if op == "reduce-scatter" else ref.rank) for ref in whole]
+    if op == "reduce-scatter":
         return
+    for ref in whole:
+        _travel(ref, "output", ref.rank, [(ref.rank + j) % p for j in range(g, p, g)], plan.channel(ref.rank))
     for ranks in nodes:
-        for m in range(n):
-            _summed(script, ranks, range(m * g, m * g + g), 1, plan)
-    for k in range(g):
-        sums = _summed(script, range(k, n * g, g), range(k, n * g, g), 1, plan)
-        for index, ref in sums.items():
-            if op == "reduce-scatter":
-                ref.copy(index, "output", 0)
-            else:
-                across = [(index + j * g) % (n * g) for j in range(1, n)]
-                _travel(ref.copy(index, "output", index), "output", index, across, plan.channel(index))
-    for ranks in nodes if op == "all-reduce" else ():
-        for index in range(n * g):
+        for index in range(p):
             at = index % g
-            ref = script.chunk(ranks[at], "output", index)
-            _travel(ref, "output", index, [ranks[(at + j) % g] for j in range(1, g)], plan.channel(index))
+            here = script.chunk(ranks[at], "output", index)
+            _travel(here, "output", index, [ranks[(at + j) % g] for j in range(1, g)], plan.channel(index))
 
 
 def recursive_doubling(script: Script, plan: Plan) -> None:
