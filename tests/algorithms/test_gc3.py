@@ -191,7 +191,9 @@ def test_two_processes_of_python_make_the_same_program() -> None:
         "print(hashlib.sha256(msccl_xml(p)).hexdigest())"
     )
     told = {
-        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
         for seed in ("1", "2")
     }
     assert len(told) == 1

@@ -147,7 +147,12 @@ def test_nonsense_names_its_line() -> None:
 
 
 def test_a_script_says_what_it_cannot_be_for() -> None:
-    for op, chunks, in_place in (("gather", 4, None), ("all-gather", 6, None), ("all-to-all", 4, True), ("scan", 0, None)):
+    for op, chunks, in_place in (
+        ("gather", 4, None),
+        ("all-gather", 6, None),
+        ("all-to-all", 4, True),
+        ("scan", 0, None),
+    ):
         with pytest.raises(UsageError):
             Script(Collective(op, range(4), 64), chunks=chunks, in_place=in_place)
     with pytest.raises(UsageError):

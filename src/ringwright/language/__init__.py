@@ -1,18 +1,22 @@
 """A language for collective programs, and its compiler, after GC3 (MSCCLang).
 
-Chunks move between named buffers of ranks, in ordinary Python; what comes out is a Program like any other::
+Chunks move between named buffers of ranks, in ordinary Python; what comes out is a Program like any other, with a declared
+order that was proved.
 
-    from ringwright.language import compiled
-
-    def ring(script):
-        for index in range(script.chunks):
-            sum_ = script.chunk(index, "input", index)
-            for step in range(1, script.ranks):
-                sum_ = script.chunk((index + step) % script.ranks, "input", index).reduce(sum_)
-            for step in range(script.ranks - 1):
-                sum_ = sum_.copy((index + step) % script.ranks, "input", index)
-
-    program = compiled(ring, ringwright.Collective("all-reduce", range(4), 1 << 20), instances=2)
+Examples
+--------
+>>> import ringwright
+>>> from ringwright.language import compiled
+>>> def ring(script):
+...     for index in range(script.chunks):
+...         ref = script.chunk(index, "input", index)
+...         for step in range(1, script.ranks):
+...             ref = script.chunk((index + step) % script.ranks, "input", index).reduce(ref)
+...         for step in range(script.ranks - 1):
+...             ref = ref.copy((index + step) % script.ranks, "output", index)
+>>> wanted = ringwright.Collective("all-reduce", range(4), 1 << 20)
+>>> compiled(ring, wanted, instances=2, protocol="LL")
+Program(ring: all-reduce of 1 MiB over 4 ranks, 10 steps, in a declared order)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GC3 (MSCCLang).
+"""GC3: a program that moves chunks between named buffers is compiled into fused instructions of thread blocks.
 
 Idea: an algorithm is written by moving chunks between named buffers of ranks. The compiler traces it, fuses what is received and
     sent on, gives each connection a thread block and each flow a channel, and lays instances of it side by side; the result
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "send-recv")
 FABRICS = ("switch", "ring", "dgx-a100:2")
+NEEDS = ("memory.scratch", "transport.channels")
 Named = Literal[
     "auto",
     "ring",
@@ -125,7 +126,7 @@ def _chunks(name: str, collective: Collective, plan: Plan) -> int:
     """Return into how many chunks the longer buffer is cut."""
     p, op = collective.p, collective.op
     if op == "send-recv":
-        return plan.node if name == "all-to-next" else 1
+        return plan.node * plan.channels if name == "all-to-next" else 1
     if name == "all-pairs" and op in _VECTORS:
         # Each block in so many chunks that several thread blocks share the sums, and every channel has as many.
         pieces = max(min(p, 64 // p), 1) if op != "all-gather" else 1
