@@ -3,9 +3,9 @@
     python benchmarks/synthesis_gc3.py              # the programs of the card, and a ring of 512 ranks
     python benchmarks/synthesis_gc3.py --ranks 64   # the largest ring
 
-*Compiled* is from the first line of the script to the thread blocks, *proved* the proof of order, races and result on top, *written*
-the MSCCL XML. The public compiler (MSCCLang, msccl-tools 030a750f) does the first and the last; its seconds are user CPU of the
-whole process on one core of another machine.
+*Compiled* is from the first line of the script to the thread blocks, *proved* the proof of order, races and result on top,
+*written* the MSCCL XML. The public compiler (MSCCLang, msccl-tools 030a750f) does the first and the last; its seconds are user
+CPU of the whole process on one core of another machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringwright.algorithms.synthesis.gc3.programs import Plan
 from ringwright.collective import Collective
 from ringwright.errors import ProgramError
 from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.language import Script, compile_script
+from ringwright.language import ChunkScript, compile_script
 from ringwright.language.compiling import scheduled_script
 from ringwright.threadblocks.msccl import DEPTH
 from ringwright.validity import check
@@ -47,8 +47,8 @@ def measure(name: str, op: str, p: int, node: int, channels: int, instances: int
     collective = Collective(op, range(p), 1 << 22)
     plan = Plan(node, channels)
 
-    def traced() -> Script:
-        script = Script(collective, chunks=_chunks(name, collective, plan))
+    def traced() -> ChunkScript:
+        script = ChunkScript(collective, chunks=_chunks(name, collective, plan))
         _DOES[name][op](script, plan)
         return script
 

@@ -18,7 +18,7 @@ from ringwright.execute.executors import executor
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.mscclpp_json import mscclpp_json
 from ringwright.fabrics import fabric
-from ringwright.language import Script, compile_script
+from ringwright.language import ChunkScript, compile_script
 from ringwright.program import Program
 from ringwright.sources.msccl_xml import read_msccl_xml
 from ringwright.sources.programs import read_program
@@ -216,7 +216,7 @@ def test_a_script_of_its_own_is_what_the_system_makes() -> None:
     from ringwright.algorithms.synthesis.gc3.programs import Plan, ring
 
     collective = Collective("all-gather", range(5), 4 * 5 * 6)
-    script = Script(collective)
+    script = ChunkScript(collective)
     ring(script, Plan(5, 1))
     ours, theirs = compile_script(script), gc3(collective, program="ring")
     assert isinstance(ours.schedule, Schedule)

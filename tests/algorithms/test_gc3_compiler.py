@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ringwright import interpreter
 from ringwright.collective import Collective
 from ringwright.errors import ProgramError, UsageError
-from ringwright.language import Script, compile_script, compiled
+from ringwright.language import ChunkScript, compile_script, compiled
 from ringwright.language.script import WIDTH
 from ringwright.program import Program
 from ringwright.threadblocks import Opcode, Schedule
@@ -33,10 +33,10 @@ def vectors(p: int, chunks: int) -> Collective:
     return Collective("all-reduce", range(p), 4 * ELEMENTS * chunks, in_place=True)
 
 
-def written(seed: int, p: int, chunks: int, instances: int) -> Script:
+def written(seed: int, p: int, chunks: int, instances: int) -> ChunkScript:
     """Return a script of random lines: copies and sums within and between ranks, to scratch and back, of several chunks."""
     draw = random.Random(seed)
-    script = Script(vectors(p, chunks * instances), chunks=chunks)
+    script = ChunkScript(vectors(p, chunks * instances), chunks=chunks)
     lengths = [0] * p
     for _ in range(draw.randrange(1, 40)):
         rank, count = draw.randrange(p), draw.choice((1, 1, 1, 2, 3))
@@ -58,7 +58,7 @@ def written(seed: int, p: int, chunks: int, instances: int) -> Script:
     return script
 
 
-def replayed(script: Script, data: list[np.ndarray]) -> list[np.ndarray]:
+def replayed(script: ChunkScript, data: list[np.ndarray]) -> list[np.ndarray]:
     """Return what the inputs hold after the lines of a script, one after the other; ``data`` are (chunks, elements) each."""
     state = [[each.copy(), np.zeros((0, 0)), np.zeros((200, each.shape[1]), np.int64)] for each in data]
     for adds, src, a, i, dst, b, j, n, *_ in np.array(script.log).reshape(-1, WIDTH).tolist():
@@ -106,7 +106,7 @@ def test_instances_do_what_one_does(seed: int, p: int, chunks: int, instances: i
             np.testing.assert_array_equal(ours.reshape(-1, ELEMENTS)[mine], theirs)
 
 
-def _unit(script: Script, chunks: int) -> int:
+def _unit(script: ChunkScript, chunks: int) -> int:
     rows = np.array(script.log).reshape(-1, WIDTH)
     named = [rows[rows[:, side] == 0][:, [side + 1, 7]].reshape(-1) for side in (2, 5)]
     return int(np.gcd.reduce([chunks, *np.concatenate(named).tolist()]))
@@ -115,7 +115,7 @@ def _unit(script: Script, chunks: int) -> int:
 # -------------------------------------------------------------------------------------------------------------- fusion
 def line_of(p: int, adds: bool, over: bool = False) -> Program:
     """Return a program that hands a chunk from rank to rank, adding on each; ``over``: the last copies its own to all."""
-    script = Script(vectors(p, 1), chunks=1)
+    script = ChunkScript(vectors(p, 1), chunks=1)
     ref = script.chunk(0)
     for rank in range(1, p):
         ref = script.chunk(rank).reduce(ref) if adds else ref.copy(rank, "input", 0)
@@ -132,20 +132,20 @@ def test_what_is_received_and_sent_on_is_one_instruction() -> None:
 def test_a_sum_that_is_overwritten_is_not_stored() -> None:
     fused = line_of(3, adds=True, over=True)
     assert sorted(kinds(fused)) == ["R", "RCS", "RRCS", "RRS", "S"]
-    script = Script(vectors(3, 1), chunks=1)
+    script = ChunkScript(vectors(3, 1), chunks=1)
     script.chunk(1).reduce(script.chunk(0)).copy(2, "input", 0)  # nothing overwrites it
     assert kinds(compile_script(script, checked=False)) == ["S", "RRCS", "R"]
 
 
 def test_without_fusion_every_end_is_an_instruction() -> None:
-    script = Script(vectors(3, 1), chunks=1)
+    script = ChunkScript(vectors(3, 1), chunks=1)
     script.chunk(1).reduce(script.chunk(0)).copy(2, "input", 0)
     assert kinds(compile_script(script, fuse=False, checked=False)) == ["S", "RRC", "S", "R"]
 
 
 # --------------------------------------------------------------------------------------------------- hints and channels
 def hinted(**hints: int) -> Program:
-    script = Script(vectors(3, 2), chunks=2)
+    script = ChunkScript(vectors(3, 2), chunks=2)
     script.chunk(0, "input", 0).copy(1, "aside", send_tb=0, recv_tb=0)
     script.chunk(0, "input", 1).copy(2, "aside", **hints)
     return compile_script(script, checked=False)
@@ -165,11 +165,11 @@ def test_a_thread_block_has_one_peer_each_way_and_one_channel() -> None:
 def test_flows_that_part_at_a_rank_get_channels_of_their_own() -> None:
     """Rank 1 passes chunk 0 of rank 0 on to 2 and chunk 1 to 3: a thread block has one peer to send to."""
 
-    def write(script: Script) -> None:
+    def write(script: ChunkScript) -> None:
         for index, target in enumerate((2, 3)):
             script.chunk(0, "input", index).copy(1, "input", index).copy(target, "input", index)
 
-    script = Script(vectors(4, 2), chunks=2)
+    script = ChunkScript(vectors(4, 2), chunks=2)
     write(script)
     program = compile_script(script, checked=False)
     assert kinds(program).count("RCS") == 2
@@ -178,7 +178,7 @@ def test_flows_that_part_at_a_rank_get_channels_of_their_own() -> None:
 
 
 def test_a_hinted_channel_is_kept_where_that_costs_a_fusion() -> None:
-    script = Script(vectors(4, 2), chunks=2)
+    script = ChunkScript(vectors(4, 2), chunks=2)
     for index, target in enumerate((2, 3)):
         script.chunk(0, "input", index).copy(1, "input", index, channel=5).copy(target, "input", index, channel=5)
     program = compile_script(script, checked=False)
@@ -188,7 +188,7 @@ def test_a_hinted_channel_is_kept_where_that_costs_a_fusion() -> None:
 
 
 def test_more_chunks_than_a_step_carries_are_cut() -> None:
-    script = Script(vectors(2, 150), chunks=150)
+    script = ChunkScript(vectors(2, 150), chunks=150)
     script.chunk(0, "input", 0, 150).copy(1, "aside", 0)
     program = compile_script(script, checked=False)
     assert isinstance(program.schedule, Schedule)
@@ -198,7 +198,7 @@ def test_more_chunks_than_a_step_carries_are_cut() -> None:
 def test_more_messages_than_a_connection_holds_wait_their_turn() -> None:
     """Ten chunks at once on one connection, of which two are under way at a time, and an answer to each."""
 
-    def write(script: Script) -> None:
+    def write(script: ChunkScript) -> None:
         sent = [script.chunk(0, "input", k).copy(1, "aside") for k in range(10)]
         for k, ref in enumerate(sent):
             script.chunk(1, "input", k).reduce(ref).copy(0, "input", k)
@@ -208,7 +208,7 @@ def test_more_messages_than_a_connection_holds_wait_their_turn() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    script = Script(vectors(2, 2), chunks=2)
+    script = ChunkScript(vectors(2, 2), chunks=2)
     for refused in ({"protocol": "simple"}, {"instances": 0}):
         with pytest.raises(UsageError):
             compile_script(script, **refused)  # type: ignore[arg-type]

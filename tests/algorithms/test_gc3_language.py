@@ -14,7 +14,7 @@ from declared_programs import assert_result, rules, verdict
 from ringwright.collective import Collective
 from ringwright.errors import ProgramError, RingwrightError, UsageError
 from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.language import Script, compile_script, compiled
+from ringwright.language import ChunkScript, compile_script, compiled
 from ringwright.program import Program
 from ringwright.threadblocks import Opcode, Schedule
 from ringwright.threadblocks.msccl import DEPTH
@@ -23,11 +23,11 @@ from ringwright.validity import check
 pytestmark = pytest.mark.once
 
 
-def script(op: str = "all-reduce", p: int = 4, chunks: int | None = None, **how: bool) -> Script:
-    return Script(Collective(op, range(p), 4 * 64 * p), chunks=chunks, **how)
+def script(op: str = "all-reduce", p: int = 4, chunks: int | None = None, **how: bool) -> ChunkScript:
+    return ChunkScript(Collective(op, range(p), 4 * 64 * p), chunks=chunks, **how)
 
 
-def ring(script: Script) -> None:
+def ring(script: ChunkScript) -> None:
     p = script.ranks
     for index in range(script.chunks):
         ref = script.chunk(index % p, "input", index)
@@ -154,9 +154,9 @@ def test_a_script_says_what_it_cannot_be_for() -> None:
         ("scan", 0, None),
     ):
         with pytest.raises(UsageError):
-            Script(Collective(op, range(4), 64), chunks=chunks, in_place=in_place)
+            ChunkScript(Collective(op, range(4), 64), chunks=chunks, in_place=in_place)
     with pytest.raises(UsageError):
-        Script(Collective("all-gather", range(2), 12, counts=(4, 8)))
+        ChunkScript(Collective("all-gather", range(2), 12, counts=(4, 8)))
 
 
 # -------------------------------------------------------------------------------------------------------------- buffers
@@ -194,7 +194,7 @@ def test_scratch_buffers_have_names_and_grow() -> None:
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_out_of_place_the_result_is_elsewhere(in_place: bool) -> None:
-    def write(s: Script) -> None:
+    def write(s: ChunkScript) -> None:
         ring(s)
         for rank in range(s.ranks):
             s.chunk(rank, "input", 0, s.chunks).copy(rank, "output", 0)
@@ -207,13 +207,13 @@ def test_out_of_place_the_result_is_elsewhere(in_place: bool) -> None:
 
 @pytest.mark.parametrize("op", ["scan", "exscan"])
 def test_prefix_sums_can_be_written(op: str) -> None:
-    def chain(s: Script) -> None:
+    def chain(s: ChunkScript) -> None:
         for index in range(s.chunks):
             for rank in range(1, s.ranks):
                 before = s.chunk(rank - 1, "input", index)
                 s.chunk(rank, "input", index).reduce(before)
 
-    def shifted(s: Script) -> None:
+    def shifted(s: ChunkScript) -> None:
         for index in range(s.chunks):
             for rank in range(1, s.ranks):
                 ref = s.chunk(rank - 1, "input", index).copy(rank, "output", index)
@@ -244,7 +244,7 @@ def found_rules(program: Program) -> set[str]:
 def test_a_cycle_across_ranks_is_found() -> None:
     """Both ranks receive first: every rank by itself is in order, which is all that the public tool looks at."""
 
-    def swap(s: Script) -> None:
+    def swap(s: ChunkScript) -> None:
         for rank in range(2):
             s.chunk(rank, "input", 0, 2).copy(1 - rank, "output", 0, channel=0, send_tb=0, recv_tb=0)
 
@@ -284,7 +284,7 @@ def test_more_messages_than_a_fifo_holds_are_found(tmp_path: Path, protocol: str
 def test_the_compiler_never_makes_what_locks_up() -> None:
     """The same exchange of many messages, written as a script: sends wait for receives, with any protocol."""
 
-    def exchange(s: Script) -> None:
+    def exchange(s: ChunkScript) -> None:
         for index in range(s.chunks):
             for rank in range(2):
                 s.chunk(rank, "input", index).copy(1 - rank, "output", index, channel=0, send_tb=0, recv_tb=0)
@@ -294,7 +294,7 @@ def test_the_compiler_never_makes_what_locks_up() -> None:
 
 
 def test_a_dependency_that_is_left_out_is_a_race() -> None:
-    def through_scratch(s: Script) -> None:
+    def through_scratch(s: ChunkScript) -> None:
         for index in range(s.chunks):
             for rank in range(2):
                 s.chunk(rank, "input", index).copy(1 - rank, "aside", index, send_tb=0, recv_tb=0)

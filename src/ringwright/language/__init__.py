@@ -22,6 +22,6 @@ Program(ring: all-reduce of 1 MiB over 4 ranks, 10 steps, in a declared order)
 from __future__ import annotations
 
 from ringwright.language.compiling import compile_script, compiled
-from ringwright.language.script import Reference, Script
+from ringwright.language.script import ChunkScript, Reference
 
-__all__ = ["Reference", "Script", "compile_script", "compiled"]
+__all__ = ["ChunkScript", "Reference", "compile_script", "compiled"]

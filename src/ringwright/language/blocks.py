@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringwright.errors import ProgramError
-from ringwright.language.script import Script
+from ringwright.language.script import ChunkScript
 from ringwright.language.tape import Tape
 
 
@@ -31,7 +31,7 @@ class Thread:
 class Threads:
     """The thread blocks of all ranks, in the order in which they were needed."""
 
-    def __init__(self, script: Script, tape: Tape, channel: np.ndarray) -> None:
+    def __init__(self, script: ChunkScript, tape: Tape, channel: np.ndarray) -> None:
         self.script, self.tape, self.channel = script, tape, channel
         self.threads: list[Thread] = []
         self.of_rank: list[list[int]] = [[] for _ in range(script.ranks)]

@@ -15,10 +15,10 @@ from ringwright.errors import UsageError
 from ringwright.language.blocks import Threads
 from ringwright.language.flows import channels_of, flows_of
 from ringwright.language.fusing import fusable, fused
-from ringwright.language.instances import Instances
+from ringwright.language.instances import Replication
 from ringwright.language.ordering import by_turn
-from ringwright.language.script import Script
-from ringwright.language.tape import Operations, Tape, lowered
+from ringwright.language.script import ChunkScript
+from ringwright.language.tape import Tape, WrittenLines, lowered
 from ringwright.program import Program
 from ringwright.threadblocks import Blocks, Schedule, declared
 from ringwright.threadblocks.buffers import PER_RANK, arrange_for
@@ -35,7 +35,7 @@ MOST_REPAIRS = 8
 
 
 def compiled(
-    write: Callable[[Script], object],
+    write: Callable[[ChunkScript], object],
     collective: Collective,
     *,
     name: str = "",
@@ -44,13 +44,13 @@ def compiled(
     **options: object,
 ) -> Program:
     """Return the program that ``write`` writes into a script for this collective; ``options`` are those of ``compile_script``."""
-    script = Script(collective, chunks=chunks, in_place=in_place)
+    script = ChunkScript(collective, chunks=chunks, in_place=in_place)
     write(script)
     return compile_script(script, name=name or getattr(write, "__name__", "script"), **options)  # type: ignore[arg-type]
 
 
 def compile_script(
-    script: Script,
+    script: ChunkScript,
     *,
     name: str = "script",
     instances: int = 1,
@@ -78,11 +78,11 @@ def compile_script(
     return require(program) if checked else program
 
 
-def scheduled_script(script: Script, *, instances: int, interleaved: bool, depth: int, fuse: bool) -> Schedule:
+def scheduled_script(script: ChunkScript, *, instances: int, interleaved: bool, depth: int, fuse: bool) -> Schedule:
     """Return the thread blocks of a script; where their buffers begin is left open (``bases`` are all 0)."""
-    operations = Operations.of(script)
+    operations = WrittenLines.of(script)
     owners = script.ranks if script.collective.op in PER_RANK else 1
-    shared = Instances.of(instances, script.chunks // owners, operations, interleaved=interleaved)
+    shared = Replication.of(instances, script.chunks // owners, operations, interleaved=interleaved)
     tape, order = _ordered(lowered(shared.cut(operations)), depth, MOST_CHANNELS // instances, fuse=fuse)
     threads = Threads(script, tape, tape.channel)
     tape = dataclasses.replace(tape, tb=threads.assigned(order))
@@ -114,7 +114,7 @@ def _ordered(plain: Tape, depth: int, most: int, *, fuse: bool) -> tuple[Tape, n
     return dataclasses.replace(plain, channel=channel), np.arange(len(plain))
 
 
-def _laid(shared: Instances, tape: Tape, threads: Threads, order: np.ndarray) -> Schedule:
+def _laid(shared: Replication, tape: Tape, threads: Threads, order: np.ndarray) -> Schedule:
     """Return the thread blocks of all instances, numbered at each rank, with their instructions in order."""
     number = np.empty(len(tape), np.int64)
     number[order] = np.arange(len(tape))

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringwright.language.tape import SCRATCH, Operations, Tape
-from ringwright.threadblocks.accesses import spread
+from ringwright.language.tape import SCRATCH, Tape, WrittenLines
+from ringwright.threadblocks.accesses import slots_of
 from ringwright.threadblocks.msccl import MOST_COUNT
 
 
 @dataclass(frozen=True)
-class Instances:
+class Replication:
     """``own`` chunks of a buffer belong to one block; ``unit`` of them stay together where instances are interleaved."""
 
     count: int
@@ -26,7 +26,7 @@ class Instances:
     unit: int
 
     @classmethod
-    def of(cls, count: int, own: int, operations: Operations, *, interleaved: bool) -> Instances:
+    def of(cls, count: int, own: int, operations: WrittenLines, *, interleaved: bool) -> Replication:
         """Return how a script's chunks are shared between ``count`` instances."""
         unit = own
         if interleaved:
@@ -35,12 +35,12 @@ class Instances:
             unit = math.gcd(own, int(np.gcd.reduce(np.concatenate([*named, [0]]))))
         return cls(count, own, max(unit, 1))
 
-    def cut(self, operations: Operations) -> Operations:
+    def cut(self, operations: WrittenLines) -> WrittenLines:
         """Return the operations in pieces whose chunks follow each other in every instance, and are not too many for a step."""
         rows = operations.rows
         if not (rows[:, 7] > 1).any():
             return operations
-        chunk, which = spread(np.zeros(len(rows), np.int64), rows[:, 7])
+        chunk, which = slots_of(np.zeros(len(rows), np.int64), rows[:, 7])
         begins = chunk % MOST_COUNT == 0
         if self.count > 1:
             for side in (2, 5):

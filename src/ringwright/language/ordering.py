@@ -13,7 +13,7 @@ from collections import deque
 import numpy as np
 
 from ringwright.language.tape import Tape
-from ringwright.threadblocks.accesses import spread
+from ringwright.threadblocks.accesses import slots_of
 
 
 def distances(n: int, before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -25,7 +25,7 @@ def distances(n: int, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     front, number = np.flatnonzero(left == 0), 0
     while len(front):
         distance[front] = number
-        at, _ = spread(starts[front], starts[front + 1] - starts[front])
+        at, _ = slots_of(starts[front], starts[front + 1] - starts[front])
         reached, times = np.unique(nexts[at], return_counts=True)
         left[reached] -= times
         front, number = reached[left[reached] == 0], number + 1

@@ -29,7 +29,7 @@ _NUMBER = {INPUT: 0, OUTPUT: 1}
 _OWN_MEMORY = ("all-to-all", "send-recv")  # in place, what arrives would overwrite what is not sent yet
 
 
-class Script:
+class ChunkScript:
     """What is written so far. ``ranks`` and ``chunks`` are there to be used in it.
 
     Parameters
@@ -63,7 +63,7 @@ class Script:
         self.writers = [self._before(rank) for rank in range(p)]  # of each rank: buffer -> chunk -> operation
 
     def __repr__(self) -> str:
-        return f"Script({self.collective.label}, {self.chunks:,} chunks, {len(self):,} operations)"
+        return f"ChunkScript({self.collective.label}, {self.chunks:,} chunks, {len(self):,} operations)"
 
     def __len__(self) -> int:
         return len(self.log) // WIDTH
@@ -158,11 +158,11 @@ class Script:
 
 
 class Reference:
-    """``count`` chunks of one buffer of one rank, as they are now. Made by ``Script.chunk`` and by what moves chunks."""
+    """``count`` chunks of one buffer of one rank, as they are now. Made by ``ChunkScript.chunk`` and by what moves chunks."""
 
     __slots__ = ("count", "index", "number", "rank", "script", "stamp")
 
-    def __init__(self, script: Script, rank: int, number: int, index: int, count: int, stamp: int) -> None:
+    def __init__(self, script: ChunkScript, rank: int, number: int, index: int, count: int, stamp: int) -> None:
         self.script, self.rank, self.number = script, rank, number
         self.index, self.count, self.stamp = index, count, stamp
 

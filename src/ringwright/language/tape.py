@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.language.script import WIDTH
-from ringwright.threadblocks.accesses import hazards_between, spread
+from ringwright.threadblocks.accesses import hazards_between, slots_of
 from ringwright.threadblocks.table import READS_SRC, WRITES_DST, Opcode, one_of
 
 if TYPE_CHECKING:
-    from ringwright.language.script import Script
+    from ringwright.language.script import ChunkScript
 
 SCRATCH = 2
 
 
 @dataclass(frozen=True)
-class Operations:
+class WrittenLines:
     """The lines of a script in numbers; buffers are 0 input, 1 output, 2 scratch, in which named ones follow each other.
 
     ``rows`` has the columns adds, source rank, buffer and chunk, target rank, buffer and chunk, count, channel, sending and
@@ -32,7 +32,7 @@ class Operations:
     sizes: np.ndarray
 
     @classmethod
-    def of(cls, script: Script) -> Operations:
+    def of(cls, script: ChunkScript) -> WrittenLines:
         """Return the operations of a script."""
         log = np.frombuffer(script.log, np.int64).reshape(-1, WIDTH) if len(script) else np.zeros((0, WIDTH), np.int64)
         lengths = [[len(held) for held in buffers] for buffers in script.writers]
@@ -94,7 +94,7 @@ class Tape:
         slots, owners, writes = [], [], []
         for chosen, buffer, first, is_write in parts:
             at = np.flatnonzero(chosen)
-            slot, which = spread(base[self.rank[at] * 3 + buffer[at]] + first[at], self.count[at])
+            slot, which = slots_of(base[self.rank[at] * 3 + buffer[at]] + first[at], self.count[at])
             slots.append(slot)
             owners.append(at[which])
             writes.append(np.full(len(slot), is_write))
@@ -116,7 +116,7 @@ class Tape:
         return Tape(**columns, sizes=self.sizes)
 
 
-def lowered(operations: Operations) -> Tape:
+def lowered(operations: WrittenLines) -> Tape:
     """Return the instructions of all operations, none fused."""
     adds, at, buffer, chunk, to, there, index, count, channel, send_tb, recv_tb, line = operations.rows.T
     n, far = len(adds), at != to

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def spread(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def slots_of(first: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return every slot of ranges, and which range it belongs to. Both int64 of shape (slots of all ranges,)."""
     import numpy as np
 
@@ -32,7 +32,7 @@ def hazards_between(slot: np.ndarray, owner: np.ndarray, writes: np.ndarray) -> 
     has = last >= first
     begin = np.where(has, last + 1, first)
     between = np.where(writes, here - begin, 0)
-    reads, which = spread(begin, between)
+    reads, which = slots_of(begin, between)
     before = np.concatenate((owner[last[has]], owner[reads]))
     after = np.concatenate((owner[here[has]], owner[which]))
     differ = before != after

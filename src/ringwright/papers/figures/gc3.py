@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective
-from ringwright.engines.choose import simulate
+from ringwright.engines import choose
 from ringwright.fabrics import fabric as made_fabric
 from ringwright.registry import algorithm
 from ringwright.threadblocks import Schedule
 
 if TYPE_CHECKING:
+    from ringwright.program import Program
     from ringwright.topology import Topology
 
 RELEASE = "2.12"  # of NCCL, when the paper was written
@@ -23,7 +24,8 @@ PROTOCOLS = {"ll": "LL", "ll128": "LL128", "simple": "Simple"}
 def gain_over_nccl(collective: str, fabric: str, programs: Sequence[str], release: str = RELEASE) -> float:
     """Return how many times longer NCCL's own choice takes than the best program, at the size where that is the most.
 
-    A program runs in NCCL's kernels: its start, its work a message and its flag bytes are those of NCCL's ring by the same protocol.
+    A program runs in NCCL's kernels: its start, its work a message and its flag bytes are those of NCCL's ring by the same
+    protocol.
     """
     topology = made_fabric(fabric)
     return max(
@@ -32,9 +34,14 @@ def gain_over_nccl(collective: str, fabric: str, programs: Sequence[str], releas
     )
 
 
+def predicted_s(program: Program, topology: Topology) -> float:
+    """Return the simulated seconds of a program."""
+    return choose.simulate(program, topology).time_s
+
+
 def _nccl_s(op: str, topology: Topology, size: int, release: str) -> float:
     _, make, knobs = algorithm(f"nccl-2-4@{release}")
-    return simulate(make(Collective(op, range(topology.n_ranks), size), topology, **knobs), topology).time_s
+    return predicted_s(make(Collective(op, range(topology.n_ranks), size), topology, **knobs), topology)
 
 
 def _best_s(op: str, topology: Topology, size: int, programs: Sequence[str], release: str) -> list[float]:
@@ -50,7 +57,7 @@ def _best_s(op: str, topology: Topology, size: int, programs: Sequence[str], rel
         for program in programs:
             _, make, _ = algorithm("gc3")
             made = make(collective, topology, program=program, protocol=protocol)
-            times.append(simulate(dataclasses.replace(made, software=software), topology).time_s)
+            times.append(predicted_s(dataclasses.replace(made, software=software), topology))
     return times
 
 

@@ -30,7 +30,7 @@ from ringwright.algorithms.synthesis.gc3.programs import Plan
 from ringwright.collective import Collective
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.knobs import Channels, Range, Ranks
-from ringwright.language import Script, compile_script
+from ringwright.language import ChunkScript, compile_script
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def gc3(
         return nothing("gc3", collective, instances=instances, channels=channels)
     plan = Plan(_node(collective.p, topology, node), channels)
     name = _chosen(collective, plan) if program == "auto" else program
-    script = Script(collective, chunks=_chunks(name, collective, plan))
+    script = ChunkScript(collective, chunks=_chunks(name, collective, plan))
     _writer(name, collective, plan)(script, plan)
     if len(script) * instances > MOST_OPERATIONS:
         told = f"{name} over {collective.p:,} ranks is {len(script) * instances:,} operations"
@@ -136,7 +136,7 @@ def _chunks(name: str, collective: Collective, plan: Plan) -> int:
     return max(p, plan.channels) if op == "broadcast" else p
 
 
-def _writer(name: str, collective: Collective, plan: Plan) -> Callable[[Script, Plan], None]:
+def _writer(name: str, collective: Collective, plan: Plan) -> Callable[[ChunkScript, Plan], None]:
     """Return the function that writes the program; UsageError where it does not do this."""
     offers = _DOES[name]
     if collective.op not in offers:

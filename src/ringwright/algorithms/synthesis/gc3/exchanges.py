@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.language import Reference, Script
+from ringwright.language import ChunkScript, Reference
 
 
-def direct_exchange(script: Script, plan: Plan) -> None:
+def direct_exchange(script: ChunkScript, plan: Plan) -> None:
     """Every rank sends each other one its chunk."""
     p = script.ranks
     for distance in range(p):
@@ -15,7 +15,7 @@ def direct_exchange(script: Script, plan: Plan) -> None:
             script.chunk(rank, "input", other).copy(other, "output", rank, channel=plan.channel(distance))
 
 
-def two_step(script: Script, plan: Plan) -> None:
+def two_step(script: ChunkScript, plan: Plan) -> None:
     """What a node has for one rank of another node is gathered at the rank of the same number, and crosses as one message."""
     p, g = script.ranks, plan.node
     for rank in range(p):
@@ -33,7 +33,7 @@ def two_step(script: Script, plan: Plan) -> None:
                 ref.copy(node * g + rank % g, "output", rank // g * g, channel=plan.channel(node))
 
 
-def three_step(script: Script, plan: Plan) -> None:
+def three_step(script: ChunkScript, plan: Plan) -> None:
     """All that one node has for another is gathered at one rank, crosses as one message, and is scattered there."""
     p, g = script.ranks, plan.node
     gathered: dict[tuple[int, int], Reference] = {}
@@ -60,7 +60,7 @@ def _gateway(node: int, other: int, g: int) -> int:
     return (other if node > other else other - 1) % g
 
 
-def all_to_next(script: Script, plan: Plan) -> None:
+def all_to_next(script: ChunkScript, plan: Plan) -> None:
     """Each rank's vector goes to the next one; where that is in another node, over the NICs of all ranks of both nodes."""
     p, g = script.ranks, plan.node
     for rank in range(p):
@@ -72,7 +72,7 @@ def all_to_next(script: Script, plan: Plan) -> None:
             _across(script, index, (rank, after), plan)
 
 
-def _across(script: Script, index: int, ends: tuple[int, int], plan: Plan) -> None:
+def _across(script: ChunkScript, index: int, ends: tuple[int, int], plan: Plan) -> None:
     """Send a chunk from one node to the next over the NICs of rank ``index`` of both."""
     g, (rank, after) = plan.node, ends
     channel, k = plan.channel(index), index % plan.node

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ringwright.language import Reference, Script
+from ringwright.language import ChunkScript, Reference
 
 NO_CHANNEL = -1
 
@@ -26,10 +26,10 @@ class Plan:
         return number % self.channels if self.channels > 1 else NO_CHANNEL
 
 
-Write = Callable[[Script, Plan], None]
+Write = Callable[[ChunkScript, Plan], None]
 
 
-def ring(script: Script, plan: Plan) -> None:
+def ring(script: ChunkScript, plan: Plan) -> None:
     """Every chunk travels once round to be summed, and once to be told; a broadcast goes down the ring from its root."""
     p, op = script.ranks, script.collective.op
     if op == "send-recv":
@@ -57,7 +57,7 @@ def ring(script: Script, plan: Plan) -> None:
         _travel(ref, "output", index, [(at + k) % p for k in range(1, p)], plan.channel(index))
 
 
-def _own(script: Script, root: int, index: int) -> Reference:
+def _own(script: ChunkScript, root: int, index: int) -> Reference:
     """Return the root's own result of a broadcast."""
     return script.chunk(root, "input", index).copy(root, "output", index)
 
@@ -69,7 +69,7 @@ def _travel(ref: Reference, buffer: str, index: int, ranks: Iterable[int], chann
 
 
 def _summed(
-    script: Script, ranks: Sequence[int], indices: Sequence[int], late: int, plan: Plan
+    script: ChunkScript, ranks: Sequence[int], indices: Sequence[int], late: int, plan: Plan
 ) -> dict[int, Reference]:
     """Sum chunk ``indices[k]`` round a ring of ``ranks``, beginning at rank k + late of it; return the sums."""
     size, sums = len(ranks), {}
@@ -82,7 +82,7 @@ def _summed(
     return sums
 
 
-def all_pairs(script: Script, plan: Plan) -> None:
+def all_pairs(script: ChunkScript, plan: Plan) -> None:
     """Every rank sends each other one its block directly, sums its own, and sends that to all."""
     p, op = script.ranks, script.collective.op
     if op == "broadcast":
@@ -115,7 +115,7 @@ def _between(rank: int, other: int, channel: int, p: int) -> dict[str, int]:
     return {"channel": channel, "send_tb": channel * p + other, "recv_tb": channel * p + rank}
 
 
-def _exchange_and_sum(script: Script, own: int, plan: Plan) -> None:
+def _exchange_and_sum(script: ChunkScript, own: int, plan: Plan) -> None:
     p, each = script.ranks, own // plan.channels
     for rank in range(p):
         for other in range(p):
@@ -129,7 +129,7 @@ def _exchange_and_sum(script: Script, own: int, plan: Plan) -> None:
             target.reduce(script.chunk(rank, "others", at), send_tb=at % own % (p * plan.channels))
 
 
-def hierarchical(script: Script, plan: Plan) -> None:
+def hierarchical(script: ChunkScript, plan: Plan) -> None:
     """Rings within each node, and between those of the nodes that have the same number there; chunks lie node by node."""
     op, g, p = script.collective.op, plan.node, script.ranks
     nodes = [range(first, first + g) for first in range(0, p, g)]
@@ -154,7 +154,7 @@ def hierarchical(script: Script, plan: Plan) -> None:
             _travel(here, "output", index, [ranks[(at + j) % g] for j in range(1, g)], plan.channel(index))
 
 
-def recursive_doubling(script: Script, plan: Plan) -> None:
+def recursive_doubling(script: ChunkScript, plan: Plan) -> None:
     """Pairs at a distance of 1, 2, 4, ... exchange all that they have: blocks that double, or the whole vector, summed."""
     p, op = script.ranks, script.collective.op
     if op == "all-gather":
@@ -169,14 +169,14 @@ def recursive_doubling(script: Script, plan: Plan) -> None:
             script.chunk(rank, "input", 0, script.chunks).copy(rank, "output", 0)
 
 
-def _doubled(script: Script, distance: int, plan: Plan) -> None:
+def _doubled(script: ChunkScript, distance: int, plan: Plan) -> None:
     for rank in range(script.ranks):
         first = rank // distance * distance
         ref = script.chunk(rank, "output", first, distance)
         ref.copy(rank ^ distance, "output", first, channel=plan.channel(distance.bit_length() - 1))
 
 
-def _summed_in_pairs(script: Script, distance: int, plan: Plan) -> None:
+def _summed_in_pairs(script: ChunkScript, distance: int, plan: Plan) -> None:
     for rank in range(script.ranks):
         for index in range(script.chunks):
             ref = script.chunk(rank, "input", index)
@@ -186,7 +186,7 @@ def _summed_in_pairs(script: Script, distance: int, plan: Plan) -> None:
             script.chunk(rank, "input", index).reduce(script.chunk(rank, f"from {distance} away", index))
 
 
-def halving_doubling(script: Script, plan: Plan) -> None:
+def halving_doubling(script: ChunkScript, plan: Plan) -> None:
     """Pairs at a distance of p/2, p/4, ... exchange halves of what is left and sum them; then the reverse, gathering."""
     p, op = script.ranks, script.collective.op
     distance = p // 2
@@ -207,7 +207,7 @@ def halving_doubling(script: Script, plan: Plan) -> None:
         distance *= 2
 
 
-def binomial_tree(script: Script, plan: Plan) -> None:
+def binomial_tree(script: ChunkScript, plan: Plan) -> None:
     """A tree in which whoever has the data sends them on to one more rank in every round; sums go up it first."""
     p, root, adds = script.ranks, script.collective.root, script.collective.reduces
     rounds = [1 << k for k in range((p - 1).bit_length())]
