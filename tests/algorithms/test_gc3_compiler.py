@@ -94,8 +94,8 @@ def test_instances_do_what_one_does(seed: int, p: int, chunks: int, instances: i
     assert isinstance(program.schedule, Schedule)
     assert [each for each in check_order(program.schedule) if each.severity == "error"] == []
     data = [np.random.default_rng(rank).integers(1, 1000, (instances * chunks, ELEMENTS)) for rank in range(p)]
-    # What one instance has of a vector: batched, its chunks lie together; interleaved, they take turns. Here every unit is found by
-    # running each instance by itself.
+    # What one instance has of a vector: batched, its chunks lie together; interleaved, they take turns. Here each is held to
+    # a run of that instance by itself.
     own = range(instances * chunks)
     unit = _unit(script, chunks) if interleaved else chunks
     for instance in range(instances):
@@ -185,6 +185,18 @@ def test_a_hinted_channel_is_kept_where_that_costs_a_fusion() -> None:
     assert kinds(program).count("RCS") == 1
     assert isinstance(program.schedule, Schedule)
     assert set(program.schedule.blocks.channel.tolist()) == {5}
+
+
+def test_messages_that_would_overtake_each_other_get_another_channel() -> None:
+    """Rank 1 could send its own chunk 1 at once, but rank 2 must take chunk 0 first, which has yet to come from rank 0."""
+    script = ChunkScript(vectors(3, 2), chunks=2)
+    script.chunk(0, "input", 0).copy(1, "input", 0).copy(2, "input", 0)
+    script.chunk(1, "input", 1).copy(2, "input", 0)
+    program = compile_script(script, checked=False)
+    assert kinds(program).count("RCS") == program.knobs["fused"] == 1
+    assert isinstance(program.schedule, Schedule)
+    assert sorted(set(program.schedule.blocks.channel.tolist())) == [0, 1]
+    assert [each for each in check_order(program.schedule) if each.severity == "error"] == []
 
 
 def test_more_chunks_than_a_step_carries_are_cut() -> None:

@@ -20,7 +20,7 @@ from ringwright.language.ordering import by_turn
 from ringwright.language.script import ChunkScript
 from ringwright.language.tape import Tape, WrittenLines, lowered
 from ringwright.program import Program
-from ringwright.threadblocks import Blocks, Schedule, declared
+from ringwright.threadblocks import Blocks, Opcode, Schedule, declared
 from ringwright.threadblocks.buffers import PER_RANK, arrange_for
 from ringwright.threadblocks.laying import Assigned
 from ringwright.threadblocks.msccl import DEPTH, MOST_AWAITED, MOST_CHANNELS
@@ -73,7 +73,8 @@ def compile_script(
     chunks = script.chunks * instances
     arranged = arrange_for(script.collective, schedule.sizes, chunks, in_place=script.in_place)
     schedule = dataclasses.replace(schedule, bases=arranged.bases)
-    told = {**(knobs or {}), "in_place": script.in_place, "instances": instances}
+    both = int(np.isin(schedule.code.kind, (Opcode.RCS, Opcode.RRS, Opcode.RRCS)).sum())
+    told = {**(knobs or {}), "in_place": script.in_place, "instances": instances, "fused": both}
     program = declared(name, arranged, schedule, protocol=protocol, knobs=told)
     return require(program) if checked else program
 
@@ -104,11 +105,10 @@ def _ordered(plain: Tape, depth: int, most: int, *, fuse: bool) -> tuple[Tape, n
         stays = np.ones(len(plain), bool)
         stays[kept[1]] = False
         movable = [int(flow[number]) for number in np.flatnonzero(stays)[late].tolist() if plain.channel[number] < 0]
-        if not movable:
+        further = int(channel.max()) + 1
+        if not movable or further >= most:
             break
-        barred[movable[0]] = int(channel.max()) + 1
-        if barred[movable[0]] >= most:
-            break
+        barred |= dict.fromkeys(movable, further)
     channel, _ = channels_of(plain, (none, none), 1, {})
     # Unfused and as it was written: what is sent is received before anything else is done.
     return dataclasses.replace(plain, channel=channel), np.arange(len(plain))

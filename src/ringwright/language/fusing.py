@@ -21,7 +21,7 @@ def fusable(tape: Tape) -> tuple[np.ndarray, np.ndarray]:
 
     Both int64 of shape (pairs,), in the order of the receives.
     """
-    writer = _writers(tape)
+    writer = _writers(tape)  # where its range is the same, it wrote all of what is read
     sends = np.flatnonzero((tape.kind == Opcode.S) & (writer >= 0))
     receives = writer[sends]
     same = np.isin(tape.kind[receives], list(_FUSED))
@@ -38,17 +38,14 @@ def fusable(tape: Tape) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _writers(tape: Tape) -> np.ndarray:
-    """Return for each instruction that reads the one that last wrote all of what it reads, or -1."""
+    """Return for each instruction the one that last wrote any of what it reads, or -1."""
     slot, owner, writes = tape.accesses
     here = np.arange(len(slot))
     last = np.concatenate(([-1], np.maximum.accumulate(np.where(writes, here, -1))))[:-1].astype(np.int64)
     wrote = np.where((last >= 0) & (slot[last] == slot), owner[last], -1)
-    n = len(tape)
-    low, high = np.full(n, n, np.int64), np.full(n, -1, np.int64)
-    reads = ~writes
-    np.minimum.at(low, owner[reads], wrote[reads])
-    np.maximum.at(high, owner[reads], wrote[reads])
-    return np.where(low == high, high, -1)
+    writer = np.full(len(tape), -1, np.int64)
+    np.maximum.at(writer, owner[~writes], wrote[~writes])
+    return writer
 
 
 def fused(tape: Tape, receives: np.ndarray, sends: np.ndarray) -> Tape:
