@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright import errors
+    from ringwright import errors, language
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
     from ringwright.collective import Collective
@@ -62,6 +62,7 @@ _HOMES = {
     "export": ("ringwright.studies.exporting", "export"),
     "fabric": ("ringwright.fabrics", "fabric"),
     "job": ("ringwright.studies.jobs.modelled", "job"),
+    "language": ("ringwright.language", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
     "read": ("ringwright.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
@@ -92,6 +93,7 @@ __all__ = [
     "export",
     "fabric",
     "job",
+    "language",
     "metrics",
     "read",
     "replay",

@@ -135,7 +135,7 @@ def test_what_was_recorded_is_what_the_records_say(listed: dict[str, Any]) -> No
     assert all(each["real"] for each in listed["rows"] if each["built"] and each["class"] != "profiler")
     assert row(listed, "gradientflow")["real_runs"][0]["exact"] == 0  # its sums travel in half precision
     assert [row(listed, slug)["simulated"] for slug in ("accl", "sharp")] == [True, False]
-    assert all(not each["built"] for each in listed["rows"] if each["class"] in ("ethernet", "synthesised"))
+    assert all(not each["built"] for each in listed["rows"] if each["class"] == "ethernet")
 
 
 # ----------------------------------------------------------------------------------------------------------------- a job
@@ -275,8 +275,11 @@ def test_the_search_by_exchange_ends_where_neither_part_alone_helps(of_vgg: dict
     best = of_vgg["best"]
     steps = [each["step_us"] for each in of_vgg["rows"] if each["step_us"] is not None]
     assert best["step_us"] <= min(steps)
-    assert best["tried"] <= best["pairs"] == 10 * 7
-    assert best["algorithm"] in {each["slug"] for each in of_vgg["rows"] if each["class"] == "pre-defined"}
+    programs = {
+        each["slug"] for each in of_vgg["rows"] if each["built"] and each["class"] in ("pre-defined", "synthesised")
+    }
+    assert best["tried"] <= best["pairs"] == len(programs) * 7
+    assert best["algorithm"] in programs
 
 
 # ------------------------------------------------------------------------------------------------------------------ form
@@ -314,7 +317,8 @@ def test_the_page_holds_every_row_and_runs_nothing_of_a_job(of_vgg: dict[str, An
 def test_the_list_alone_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "survey.html"
     assert main(["survey", "-o", str(page)]) == 0
-    assert "survey: 45 systems, 19 built" in capsys.readouterr().out
+    built = sum(each.built for each in entries.entries())
+    assert f"survey: 45 systems, {built} built" in capsys.readouterr().out
     assert "What each is" in page.read_text()
     assert 'id="job"' not in page.read_text()
     assert main(["survey", "-o", str(page)]) == 2

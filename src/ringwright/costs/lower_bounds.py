@@ -191,7 +191,7 @@ def forest_s(collective: Collective, topology: Topology) -> float:
 
 
 def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bound:
-    """The longest of the shortest routes: from or to the root, or between any two ranks."""
+    """The longest of the shortest routes: from or to the root, to the next rank, or between any two ranks."""
     import numpy as np
 
     group = wanted.ranks
@@ -205,6 +205,11 @@ def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bou
     far = distances(searched, sources, topology.latency_s)[:, group]
     if collective.op in PREFIXES:  # nothing goes to a rank before
         far = np.triu(far)
+    if collective.op == "send-recv":  # everybody's data go to the next one only
+        rows = np.arange(len(far))
+        near = (rows, (rows + 1) % len(group))
+        far, all_pairs = np.zeros_like(far), far
+        far[near] = all_pairs[near]
     row, column = np.unravel_index(int(far.argmax()), far.shape)
     ends = (topology.label(int(sources[row])), topology.label(int(group[column])))
     ground = f"from {len(sources)} of {len(group)} ranks" if left_out else "the longest of the shortest ways"

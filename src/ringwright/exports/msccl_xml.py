@@ -78,11 +78,11 @@ def msccl_xml(
 
 
 def _attributes(program: Program, schedule: Schedule, target: str, window: tuple[int, int]) -> dict[str, str]:
-    coll = _COLLS[program.collective.op]
+    coll = _COLLS.get(program.collective.op, "custom")  # a runtime runs it; what it is for is not said
     if target == "azure" and coll == "reduce_scatter":
         coll = "reducescatter"
     in_place = bool(program.knobs.get("in_place"))
-    per_rank = program.collective.op == "all-to-all"
+    per_rank = program.collective.op in ("all-to-all", "send-recv")
     chunks = program.layout.n_chunks // program.p if per_rank else program.layout.n_chunks
     low, high = window
     return {

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from ringwright.errors import ProgramError
 from ringwright.exports.instructions import BlockKey, Item, find_items
 from ringwright.exports.places import buffer_sizes, check_carried, find_homes, loop_chunks
-from ringwright.threadblocks import Arrangement, Blocks, Code, Opcode, Schedule, arrange, declared
+from ringwright.threadblocks import Arrangement, Blocks, Opcode, Schedule, arrange, declared
+from ringwright.threadblocks.laying import Assigned
 from ringwright.threadblocks.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL
 from ringwright.threadblocks.order import STUCK, waves
 from ringwright.validity import require
@@ -82,13 +83,12 @@ class _Scheduler:
         by_block = self._by_block(paired=paired)
         merged = self._fuse(by_block) if fused else {}
         order = self._numbered(by_block)
-        rows, first = self._rows(by_block, order, merged)
-        blocks = [
-            (rank, order[rank, block], *block) for rank, block in sorted(order, key=lambda key: (key[0], order[key]))
-        ]
-        code = [row for block in first for row in rows[block]]
+        keys = sorted(order, key=lambda key: (key[0], order[key]))
+        blocks = Blocks.of([(rank, order[rank, block], *block) for rank, block in keys])
+        turn = {key: number for number, key in enumerate(sorted(keys, key=lambda key: key[1]))}
+        code = self._assigned(by_block, keys, merged).code(np.array([turn[key] for key in keys], np.int64))
         placed = _arranged(self.program, self.sizes, in_place=self.in_place)
-        return Schedule(Blocks.of(blocks), Code.of(code), placed.bases, np.array(self.sizes, np.int64), self.depth)
+        return Schedule(blocks, code, placed.bases, np.array(self.sizes, np.int64), self.depth)
 
     def _by_block(self, *, paired: bool) -> dict[tuple[int, BlockKey], list[int]]:
         """Return the items of each (rank, thread block) in order."""
@@ -154,52 +154,25 @@ class _Scheduler:
                 )
         return order
 
-    def _rows(
-        self,
-        by_block: dict[tuple[int, BlockKey], list[int]],
-        order: dict[tuple[int, BlockKey], int],
-        merged: dict[int, int],
-    ) -> tuple[dict[tuple[int, BlockKey], list[list[int]]], list[tuple[int, BlockKey]]]:
-        """Return the instructions of each thread block, nops for further dependencies among them."""
-        first = sorted(order, key=lambda key: (key[0], order[key]))
-        plan: dict[tuple[int, BlockKey], list[tuple[int, int]]] = {}  # item (-1: nop), item it waits for (-1: none)
-        at: dict[int, tuple[tuple[int, BlockKey], int]] = {}
-        for key in first:
-            seen: dict[BlockKey, int] = {}
-            plan[key] = []
-            for number in by_block[key]:
-                if number in merged:
-                    at[number] = at[merged[number]]
-                    continue
-                waits = self._waits(number, key[1], seen)
-                plan[key] += [(-1, wait) for wait in waits[:-1]]
-                at[number] = (key, len(plan[key]))
-                plan[key].append((number, waits[-1] if waits else -1))
-        starts = dict(zip(first, itertools.accumulate((len(plan[key]) for key in first), initial=0), strict=False))
-        awaited = {at[wait] for rows in plan.values() for _, wait in rows if wait >= 0}
-        sending = set(merged.values())
-        rows: dict[tuple[int, BlockKey], list[list[int]]] = {}
-        for block, key in enumerate(first):
-            rows[key] = []
-            for step, (number, wait) in enumerate(plan[key]):
-                dep = starts[at[wait][0]] + at[wait][1] if wait >= 0 else -1
-                operands = self._operands(number, number in sending)
-                rows[key].append([block, step, *operands, dep, int((key, step) in awaited)])
-        return rows, first
+    def _assigned(
+        self, by_block: dict[tuple[int, BlockKey], list[int]], keys: list[tuple[int, BlockKey]], merged: dict[int, int]
+    ) -> Assigned:
+        """Return the instructions, fused ones as one, with what each needs."""
+        import numpy as np
 
-    def _waits(self, number: int, block: BlockKey, seen: dict[BlockKey, int]) -> list[int]:
-        """Return the last item of each other thread block that this one must wait for and has not yet."""
-        latest: dict[BlockKey, int] = {}
-        for need in self.items[number].needs:
-            other = self.items[need].block
-            if other != block and seen.get(other, -1) < need:
-                latest[other] = max(latest.get(other, -1), need)
-        seen |= latest
-        return [latest[other] for other in sorted(latest)]
+        row = np.empty(len(self.items), np.int64)
+        for number, key in enumerate(keys):
+            row[by_block[key]] = number
+        kept = [number for number in range(len(self.items)) if number not in merged]
+        index = {number: at for at, number in enumerate(kept)}
+        index |= {second: index[first] for second, first in merged.items()}
+        sending = set(merged.values())
+        operands = [self._operands(number, number in sending) for number in kept]
+        needs = [(index[need], index[number]) for number in kept for need in self.items[number].needs]
+        before, after = np.array(needs, np.int64).reshape(-1, 2).T
+        return Assigned(row[kept], np.array(operands, np.int64).reshape(-1, 6), before, after)
 
     def _operands(self, number: int, sends: bool) -> list[int]:
-        if number < 0:
-            return [int(Opcode.NOP), 0, -1, 1, -1, 0]
         item = self.items[number]
         kind = {Opcode.R: Opcode.RCS, Opcode.RRC: Opcode.RRCS}[item.kind] if sends else item.kind
         return [int(kind), *item.src, *item.dst, item.count]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ringwright.program import ADDING, Cost, Program, Term
+from ringwright.program import ADDING, Cost, Layout, Program, Term
 from ringwright.streams import Stream
 from ringwright.threadblocks.timing import longest_path
 
@@ -30,9 +30,11 @@ def declared(
     import numpy as np
 
     moves = schedule.moves
-    layout = dataclasses.replace(arrangement.layout, n_slots=max(moves.slots, arrangement.layout.n_chunks))
-    chunk = int(layout.chunk_bytes[0]) if len(layout.chunk_bytes) else 0
-    sizes = moves.span * chunk
+    layout = _with_slots(arrangement.layout, moves.slots)
+    sizes = np.zeros(len(moves.span), np.int64)
+    for span in np.unique(moves.span).tolist():
+        of_it = moves.span == span
+        sizes[of_it] = layout.message_bytes(moves.chunk[of_it], span)
     messages, path = longest_path(schedule.order, moves, schedule.p + 1, sizes)
     sent = int(sizes[moves.src != moves.dst].sum())
     reduced = np.zeros(schedule.p + 1, np.int64)
@@ -44,7 +46,7 @@ def declared(
         layout,
         moves.steps,
         moves.n_steps,
-        Cost((Term(messages, path),), sent, float(reduced.max(initial=0))),
+        Cost((Term(messages, path),), sent, float(reduced.max(initial=0)), is_even=layout.template is None),
         aggregators=(schedule.p,) if schedule.groups else (),
         streams=(Stream(schedule.p),) if schedule.groups else (),
         schedule=schedule,
@@ -52,3 +54,15 @@ def declared(
         channels=int(schedule.blocks.channel.max(initial=0)) + 1,
         knobs=dict(knobs or {}),
     )
+
+
+def _with_slots(layout: Layout, slots: int) -> Layout:
+    """Return the layout with room for what the program needs; where chunks differ, slots behind the buffers fit the largest."""
+    import numpy as np
+
+    n_slots = max(slots, layout.n_chunks)
+    if layout.template is None:
+        return dataclasses.replace(layout, n_slots=n_slots)
+    n_slots = max(n_slots, len(layout.template))
+    largest = np.full(n_slots - len(layout.template), layout.template[-1])
+    return dataclasses.replace(layout, n_slots=n_slots, template=np.concatenate((layout.template, largest)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.threadblocks.accesses import hazards_between
 from ringwright.threadblocks.order import STUCK, waves
 from ringwright.threadblocks.table import LETTERS, READS_SRC, SWITCHED, WRITES_DST, Opcode, one_of
 from ringwright.validity.rules import Violation
@@ -124,18 +125,7 @@ def _hazards(schedule: Schedule, wave: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Return the pairs of instructions that must be ordered: last write before each access, reads before each write."""
     slot, owner, writes = _accesses(schedule)
     order = np.lexsort((writes, wave[owner], slot))
-    slot, owner, writes = slot[order], owner[order], writes[order]
-    here = np.arange(len(slot))
-    first = np.searchsorted(slot, slot)
-    last = np.concatenate(([-1], np.maximum.accumulate(np.where(writes, here, -1))[:-1])).astype(np.int64)[: len(here)]
-    has = last >= first
-    begin = np.where(has, last + 1, first)
-    between = np.where(writes, here - begin, 0)
-    inner = np.arange(between.sum()) - np.repeat(np.cumsum(between) - between, between)
-    before = np.concatenate((last[has], np.repeat(begin, between) + inner))
-    after = np.concatenate((here[has], np.repeat(here, between)))
-    pairs = np.unique(np.stack((owner[before], owner[after])), axis=1)
-    return pairs[0], pairs[1]
+    return hazards_between(slot[order], owner[order], writes[order])
 
 
 def _unordered(schedule: Schedule, wave: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[tuple[int, int]]:
