@@ -47,17 +47,19 @@ def forest(
     rounds: int = 0,
     seed: int = 0,
     first: Forest | None = None,
+    proved_s: float = 0.0,
     must_stop: Callable[[], bool] = lambda: False,
 ) -> Forest:
     """Return the best forest for blocks of some bytes (float64 of shape (places,); 0: no root) on arcs.
 
-    ``rounds``: how many all trees share (0: throughput alone counts); ``first``: a forest whose trees are worth a try. Raises
-    InfeasibleError where a root cannot reach a place (in as many rounds), MissingExtraError without SciPy.
+    ``rounds``: how many all trees share (0: throughput alone counts); ``first``: a forest whose trees are worth a try;
+    ``proved_s``: what nothing is faster than, where that is known. Raises InfeasibleError where a root cannot reach a place
+    (in as many rounds), MissingExtraError without SciPy.
     """
     search = _Search(arcs, blocks, rounds, seed)
     if first is not None:
         search.take(first)
-    return search.by_rounds(must_stop) if rounds else search.by_throughput(must_stop)
+    return search.by_rounds(must_stop) if rounds else search.by_throughput(must_stop, proved_s)
 
 
 class _Search:
@@ -94,14 +96,14 @@ class _Search:
             self._add([(number_of[root], parents, np.where(arrivals > 0, arrivals + by, 0)) for by in range(late + 1)])
 
     # ------------------------------------------------------------------------------------------------------ two searches
-    def by_throughput(self, must_stop: Callable[[], bool]) -> Forest:
+    def by_throughput(self, must_stop: Callable[[], bool], proved_s: float) -> Forest:
         """Search trees as low as they may be: layered, then with some rounds more, then any."""
         import numpy as np
 
         self._add(self._layered(np.broadcast_to(1.0 / self.rate, (1, len(self.rate))) / len(self.rate)))
         waiting = [self.far + more for more in WAITS] if self.arcs.p <= MOST_TIMED else []
         stages = [0, *waiting, -1]
-        time, least, stopped, calm = np.inf, 0.0, False, None
+        time, least, stopped, calm = np.inf, proved_s * self.unit, False, None
         best, idle = np.inf, 0
         for _ in range(MOST_PRICINGS):
             time, prices, weights = self._solved()

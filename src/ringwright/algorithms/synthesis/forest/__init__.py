@@ -16,6 +16,8 @@ Declines: all-to-all and what else has no trees; more than 4 million moves that 
 
 from __future__ import annotations
 
+import dataclasses
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -27,6 +29,7 @@ from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts, is_lis
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
+from ringwright.costs.lower_bounds import bounds
 from ringwright.costs.tree_search import MOST_TIMED
 from ringwright.costs.tree_search import forest as packed
 from ringwright.engines.choose import simulate
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
-MOST_MOVES, MOST_TRIED = 400_000, 400_000  # of one candidate; of all that are run to see which is fastest
+MOST_MOVES, MOST_TRIED = 400_000, 1_000_000  # of one candidate; of all that are run to see which is fastest
 FOLDED = 4  # listed moves that a block which turns repeat is worth
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
 NEVER = 4_000_000
@@ -135,12 +138,14 @@ class _Question:
         return min(ran, key=lambda each: (ran[each], self._moves(each)), default=fits[0])
 
     def _by_form(self, fits: list[Candidate]) -> list[Candidate]:
-        """Return of each form one with few moves that is about as fast as its fastest, merged ones first, by their time."""
+        """Return of each form one with few moves that is about as fast as its fastest: apart and merged in turn."""
         forms: dict[tuple[object, ...], list[Candidate]] = {}
         for each in fits:
             forms.setdefault(each.form, []).append(each)
         near = ([each for each in form if each.time_s <= form[0].time_s * NEARLY] for form in forms.values())
-        return sorted((min(each, key=self._moves) for each in near), key=lambda each: (not each.merged, each.time_s))
+        best = sorted((min(each, key=self._moves) for each in near), key=lambda each: each.time_s)
+        kinds = [[each for each in best if each.merged is merged] for merged in (False, True)]
+        return [each for pair in zip_longest(*kinds) for each in pair if each is not None]
 
     def _least(self, every: list[Candidate]) -> Candidate:
         """Return the candidate with the fewest moves, where all are many; raise DeclinedError where they are too many."""
@@ -205,7 +210,19 @@ class _Question:
         return (collecting, spreading)
 
     def _packed(self, made: Arcs, rounds: int, first: Forest | None = None) -> Forest:
-        return packed(made, self.weight, rounds=rounds, seed=self.seed, first=first, must_stop=self.deadline.passed)
+        least_s = self._least_s(reverse=made.reversed)
+        stop = self.deadline.passed
+        return packed(made, self.weight, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop)
+
+    def _least_s(self, *, reverse: bool) -> float:
+        """Return what no trees are faster than, by the cuts that the machine suggests: where they reach that they are best."""
+        op = (
+            ("reduce" if reverse else "broadcast")
+            if self.is_rooted
+            else ("reduce-scatter" if reverse else "all-gather")
+        )
+        bandwidth = bounds(dataclasses.replace(self.collective, op=op), self.machine, exact=False)
+        return max((each.time_s for each in bandwidth if each.kind != "distance"), default=0.0)
 
     def rounds(self, chosen: Candidate) -> TreeRounds:
         """Return the rounds of a candidate."""
