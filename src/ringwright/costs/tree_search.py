@@ -31,7 +31,8 @@ CLOSE = 1e-7  # optimum over its proof, less one, at which the search ends
 STUCK = 2  # pricings without gain that end a stage of timed trees
 PATIENCE, BETTER = 8, 1e-3  # by rounds: so many pricings without as much gain end it
 CALM = 0.7  # how much of the prices so far stays: those of a program that has just begun jump to and fro
-FEWEST, MOST_ENTRIES = 6, 100_000  # pricings by rounds, and rows times roots of all of them together
+FEWEST, MOST_BY_ROUNDS = 6, 60  # pricings by rounds
+MOST_ENTRIES = 100_000  # rows times roots of all of them together
 DRAWS = 3  # trees of a root and pricing, ties by lot
 TIMED = 16  # timed trees of a pricing, of all roots together
 EARLY = 1e-4  # by how much a round earlier is worth a higher price
@@ -135,7 +136,8 @@ class _Search:
         prices = np.broadcast_to(1.0 / self.rate, (self.layers, len(self.rate))) / len(self.rate)
         self._add(self._layered(prices))
         best, idle, stopped, calm = np.inf, 0, False, None
-        for _ in range(max(FEWEST, MOST_ENTRIES // (self.layers * len(self.rate) * len(self.roots)))):
+        entries = self.layers * len(self.rate) * len(self.roots)
+        for _ in range(min(MOST_BY_ROUNDS, max(FEWEST, MOST_ENTRIES // entries))):
             time, prices, weights = self._solved()
             idle = 0 if time < best * (1 - BETTER) else idle + 1
             best = min(best, time)
