@@ -31,7 +31,10 @@ class PlacementOptions:
     ] = False
     most: Annotated[
         int | None,
-        Parameter(name="--most", help="Placements that are simulated, the cheapest by rings first (usual: 16)."),
+        Parameter(
+            name="--most",
+            help="Placements that are simulated, the cheapest by rings first (usual: 16, fewer of more than 64 ranks).",
+        ),
     ] = None
     algorithm: Annotated[
         str | None, Parameter(name="--algorithm", help="System that does the collectives (usual: nccl-2-4's choices).")
@@ -48,16 +51,18 @@ class PlacementOptions:
 
         if question.mode == SERVE:
             raise UsageError("placements are of one pass of serving", remedy="--mode prefill, or --mode decode")
+        if machine.ranks is not None:
+            raise UsageError("a job has the GPUs that its form needs: --ranks is not for placements", remedy="--gpus")
         if self.most is not None and self.most < 1:
             raise UsageError(f"--most is {self.most}", remedy="--most 1 or more")
         asked = generated.GeneratedJobSpec(question, gpu, {"": self.algorithm} if self.algorithm else {})
         topology = machine.build() if machine.fabric or machine.topology else generated.usual_fabric(asked)
         with progress.steps("placing") as advance:
-            result = placements.document(
+            result = placements.placed(
                 lambda each: generated.made(asked, each),
                 topology,
                 policy or USUAL_POLICY,
-                self.most or placements.USUAL,
+                self.most,
                 advance,
             )
         if json:

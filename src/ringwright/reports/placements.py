@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from ringwright.reports import layout
@@ -15,7 +15,9 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
     rows, axes = result["rows"], list(result["mesh"])
     form = " x ".join(f"{name} {size}" for name, size in result["levels"].items())
     layout.line(out, f"placements: {result['workload']} on {result['fabric']}, {form}", style="bold", indent=0)
-    layout.heading(out, "Time of a step in ms", f"means over ranks, policy {result['policy']}; each axis by the levels that cut it")
+    layout.heading(
+        out, "Time of a step in ms", f"means over ranks, policy {result['policy']}; each axis by the levels that cut it"
+    )
     table = [
         [
             f"{at}{' as numbered' if row['as_numbered'] else ''}",
@@ -26,9 +28,13 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
         ]
         for at, row in enumerate(rows, 1)
     ]
-    sizes = [f"{axis}{size}" for axis, size in result["mesh"].items()]
+    sizes = [f"{axis} {size}" for axis, size in result["mesh"].items()]
     layout.table(out, ["no.", *sizes, "step", "exposed", "times"], table, left=("no.", *sizes))
     left = result["placements"] - len(rows)
+    if result["placements"] == 1:
+        layout.line(
+            out, "for these ranks the machine has one level, or each axis fills its own: there is one placement"
+        )
     if left:
         why = "interrupted" if result["stopped"] else "they cost more by rings"
         layout.line(out, f"{left:,} of {result['placements']:,} placements were not simulated: {why}", style="dim")
@@ -42,7 +48,7 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
     layout.line(out, "; ".join(result["left_out"]))
 
 
-def _likely(out: Any, rows: list[dict[str, Any]]) -> None:
+def _likely(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     told = likely(rows)
     if told is None:
         return
@@ -52,7 +58,7 @@ def _likely(out: Any, rows: list[dict[str, Any]]) -> None:
     layout.table(out, ["no.", "most probable", "5 % below", "95 % below"], table, left=("no.",))
 
 
-def _numbered(out: Any, rows: list[dict[str, Any]]) -> None:
+def _numbered(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Say what the ranks' own numbers cost."""
     known = next((at for at, row in enumerate(rows) if row["as_numbered"]), None)
     if known is None:

@@ -15,12 +15,12 @@ import numpy as np
 
 from ringwright.algorithms.blocks.pipeline import pipeline
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.algorithms.synthesis.p2.chosen import Prices, ranked, told_sequence
+from ringwright.algorithms.synthesis.p2.chosen import SequencePrices, ranked, told_sequence
 from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import levels_of, rings
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, groups, matrices, reduced_levels
-from ringwright.algorithms.synthesis.p2.parts import Parts
+from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.collective import Collective
 from ringwright.engines.machine import PS
 from ringwright.engines.together import simulate_together
@@ -45,7 +45,7 @@ class PlacedReduction:
     @property
     def gain(self) -> float:
         """How many times longer the single all-reduce takes."""
-        return self.single_s / self.seconds
+        return self.single_s / self.seconds if self.seconds else 1.0
 
 
 def placed_reductions(
@@ -102,10 +102,10 @@ def _times(
         return
     hierarchy = Hierarchy(tuple(size for size, _ in parts_of))
     called = [names[level] for _, level in parts_of]
-    made_by = Parts((inner, ring), (inner, pipeline), rings(topology, devices))
-    for _, sequence in ranked(Prices(hierarchy, topology, devices, size_bytes), "all-reduce", length, keep):
+    made_by = SmallPrograms((inner, ring), (inner, pipeline), rings(topology, devices))
+    for _, sequence in ranked(SequencePrices(hierarchy, topology, devices, size_bytes), "all-reduce", length, keep):
         programs = _programs(devices, hierarchy, called, sequence, made_by, size_bytes)
-        yield simulate_together(programs, topology).ends_ps.max() / PS, told_sequence(sequence, called)
+        yield float(simulate_together(programs, topology).ends_ps.max()) / PS, told_sequence(sequence, called)
 
 
 def _programs(
@@ -113,7 +113,7 @@ def _programs(
     hierarchy: Hierarchy,
     names: Sequence[str],
     sequence: Sequenced,
-    parts: Parts,
+    parts: SmallPrograms,
     size_bytes: int,
 ) -> list[Program]:
     """Return the program of each group: one, with the ranks of each."""

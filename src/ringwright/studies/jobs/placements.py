@@ -5,26 +5,26 @@ A placement says which device each rank of the job has: the fabric's ranks are n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright import steps
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, Rings, levels_of, rings
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, devices, matrices
 from ringwright.costs.stages import VOLUME, hops_of
 from ringwright.errors import UsageError
-from ringwright.studies.jobs.study import Job, answer, row
+from ringwright.studies.jobs.study import Job, PolicyResult, answer, row
 from ringwright.studies.renumbered import renumbered
 
 if TYPE_CHECKING:
-    from ringwright import steps
     from ringwright.topology import Topology
     from ringwright.workload import Workload
 
 SCHEMA = "ringwright.placements/1"
-USUAL = 16  # placements that are simulated
+USUAL, USUAL_RANKS, LEAST = 16, 64, 4  # placements that are simulated: fewer of a job of more ranks, which takes longer
 KEPT = (
     *(
         "step_us",
@@ -42,7 +42,7 @@ KEPT = (
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlacedAxes:
     """A matrix of the job's axes over the machine's levels, and the device of each rank: int64 of shape (ranks,)."""
 
     matrix: Matrix
@@ -54,7 +54,7 @@ class Placement:
         return bool((self.devices == np.arange(len(self.devices))).all())
 
 
-def placements(workload: Workload, topology: Topology) -> tuple[MachineLevels, list[Placement]]:
+def placements(workload: Workload, topology: Topology) -> tuple[MachineLevels, list[PlacedAxes]]:
     """Return the machine's levels and every placement, those first that cost least by rings; UsageError where none fits."""
     mesh = workload.mesh
     if mesh.size > topology.n_ranks:
@@ -66,7 +66,7 @@ def placements(workload: Workload, topology: Topology) -> tuple[MachineLevels, l
         raise UsageError("one GPU has nothing to place", remedy="--gpus 64 --parallel tp8,pp4")
     levels = levels_of(topology, range(mesh.size))
     every = [
-        Placement(matrix, levels.order[devices(matrix).reshape(-1)])
+        PlacedAxes(matrix, levels.order[devices(matrix).reshape(-1)])
         for matrix in matrices([size for _, size in mesh.axes], levels.sizes)
     ]
     prices = [_price_s(workload, topology, each.devices) for each in every]
@@ -94,27 +94,29 @@ def _price_s(workload: Workload, topology: Topology, of: np.ndarray) -> float:
     return total
 
 
-def document(
+def placed(
     made: Callable[[Topology], Job],
     topology: Topology,
     policy: str,
-    most: int = USUAL,
+    most: int | None = None,
     progress: steps.Advance | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the object of schema ``ringwright.placements/1``: a row a placement, the fastest step first.
 
-    ``made`` makes the job for a machine. The ``most`` cheapest placements are simulated, and that in which rank i has device i.
-    Who interrupts it gets the rows so far.
+    ``made`` makes the job for a machine. The ``most`` cheapest placements are simulated (None: 16, fewer of more than 64
+    ranks), and that in which rank i has device i. Who interrupts it gets the rows so far.
     """
     plain = made(topology)
     levels, every = placements(plain.workload, topology)
+    if most is None:
+        most = max(LEAST, min(USUAL, USUAL * USUAL_RANKS // plain.workload.mesh.size))
     wanted = [each for at, each in enumerate(every) if at < most or each.is_as_numbered]
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[float, dict[str, object]]] = []
     stopped = False
     try:
-        for each in _told(wanted, progress):
+        for each in steps.told(wanted, progress, lambda _: "placement"):
             job = plain if each.is_as_numbered else made(renumbered(topology, each.devices))
-            rows.append(_row(job, policy, each, levels))
+            rows.append(_row(answer(job, policy), each, levels))
     except KeyboardInterrupt:
         if not rows:
             raise
@@ -128,25 +130,20 @@ def document(
         "policy": policy,
         "placements": len(every),
         "stopped": stopped,
-        "rows": sorted(rows, key=lambda each: each["step_us"]),
+        "rows": [each for _, each in sorted(rows, key=lambda timed: timed[0])],
         "assumptions": [*plain.assumptions, *plain.remarks()],
         "left_out": list(plain.left_out),
     }
 
 
-def _told(wanted: list[Placement], progress: steps.Advance | None) -> Iterator[Placement]:
-    from ringwright import steps
-
-    yield from steps.told(wanted, progress, lambda _: "placement")
-
-
-def _row(job: Job, policy: str, placement: Placement, levels: MachineLevels) -> dict[str, Any]:
-    known = row(answer(job, policy))
+def _row(result: PolicyResult, placement: PlacedAxes, levels: MachineLevels) -> tuple[float, dict[str, object]]:
+    """Return the seconds of a step, and the row of a placement."""
+    known = row(result)
     matrix = {
         axis: {name: part for name, part in zip(levels.names, parts, strict=True) if part > 1}
-        for (axis, _), parts in zip(job.workload.mesh.axes, placement.matrix, strict=True)
+        for (axis, _), parts in zip(result.workload.mesh.axes, placement.matrix, strict=True)
     }
-    return {
+    return result.step_s, {
         "matrix": matrix,
         "as_numbered": placement.is_as_numbered,
         **{name: known[name] for name in KEPT},

@@ -28,11 +28,11 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, nothing_yet, told
-from ringwright.algorithms.synthesis.p2.chosen import Prices, ranked, told_sequence
+from ringwright.algorithms.synthesis.p2.chosen import SequencePrices, ranked, told_sequence
 from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, given_levels, levels_of, rings
-from ringwright.algorithms.synthesis.p2.parts import Parts
+from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.collective import ROOTED, Collective
 from ringwright.engines.choose import simulate
 from ringwright.errors import DeclinedError, UsageError
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast")
+NEEDS = ("topology.hosts",)
 FABRICS = ("switch", "ring", "dgx-a100:2", "torus:2x3")
 MOST_RANKS, MOST_LEVELS = 4096, 6
 LEAST_GAIN = 1e-9  # of a later sequence over one that was priced as cheaper
@@ -73,8 +74,8 @@ def p2(
         )
     hierarchy, order = Hierarchy(levels.sizes), rooted_order(levels, collective)
     devices = np.asarray(collective.group, np.int64)[order][None]
-    prices = Prices(hierarchy, topology, devices, collective.size_bytes)
-    parts = Parts((inner, ring), (inner, rooted), rings(topology, devices), collective.dtype)
+    prices = SequencePrices(hierarchy, topology, devices, collective.size_bytes)
+    parts = SmallPrograms((inner, ring), (inner, rooted), rings(topology, devices), collective.dtype)
     composed = [
         Composed(collective, hierarchy, levels.names, order, sequence, parts)
         for _, sequence in ranked(prices, collective.op, length, keep)

@@ -21,7 +21,7 @@ ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
 @dataclass
-class Prices:
+class SequencePrices:
     """Seconds of instructions on a machine: ``devices``, int64 of shape (replicas, k), are all that run the sequence at once.
 
     A replica's devices are in the order of their digits. An instruction with rings takes 2 or 1 times g-1 steps of a part of
@@ -73,7 +73,7 @@ class Prices:
         return rows.reshape(-1, groups.shape[-1])
 
 
-def ranked(prices: Prices, op: str, length: int, keep: int) -> list[tuple[float, Sequenced]]:
+def ranked(prices: SequencePrices, op: str, length: int, keep: int) -> list[tuple[float, Sequenced]]:
     """Return the ``keep`` cheapest sequences of at most ``length`` instructions, the single collective always among them."""
     sequences = Sequences(prices.hierarchy, op, length)
     best = sequences.cheapest(prices, keep)

@@ -158,12 +158,17 @@ class Composed:
         """The levels (from 0) in the order of their digits in a slot's number, the most significant first."""
         levels = range(self.hierarchy.levels)
         every = [each for rows in self.phases for each in rows]
-        orders = (
+        orders: tuple[list[int], ...] = (
             sorted(levels, key=lambda level: (self._cut_at(level, "reduce-scatter"), level)),
             sorted(levels, key=lambda level: (-self._cut_at(level, "all-gather"), level)),
             list(levels),
         )
-        return tuple(max(orders, key=lambda digits: sum(self._is_range(each, digits) for each in every)))
+
+        def ranges(digits: list[int]) -> int:
+            return sum(self._is_range(each, digits) for each in every)
+
+        best = max(orders, key=ranges)
+        return tuple(best)
 
     def _cut_at(self, level: int, collective: str) -> int:
         """Return the first instruction of a kind that is about a level, by its number; that behind the last without any."""

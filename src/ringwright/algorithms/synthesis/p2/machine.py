@@ -46,18 +46,18 @@ def levels_of(topology: Topology | None, group: Sequence[int]) -> MachineLevels:
 
 def _digits(topology: Topology, ranks: np.ndarray) -> list[tuple[list[str], list[np.ndarray]]]:
     """Return the digits of the ranks, outermost first: along the fabric's axes, or host and number within it."""
-    ways, names, digits, stride = [], [], [], 1
+    choices, names, digits, stride = [], [], [], 1
     if math.prod(size for _, size in topology.axes) == topology.n_ranks:
         for name, size in topology.axes:
             names.append(name)
             digits.append(ranks // stride % size)
             stride *= size
-        ways.append((names[::-1], digits[::-1]))
+        choices.append((names[::-1], digits[::-1]))
     if topology.hosts is not None:
         host = np.asarray(topology.hosts, np.int64)[ranks]
         within = np.array([int((host[:at] == host[at]).sum()) for at in range(len(host))], np.int64)
-        ways.append((["host", FLAT], [host, within]))
-    return ways
+        choices.append((["host", FLAT], [host, within]))
+    return choices
 
 
 def _filled(names: Sequence[str], digits: Sequence[np.ndarray]) -> MachineLevels | None:

@@ -49,7 +49,7 @@ def _cut(left: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
 
 
 def devices(matrix: Matrix) -> np.ndarray:
-    """Return the device at every place of the axes' grid, int64 of shape (axis 0, axis 1, ...), levels outermost first."""
+    """Return the device at every point of the axes' grid, int64 of shape (axis 0, axis 1, ...), levels outermost first."""
     import numpy as np
 
     rows, columns = len(matrix), len(matrix[0])
@@ -84,15 +84,6 @@ def groups(matrix: Matrix, over: Sequence[int]) -> np.ndarray:
     members = math.prod(grid.shape[at] for at in inside)
     together: np.ndarray = grid.transpose([*aside, *inside]).reshape(-1, members)
     return together
-
-
-def spelled(matrix: Matrix, axes: Sequence[str], levels: Sequence[str]) -> str:
-    """Return a matrix in a line: ``tp 8 = gpu 8; pp 4 = node 4``."""
-    lines = []
-    for name, row in zip(axes, matrix, strict=True):
-        parts = [f"{level} {part}" for level, part in zip(levels, row, strict=True) if part > 1]
-        lines.append(f"{name}{math.prod(row)} = {' x '.join(parts)}" if parts else f"{name}1")
-    return "; ".join(lines)
 
 
 def _by(sizes: Sequence[int]) -> str:

@@ -21,7 +21,7 @@ MOST_SEGMENTS = 64
 
 
 @dataclass(frozen=True)
-class Parts:
+class SmallPrograms:
     """Algorithms for what has no root and for what has one, the first that can do it does it.
 
     ``machine`` says into how many segments a pipeline cuts what it carries.
