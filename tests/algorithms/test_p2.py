@@ -85,6 +85,18 @@ def test_the_groups_of_an_axis_are_its_lines_in_the_grid() -> None:
             assert math.prod(size for size, _ in reduced_levels(matrix, over)) == mine.shape[1]
 
 
+def test_members_of_a_group_are_in_the_order_of_its_levels() -> None:
+    """Along each level of a reduction's hierarchy, the next member is always as many devices further."""
+    for matrix in matrices((4, 3, 6), (6, 12)):
+        for over in ((0,), (0, 1), (1, 2), (2, 0)):
+            sizes = [size for size, _ in reduced_levels(matrix, over)]
+            grid = groups(matrix, over).reshape(-1, *sizes)
+            assert all(len(np.unique(np.diff(grid, axis=axis))) == 1 for axis in range(1, grid.ndim))
+            node = grid // 12
+            across = [level == 0 for _, level in reduced_levels(matrix, over)]
+            assert [bool(np.diff(node, axis=axis).any()) for axis in range(1, grid.ndim)] == across
+
+
 def test_a_host_is_filled_by_the_part_at_its_level() -> None:
     grid = devices(((2, 4), (2, 2)))  # 4 GPUs of each host along the first axis, 2 along the second
     assert grid.tolist() == [

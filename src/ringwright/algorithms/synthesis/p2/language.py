@@ -206,8 +206,8 @@ class Hierarchy:
         scattered, reduced = held & span, held >> self.levels & span
         if collective == "broadcast":
             return held
-        if collective == "all-gather":  # chunks apart, with the same contributions
-            return held & ~span if scattered == span == reduced else None
+        if collective == "all-gather":  # chunks apart; contributions are the same, for what is scattered is reduced too
+            return held & ~span if scattered == span else None
         if scattered or reduced:  # the same chunks, with contributions apart
             return None
         return held | span << self.levels | (span if collective == "reduce-scatter" else 0)
