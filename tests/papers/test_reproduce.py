@@ -26,6 +26,7 @@ LONG = {
     "mpich2",
     "mvapich",
     "open-mpi",
+    "p2",
     "p3",
     "pace",
     "plink",

@@ -34,24 +34,33 @@ def beside(*phases: Iterable[Step]) -> Iterator[Step]:
 
 
 def lift(
-    steps: Iterable[Step], rank_weight: int, chunk_weight: int, axes: Sequence[Axis], label: str = "", channel: int = 0
+    steps: Iterable[Step],
+    rank_weight: int,
+    chunk_weight: int,
+    axes: Sequence[Axis],
+    label: str = "",
+    channel: int = 0,
+    at: tuple[int, ...] = (0, 0),
 ) -> Iterator[Step]:
     """Run steps of a small group in every row of a mesh at once.
 
     In the first row rank i of the group is rank ``i * rank_weight``, and its chunk c the ``chunk_weight`` chunks from
-    ``c * chunk_weight`` on. Each of ``axes`` repeats the rows and says what that adds to ranks and chunks.
+    ``c * chunk_weight`` on. Each of ``axes`` repeats the rows and says what that adds to ranks and chunks; ``at`` is added to
+    all of them.
     """
     for step in steps:
-        blocks = tuple(_lift(block, rank_weight, chunk_weight, axes, channel) for block in step.blocks)
+        blocks = tuple(_lift(block, rank_weight, chunk_weight, axes, channel, at) for block in step.blocks)
         yield Step(blocks, label or step.label)
 
 
-def _lift(block: Block, rank_weight: int, chunk_weight: int, axes: Sequence[Axis], channel: int) -> Block:
+def _lift(
+    block: Block, rank_weight: int, chunk_weight: int, axes: Sequence[Axis], channel: int, at: tuple[int, ...]
+) -> Block:
     def index(value: Affine | np.ndarray, weight: int, column: int) -> Affine | np.ndarray:
         if isinstance(value, Affine):
             further = ((1 if axis[column] else 0, 0, axis[0], axis[column]) for axis in axes)
-            return value.scaled(weight).over(len(block.shape), *further)
-        grown = value * weight
+            return value.scaled(weight, at[column - 1]).over(len(block.shape), *further)
+        grown = value * weight + at[column - 1]
         for axis in axes:
             grown = (grown[:, None] + np.arange(axis[0]) * axis[column]).reshape(-1)
         return grown

@@ -8,10 +8,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, reading
+from ringwright.cli.fabrics import MachineOptions
+from ringwright.cli.placed import PlacementOptions
 from ringwright.cli.workload_file import WorkloadFile
 from ringwright.studies import model_workload
 
-NO_FILE = WorkloadFile()
+NO_FILE, NO_MACHINE, AS_NUMBERED = WorkloadFile(), MachineOptions(), PlacementOptions()
 
 
 def workload(
@@ -30,10 +32,12 @@ def workload(
     all_stages: bool = False,
     stages: Annotated[str, options.IN_JOB] = "",
     dims: Annotated[dict[str, int] | None, Parameter(name="--dims")] = None,
+    placed: PlacementOptions = AS_NUMBERED,
+    machine: MachineOptions = NO_MACHINE,
     file: WorkloadFile = NO_FILE,
     json: options.Json = False,
 ) -> int:
-    """Print a model's parameters, its operations for a token, the collectives of one rank, and the memory of each stage.
+    """Print a model's parameters, operations for a token, collectives of a rank and memory; or where its axes should lie.
 
     Parameters
     ----------
@@ -66,15 +70,21 @@ def workload(
     dims
         Another dimension: --dims.vocabulary 32000.
     json
-        Print one JSON object instead (schema ringwright.workload/1).
+        Print one JSON object instead (schema ringwright.workload/1, of placements ringwright.placements/1).
 
     Examples
     --------
     ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8 --all-stages
+    ringwright workload llama3-70b --gpus 64 --parallel tp8,pp4 --place --fabric dgx-h100:8
     """
     form = (model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
     question = model_workload.WorkloadSpec(*form, stage, dims or {}, stages, all_stages)
-    result = model_workload.workload(question, file.gpu)
+    if placed.places_axes:
+        if file.output is not None:
+            file.save(question)
+        return placed.show(question, file.gpu, file.policy, machine, json=json)
+    placed.refuse(machine)
+    result = model_workload.workload(question, file.gpu or model_workload.DEVICE)
     file.save(question)
     if json:
         reading.print_json(result)

@@ -27,7 +27,12 @@ class WorkloadFile:
     policy: Annotated[
         str | None, Parameter(help="Policy that goes along: pytorch-ddp, bytescheduler:partition_mb=1, ...")
     ] = None
-    gpu: Annotated[str, Parameter(help="Device whose times its tasks have, and whose memory is compared.")] = "h100"
+    gpu: Annotated[
+        str | None,
+        Parameter(
+            help="Device whose times its tasks have, and whose memory is compared (default: h100, or the fabric's)."
+        ),
+    ] = None
     force: Annotated[options.Force, Parameter(help="Overwrite it.")] = False
 
     def save(self, question: WorkloadSpec) -> None:

@@ -120,6 +120,11 @@ def _likely(
     return partial(probable, kind=kind, fit=question.fit or "", device=device, gpus=ranks)
 
 
+def usual_fabric(question: GeneratedJobSpec) -> Topology:
+    """Return the fabric that is taken where none is named: as many nodes as the GPUs need."""
+    return _fabric(None, _settled(question)[1].parallel.world)[0]
+
+
 def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:
     """Return the workload alone, without a fabric, with its assumptions; a policy is told the costs of the usual fabric."""
     card, step, dtype = _settled(question)
