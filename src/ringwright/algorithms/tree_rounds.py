@@ -26,7 +26,7 @@ MOST_LISTED = 128  # turns whose moves are listed
 
 
 @dataclass(frozen=True)
-class Branches:
+class TreeMoves:
     """Arcs of trees as moves: who sends what to whom, and how far below the root.
 
     ``src`` and ``dst`` are places, ``part`` the part of the root's block, ``depth`` counts from 0: int64 of shape (moves,).
@@ -65,10 +65,8 @@ def cuts(forests: Sequence[Forest]) -> tuple[dict[int, list[float]], int]:
     roots = sorted({root for forest in forests for root in forest.roots.tolist()})
     ends: dict[int, list[float]] = {}
     for root in roots:
-        points = {0.0, 1.0}
-        for forest in forests:
-            points |= {round(end, 9) for _, _, end in shares_of(forest, roots)[root]}
-        ends[root] = sorted(points)
+        inner = {round(end, 9) for forest in forests for _, _, end in shares_of(forest, roots)[root]}
+        ends[root] = sorted({0.0, 1.0} | inner)
     most = max(len(points) for points in ends.values()) - 1
     for points in ends.values():
         while len(points) <= most:
@@ -82,7 +80,7 @@ def is_listed(turns: Turns) -> bool:
     return turns.table is not None or turns.order <= MOST_LISTED
 
 
-def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
+def tree_moves(forest: Forest, ends: dict[int, list[float]]) -> TreeMoves:
     """Return the moves of a forest for blocks that are cut at ``ends``, those of all roots where turns are few."""
     arcs, rounds, turns = forest.arcs, forest.arrivals, forest.arcs.symmetry
     columns: list[list[np.ndarray]] = []
@@ -103,7 +101,7 @@ def branches(forest: Forest, ends: dict[int, list[float]]) -> Branches:
     # First to the next rank, then to the one behind: so that no two ranks send to one at a time.
     order = np.lexsort((part_of, root_of, (dst - src) % arcs.p))
     src, dst, root_of, part_of, depth = (each[order] for each in (src, dst, root_of, part_of, depth))
-    return Branches(src, dst, root_of, part_of, depth, arcs.reversed, turns)
+    return TreeMoves(src, dst, root_of, part_of, depth, arcs.reversed, turns)
 
 
 def of_all_roots(ends: dict[int, list[float]], turns: Turns | None) -> dict[int, list[float]]:
@@ -120,7 +118,7 @@ def of_all_roots(ends: dict[int, list[float]], turns: Turns | None) -> dict[int,
 
 @dataclass(frozen=True)
 class TreeRounds:
-    """Phases of branches over the blocks of a collective, in pieces; a piece goes on when ``streams`` - 1 others have gone.
+    """Phases of tree_moves over the blocks of a collective, in pieces; a piece goes on when ``streams`` - 1 others have gone.
 
     ``sizes`` are those of the pieces, relative to each other; ``ends`` the cuts of each root's block (of root 0 for all, with
     turns); ``blocks`` the bytes of each root's block in the order of the roots. ``merged``: what two ranks have for each other
@@ -128,7 +126,7 @@ class TreeRounds:
     """
 
     collective: Collective
-    phases: tuple[Branches, ...]
+    phases: tuple[TreeMoves, ...]
     ends: dict[int, list[float]]
     sizes: tuple[int, ...]
     streams: int
@@ -205,7 +203,7 @@ class TreeRounds:
             for blocks in turns:
                 yield Step(tuple(blocks), label)
 
-    def _apart(self, phase: Branches, moves: np.ndarray) -> list[np.ndarray]:
+    def _apart(self, phase: TreeMoves, moves: np.ndarray) -> list[np.ndarray]:
         """Return the moves of a depth in groups with one message for any two ranks; one group where all are merged."""
         if self.merged or not len(moves):
             return [moves]
@@ -216,7 +214,7 @@ class TreeRounds:
         turn[order] = np.arange(len(moves)) - np.repeat(first, np.diff([*first, len(moves)]))
         return [moves[turn == each] for each in range(int(turn.max()) + 1)]
 
-    def _moving(self, phase: Branches, number: int) -> Iterator[tuple[np.ndarray, int]]:
+    def _moving(self, phase: TreeMoves, number: int) -> Iterator[tuple[np.ndarray, int]]:
         """Yield the moves of each depth that is under way in a round, with their piece."""
         for depth in range(phase.rounds):
             piece = number - self.streams * (phase.rounds - 1 - depth if phase.collects else depth)
@@ -229,7 +227,7 @@ class TreeRounds:
             id(phase): [np.flatnonzero(phase.depth == depth) for depth in range(phase.rounds)] for phase in self.phases
         }
 
-    def _blocks(self, phase: Branches, moves: np.ndarray, piece: int) -> Iterator[Block]:
+    def _blocks(self, phase: TreeMoves, moves: np.ndarray, piece: int) -> Iterator[Block]:
         op = Op.REDUCE if phase.collects else Op.SEND
         src, dst = phase.src[moves], phase.dst[moves]
         if phase.collects:
@@ -247,17 +245,17 @@ class TreeRounds:
         """
         axes = [(size, weight) for (_, size), weight in zip(turns.axes, turns.weights, strict=True) if size > 1]
 
-        def digits(place: int) -> list[int]:
-            return [place // weight % size for size, weight in axes]
+        def digits(rank: int) -> list[int]:
+            return [rank // weight % size for size, weight in axes]
 
         start, end = digits(here), digits(there)
-        rank = Affine(tuple((1, 0, size, weight) for size, weight in axes))
+        source = Affine(tuple((1, 0, size, weight) for size, weight in axes))
         far = zip(start, end, axes, strict=True)
         target = Affine(tuple((1, (last - first) % size, size, weight) for first, last, (size, weight) in far))
         slots = tuple(
             (1, -at % size, size, weight * self.parts) for at, (size, weight) in zip(start, axes, strict=True)
         )
-        return Block(op, tuple(size for size, _ in axes), rank, target, Affine(slots, chunk))
+        return Block(op, tuple(size for size, _ in axes), source, target, Affine(slots, chunk))
 
     def cost(self) -> Cost:
         """Return the declared cost: in each round the largest message, all that is sent, what is added on the way."""
@@ -278,7 +276,7 @@ class TreeRounds:
             adding += largest_added
         return Cost((Term(messages, path),), sent, adding, is_even=self.is_even)
 
-    def _chunks(self, phase: Branches, moves: np.ndarray, piece: int) -> np.ndarray:
+    def _chunks(self, phase: TreeMoves, moves: np.ndarray, piece: int) -> np.ndarray:
         index = np.searchsorted(np.array(self.roots), phase.root[moves])
         chunks: np.ndarray = index * self.parts + phase.part[moves] * self.pieces + piece
         return chunks
@@ -289,7 +287,7 @@ class TreeRounds:
         return len(self.layout.chunk_bytes) <= self.parts
 
 
-def _by_pair(phase: Branches, moves: np.ndarray, size: np.ndarray) -> float:
+def _by_pair(phase: TreeMoves, moves: np.ndarray, size: np.ndarray) -> float:
     """Return the bytes of the largest message: moves between two ranks, up to turns of the machine, go together."""
     if not len(moves):
         return 0.0
@@ -297,7 +295,7 @@ def _by_pair(phase: Branches, moves: np.ndarray, size: np.ndarray) -> float:
     return float(np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=size).max())
 
 
-def _pairs(phase: Branches, moves: np.ndarray) -> np.ndarray:
+def _pairs(phase: TreeMoves, moves: np.ndarray) -> np.ndarray:
     """Return a number for each move that is equal for those between the same two ranks, up to turns of the machine."""
     here, there = phase.src[moves], phase.dst[moves]
     if phase.turns is not None:

@@ -90,14 +90,13 @@ def synthesise(
     )
     wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
     with progress.steps("searching") as advance:
-        document, programs = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
+        result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
+    programs = result.programs
     written = [] if to is None else _written(programs[max(programs)], to, output, force=force)
     if json:
-        reading.print_json(document)
+        reading.print_json(result.document())
         return 0
-    nodes = max(document["rows"], key=lambda row: row["size_bytes"])["certificate"]["nodes"]
-    labels = [topology.label(node) for node in nodes[0]] if len(nodes) == 1 else []
-    synthesised.write(document, sys.stdout, labels=labels)
+    synthesised.write(result, sys.stdout)
     for path in written:
         print(f"wrote {path}")
     return 0

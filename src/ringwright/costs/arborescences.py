@@ -19,7 +19,7 @@ def arborescence(costs: np.ndarray, root: int) -> np.ndarray:
     costs = costs.copy()
     np.fill_diagonal(costs, np.inf)
     costs[:, root] = np.inf
-    parents = costs.argmin(axis=0)
+    parents: np.ndarray = costs.argmin(axis=0)
     parents[root] = root
     circle = _circle(parents, root)
     if circle is None:
@@ -35,7 +35,7 @@ def arborescence(costs: np.ndarray, root: int) -> np.ndarray:
     small[-1, :-1] = leaving.min(axis=0)
     above = arborescence(small, int(np.flatnonzero(rest == root)[0]))
     inside = len(rest)
-    whole = parents.copy()
+    whole: np.ndarray = parents.copy()
     whole[rest] = np.where(above[:-1] < inside, rest[np.minimum(above[:-1], inside - 1)], circle[exits])
     whole[root] = root
     outer = int(above[-1])

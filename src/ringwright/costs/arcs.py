@@ -132,7 +132,7 @@ def _candidates(topology: Topology, ranks: np.ndarray, symmetry: Turns | None) -
 
 
 def arcs_of_first(topology: Topology) -> np.ndarray:
-    """Return the ranks to which rank 0 has an arc on a machine that looks the same from all. int64, rising."""
+    """Return the ranks to which rank 0 has an arc on a machine that looks the same from all. int64 of shape (arcs,), rising."""
     import numpy as np
 
     n = topology.n_ranks

@@ -118,7 +118,6 @@ def free_group(topology: Topology) -> list[np.ndarray]:
     if len(graph.order) < topology.n_nodes:
         return []
     generators: list[np.ndarray] = []
-    group = closure([], topology.n_ranks)
     reached = {0}
     for image in sorted(range(1, topology.n_ranks), key=lambda rank: (int(graph.far[0, rank]), rank)):
         if image in reached:
@@ -132,8 +131,7 @@ def free_group(topology: Topology) -> list[np.ndarray]:
             larger = closure([*generators, nodes], topology.n_ranks)
             if larger is not None:
                 generators.append(nodes)
-                group = larger
-                reached = {int(each) for each in group[:, 0]} if group is not None else {0}
+                reached = {int(each) for each in larger[:, 0]}
                 break
         if len(reached) == topology.n_ranks:
             break

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ringwright.costs.lower_bounds import Bound
     from ringwright.topology import Topology
 
-SETS = ("cut", "rank", "host", "switch", "run of ranks")
 Certificate = Mapping[str, object]
 
 
@@ -70,8 +69,8 @@ def _lists(nodes: object) -> Sequence[Sequence[int]]:
 
 def _must_cross(collective: Collective, inside: Sequence[bool]) -> tuple[float, float]:
     """Return the bytes that must leave and enter a set that holds some places of the group and not the others."""
-    here = [place for place, is_in in enumerate(inside) if is_in]
-    there = [place for place, is_in in enumerate(inside) if not is_in]
+    here = [at for at, is_in in enumerate(inside) if is_in]
+    there = [at for at, is_in in enumerate(inside) if not is_in]
     if not here or not there:
         return 0.0, 0.0
     return _wanted(collective, here, there), _wanted(collective, there, here)
@@ -81,13 +80,13 @@ def _wanted(collective: Collective, giving: Sequence[int], taking: Sequence[int]
     """Return the least bytes that places must get from other places: what they must hold and do not, or its sums."""
     op, size, p = collective.op, float(collective.size_bytes), collective.p
     if op == "send-recv":
-        return size * sum(1 for place in taking if (place - 1) % p in set(giving))
+        return size * sum(1 for at in taking if (at - 1) % p in set(giving))
     if op in PREFIXES:
         return size if min(giving) < max(taking) else 0.0
     if op == "all-to-all":
         blocks, gets = collective.block_bytes, 0.0
         for source in giving:
-            gets += sum(float(blocks[(source * p + place) % len(blocks)]) for place in taking)
+            gets += sum(float(blocks[(source * p + at) % len(blocks)]) for at in taking)
         return gets
     if op in ("all-reduce", "broadcast", "reduce", "barrier"):
         is_wanted = {"broadcast": collective.root in giving, "reduce": collective.root in taking}.get(op, True)
@@ -95,7 +94,7 @@ def _wanted(collective: Collective, giving: Sequence[int], taking: Sequence[int]
     of_giving = op in ("all-gather", "gather")
     if op in ("gather", "scatter") and collective.root not in (taking if op == "gather" else giving):
         return 0.0
-    return float(sum(int(collective.block_bytes[place]) for place in (giving if of_giving else taking)))
+    return float(sum(int(collective.block_bytes[at]) for at in (giving if of_giving else taking)))
 
 
 def _crossing(topology: Topology, nodes: frozenset[int], *, out: bool) -> float:

@@ -120,23 +120,23 @@ def rounds_of(forest: Forest) -> Rounds:
     import numpy as np
 
     arcs = forest.arcs
-    tree, place = np.nonzero(forest.parents >= 0)
-    arc = forest.parents[tree, place]
-    layer = forest.arrivals[tree, place] - 1
+    tree, rank = np.nonzero(forest.parents >= 0)
+    arc = forest.parents[tree, rank]
+    layer = forest.arrivals[tree, rank] - 1
     height, n = int(layer.max(initial=-1)) + 1, len(arcs.rate)
     bytes_of = forest.block_bytes[forest.roots] * forest.shares / forest.of
     times = arcs.symmetry.order if arcs.symmetry is not None else 1
-    seconds = spread(arcs, arc, layer, bytes_of[tree] * times, (height, n)) / arcs.rate
+    seconds = loads_of(arcs, arc, layer, bytes_of[tree] * times, (height, n)) / arcs.rate
     kind = arc if arcs.symmetry is None else arcs.symmetry.kinds(arcs.src[arc], arcs.dst[arc])
     _, first = np.unique(layer * (int(kind.max(initial=0)) + 1) + kind, return_index=True)
-    messages = spread(arcs, arc[first], layer[first], np.full(len(first), float(times)), (height, n)) / arcs.members
-    moves = spread(arcs, arc, layer, np.full(len(arc), float(times)), (height, n)) / arcs.members
+    messages = loads_of(arcs, arc[first], layer[first], np.full(len(first), float(times)), (height, n)) / arcs.members
+    moves = loads_of(arcs, arc, layer, np.full(len(arc), float(times)), (height, n)) / arcs.members
     latency_s = np.zeros(height)
     np.maximum.at(latency_s, layer, arcs.latency_s[arc])
     return Rounds(seconds, messages, moves, latency_s, arcs.busy_s)
 
 
-def spread(arcs: Arcs, arc: np.ndarray, layer: np.ndarray, weight: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def loads_of(arcs: Arcs, arc: np.ndarray, layer: np.ndarray, weight: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Return weights of arcs added up by layer and resource. float64 of ``shape``."""
     import numpy as np
 

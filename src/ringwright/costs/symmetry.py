@@ -52,7 +52,7 @@ class Turns:
 
     @cached_property
     def bases(self) -> np.ndarray:
-        """One rank of each orbit, of which turns make the others: int64, rising."""
+        """One rank of each orbit, of which turns make the others. int64 of shape (orbits,), rising."""
         import numpy as np
 
         return np.zeros(1, np.int64) if self.table is None else np.unique(self.table.min(axis=0))
@@ -63,7 +63,8 @@ class Turns:
 
         ranks, by = np.asarray(ranks, np.int64), np.asarray(by, np.int64)
         if self.table is not None:
-            return self.table[by, ranks]
+            there: np.ndarray = self.table[by, ranks]
+            return there
         total = np.zeros(np.broadcast_shapes(ranks.shape, by.shape), np.int64)
         for (_, size), weight in zip(self.axes, self.weights, strict=True):
             total += (ranks // weight + by // weight) % size * weight

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ringwright.costs.arborescences import arborescence
-from ringwright.costs.forests import Forest, hops, spread, whole_shares
+from ringwright.costs.forests import Forest, hops, loads_of, whole_shares
 from ringwright.errors import InfeasibleError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class _Search:
         used = np.flatnonzero(parents >= 0)
         layer = np.clip(arrivals[used] - 1, 0, self.layers - 1)
         weight = np.full(len(used), self.bytes[number])
-        return spread(self.arcs, parents[used], layer, weight, (self.layers, len(self.arcs.rate)))
+        return loads_of(self.arcs, parents[used], layer, weight, (self.layers, len(self.arcs.rate)))
 
     # ------------------------------------------------------------------------------------------------- linear program
     def _solved(self) -> tuple[float, np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from ringwright.registry import System
 
 UNBUILT = "unbuilt.json"
 PROFILER = "profiler"
+OURS = ("expand", "flow-all-to-all", "forest")  # ways to search that no system of the survey is
 # class of the survey -> its family, and the rooms of the registry that are read for it
 TREE = {
     "pre-defined": ("collective-library", ("published", "library")),
@@ -72,7 +73,7 @@ def entries() -> list[Entry]:
     for system in (*registry.systems(), *registry.schedulers(), _profiler()):
         waiting = unbuilt.get(system.slug)
         kind = rooms.get(system.kind) or (waiting.kind if waiting else None)
-        if kind is not None and system.problem is None:
+        if kind is not None and system.problem is None and system.slug not in OURS:
             by_slug[system.slug] = _entry(system, kind)
     every = [*by_slug.values(), *(each for each in unbuilt.values() if each.slug not in by_slug)]
     return sorted(every, key=lambda entry: list(TREE).index(entry.kind))

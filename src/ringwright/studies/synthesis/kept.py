@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,7 @@ def keep(name: str, program: Program) -> None:
     """Write a program under a name; where that cannot be done it is not kept, and nothing else happens."""
     if program.schedule is not None or program.aggregators or program.streams or program.layout.before is not None:
         return
-    steps: list[dict[str, Any]] = []
+    steps: list[dict[str, object]] = []
     listed: dict[str, list[np.ndarray]] = {each: [] for each in ARRAYS}
     for step in program.steps():
         blocks = []
@@ -83,7 +83,11 @@ def keep(name: str, program: Program) -> None:
     try:
         folder().mkdir(parents=True, exist_ok=True)
         with drafts.draft(folder() / f"{name}.npz") as target, target.open("wb") as file:
-            np.savez_compressed(file, told=text, chunk_bytes=layout.chunk_bytes, template=template, **arrays)
+            src, dst, chunk, to = (arrays[each] for each in ARRAYS)
+            sizes = layout.chunk_bytes
+            np.savez_compressed(
+                file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to
+            )
     except (OSError, RingwrightError, TypeError):
         return
 
@@ -112,7 +116,7 @@ def kept(name: str, collective: Collective) -> Program | None:
         return None
 
 
-def _read(told: dict[str, Any], arrays: Mapping[str, np.ndarray], collective: Collective) -> Program:
+def _read(told: Mapping[str, Any], arrays: Mapping[str, np.ndarray], collective: Collective) -> Program:
     steps = list(_steps(told["steps"], arrays))
     n_chunks, parts, n_slots = (int(each) for each in told["layout"])
     template = arrays["template"] if len(arrays["template"]) else None
@@ -132,7 +136,7 @@ def _read(told: dict[str, Any], arrays: Mapping[str, np.ndarray], collective: Co
     )
 
 
-def _steps(steps: list[dict[str, Any]], arrays: Mapping[str, np.ndarray]) -> Iterator[Step]:
+def _steps(steps: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> Iterator[Step]:
     begin = dict.fromkeys(ARRAYS, 0)
     for step in steps:
         blocks = []

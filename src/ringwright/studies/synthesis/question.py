@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright import registry
 from ringwright.algorithms.searching import ALPHA_OF
@@ -53,7 +53,7 @@ class SynthesisSpec:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundProgram:
     """A program, the seconds that finding it took, and whether it was kept from before."""
 
     method: str
@@ -84,12 +84,12 @@ def methods(op: str, asked: str) -> list[str]:
     return chosen or [USUAL]
 
 
-def find(question: SynthesisSpec, method: str, size_bytes: int) -> Found:
+def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:
     """Return what a method finds for a size; budget, seed and link model are given to each that has such a knob."""
     import ringwright
 
     system, knobs = registry.typed(method, registry.systems)
-    usual: dict[str, Any] = {
+    usual: dict[str, object] = {
         "budget": question.budget_s,
         "seed": question.seed or None,
         "link_model": question.link_model,
@@ -100,9 +100,9 @@ def find(question: SynthesisSpec, method: str, size_bytes: int) -> Found:
     name = kept.name_of(collective, question.topology, system.slug, knobs, ringwright.__version__)
     start_s = time.perf_counter()
     if not question.fresh and (program := kept.kept(name, collective)) is not None:
-        return Found(method, program, time.perf_counter() - start_s, was_kept=True)
+        return FoundProgram(method, program, time.perf_counter() - start_s, was_kept=True)
     program = system.load()(collective, question.topology, **knobs)
     seconds = time.perf_counter() - start_s
     if not program.knobs.get("stopped"):
         kept.keep(name, program)
-    return Found(method, program, seconds)
+    return FoundProgram(method, program, seconds)

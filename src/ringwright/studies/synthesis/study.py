@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from ringwright import registry
 from ringwright.costs.certificates import Certificate, certificate
@@ -12,7 +12,7 @@ from ringwright.costs.lower_bounds import Bound, lowest
 from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.studies.synthesis.proof import is_right
-from ringwright.studies.synthesis.question import BEST, Found, SynthesisSpec, find, methods
+from ringwright.studies.synthesis.question import BEST, FoundProgram, SynthesisSpec, methods, searched
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -45,7 +45,8 @@ class SynthesisedRow:
     verified: bool | None  # None: more than the interpreter follows in a minute
     kept: bool  # found before, and read from a file
     engine: str
-    knobs: dict[str, Any]
+    knobs: Mapping[str, object]
+    proof: Bound = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,43 @@ class RivalRow:
     declined: str = ""
 
 
+@dataclass(frozen=True)
+class Synthesised:
+    """All that was found for a question: rows, what declined, all other algorithms' times, and the best program of each size."""
+
+    question: SynthesisSpec
+    rows: tuple[SynthesisedRow, ...]
+    declined: tuple[Mapping[str, object], ...]
+    rivals: tuple[RivalRow, ...]
+    regions: tuple[Mapping[str, object], ...]
+    programs: Mapping[int, Program]
+
+    @property
+    def largest(self) -> SynthesisedRow:
+        """The row of the largest size: the fastest of them."""
+        return min(self.rows, key=lambda row: (-row.size_bytes, row.time_us))
+
+    def document(self) -> dict[str, object]:
+        """Return the object of schema ``ringwright.synthesise/1``."""
+        return {
+            "schema": SCHEMA,
+            "collective": self.question.op,
+            "fabric": self.question.topology.name,
+            "ranks": self.question.collective(0).p,
+            "link_model": self.question.link_model,
+            "rows": [_plain(row) for row in self.rows],
+            "declined": list(self.declined),
+            "rivals": [asdict(row) for row in self.rivals],
+            "regions": list(self.regions),
+            "ground": {
+                "engine": sorted({row.engine for row in self.rows}),
+                "link_model": self.question.link_model,
+                "left_out": ["what a library's software adds to a message"],
+                "bound": "computed without the synthesiser, from the links' rates and latencies alone",
+            },
+        }
+
+
 def synthesise(
     question: SynthesisSpec,
     sizes: Sequence[int],
@@ -67,14 +105,14 @@ def synthesise(
     *,
     rivals: bool = True,
     progress: Advance | None = None,
-) -> tuple[dict[str, Any], dict[int, Program]]:
-    """Return the object of schema ``ringwright.synthesise/1``, and the best program of each size.
+) -> Synthesised:
+    """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
 
-    A method that finds nothing is a row of ``declined`` beside others; where none finds anything its error is raised.
+    A method that finds nothing is among the declined; where none finds anything its error is raised.
     """
     asked = methods(question.op, method)
     rows: list[SynthesisedRow] = []
-    declined: list[dict[str, object]] = []
+    declined: list[Mapping[str, object]] = []
     errors: list[RingwrightError] = []
     best: dict[int, tuple[float, Program]] = {}
     others: list[RivalRow] = []
@@ -86,15 +124,15 @@ def synthesise(
             _tell(progress, done, total, each)
             done += 1
             try:
-                found = find(question, each, size)
-                row = _row(question, found, bound)
+                one = searched(question, each, size)
+                row = _row(question, one, bound)
             except (InfeasibleError, UsageError, ProgramError) as error:
                 errors.append(error)
                 declined.append({"method": each, "size_bytes": size, "reason": error.what})
                 continue
             rows.append(row)
             if size not in best or row.time_us < best[size][0]:
-                best[size] = row.time_us, found.program
+                best[size] = row.time_us, one.program
         if rivals:
             _tell(progress, done, total, "other algorithms")
             done += 1
@@ -102,24 +140,14 @@ def synthesise(
     _tell(progress, total, total, "")
     if not rows:
         raise errors[0]
-    document = {
-        "schema": SCHEMA,
-        "collective": question.op,
-        "fabric": question.topology.name,
-        "ranks": question.collective(0).p,
-        "link_model": question.link_model,
-        "rows": [asdict(row) for row in rows],
-        "declined": declined,
-        "rivals": [asdict(row) for row in others],
-        "regions": regions(rows, others) if method == BEST else [],
-        "ground": {
-            "engine": sorted({row.engine for row in rows}),
-            "link_model": question.link_model,
-            "left_out": ["what a library's software adds to a message"],
-            "bound": "computed without the synthesiser, from the links' rates and latencies alone",
-        },
-    }
-    return document, {size: program for size, (_, program) in best.items()}
+    named = regions(rows, others) if method == BEST else []
+    programs = {size: program for size, (_, program) in best.items()}
+    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs)
+
+
+def _plain(row: SynthesisedRow) -> dict[str, object]:
+    """Return a row for JSON: the bound stands there as its certificate."""
+    return {name: value for name, value in asdict(row).items() if name != "proof"}
 
 
 def _tell(progress: Advance | None, done: int, total: int, name: str) -> None:
@@ -127,14 +155,14 @@ def _tell(progress: Advance | None, done: int, total: int, name: str) -> None:
         progress(done, total, name)
 
 
-def _row(question: SynthesisSpec, found: Found, bound: Bound) -> SynthesisedRow:
-    program, topology = found.program, question.topology
+def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> SynthesisedRow:
+    program, topology = one.program, question.topology
     run = simulate(program, topology, alpha=question.alpha)
     time_s, size = run.time_s, program.collective.size_bytes
     knobs = dict(program.knobs)
     trees, height = knobs.get("trees"), knobs.get("height")
     return SynthesisedRow(
-        found.method,
+        one.method,
         size,
         time_s * 1e6,
         bound.time_s * 1e6,
@@ -146,12 +174,13 @@ def _row(question: SynthesisSpec, found: Found, bound: Bound) -> SynthesisedRow:
         program.layout.parts,
         trees if isinstance(trees, int) else None,
         height if isinstance(height, int) else None,
-        found.seconds,
+        one.seconds,
         bool(knobs.get("stopped")),
         is_right(program, topology),
-        found.was_kept,
+        one.was_kept,
         run.engine,
         knobs,
+        bound,
     )
 
 

@@ -26,8 +26,8 @@ import numpy as np
 
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
-from ringwright.algorithms.synthesis.forest._choice import NEARLY, Candidate, beside, candidates
-from ringwright.algorithms.tree_rounds import TreeRounds, branches, cuts, is_listed, of_all_roots
+from ringwright.algorithms.synthesis.forest._choice import NEARLY, PiecedForest, beside, candidates
+from ringwright.algorithms.tree_rounds import TreeRounds, cuts, is_listed, of_all_roots, tree_moves
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
@@ -113,7 +113,7 @@ class _Question:
             weight[:] = weight.max()
         self.arcs, self.weight = arcs(topology, collective.group, turning=not uneven), weight
 
-    def best(self, pieces: int | None, *, blocking: bool) -> Candidate:
+    def best(self, pieces: int | None, *, blocking: bool) -> PiecedForest:
         """Return what takes the shortest time: by its rounds, then by the engine, as far as a number of moves reaches.
 
         Of each form (variant, merged or apart, streams, ramp) the one that its rounds say is best is run; then, from the
@@ -125,7 +125,7 @@ class _Question:
         if not fits:
             return self._least(every)
         alpha, left = ALPHA_OF["blocking" if blocking else "pipelined"], MOST_TRIED
-        ran: dict[Candidate, int] = {}
+        ran: dict[PiecedForest, int] = {}
         queue = self._by_form(fits)
         while queue:
             one = queue.pop(0)
@@ -141,9 +141,9 @@ class _Question:
                 queue = [each for each in beside(min(ran, key=lambda each: ran[each]), fits) if each not in ran]
         return min(ran, key=lambda each: (ran[each], self._moves(each)), default=fits[0])
 
-    def _by_form(self, fits: list[Candidate]) -> list[Candidate]:
+    def _by_form(self, fits: list[PiecedForest]) -> list[PiecedForest]:
         """Return of each form one with few moves that is about as fast as its fastest: apart and merged in turn."""
-        forms: dict[tuple[object, ...], list[Candidate]] = {}
+        forms: dict[tuple[object, ...], list[PiecedForest]] = {}
         for each in fits:
             forms.setdefault(each.form, []).append(each)
         near = ([each for each in form if each.time_s <= form[0].time_s * NEARLY] for form in forms.values())
@@ -151,7 +151,7 @@ class _Question:
         kinds = [[each for each in best if each.merged is merged] for merged in (False, True)]
         return [each for pair in zip_longest(*kinds) for each in pair if each is not None]
 
-    def _least(self, every: list[Candidate]) -> Candidate:
+    def _least(self, every: list[PiecedForest]) -> PiecedForest:
         """Return the candidate with the fewest moves, where all are many; raise DeclinedError where they are too many."""
         least = min(every, key=lambda each: (self._moves(each), each.time_s))
         if self._moves(least) > NEVER:
@@ -162,14 +162,14 @@ class _Question:
             )
         return least
 
-    def _moves(self, chosen: Candidate) -> int:
+    def _moves(self, chosen: PiecedForest) -> int:
         """Return about how many moves a candidate lists: each of a fold counts for as much as some that are listed."""
         trees = sum(len(each.roots) for each in chosen.forests)
         turns = self.arcs.symmetry
         times = 1 if turns is None else turns.order if is_listed(turns) else FOLDED
         return trees * (self.collective.p - 1) * chosen.pieces * times
 
-    def program(self, chosen: Candidate) -> Program:
+    def program(self, chosen: PiecedForest) -> Program:
         """Return the program of a candidate."""
         rounds = self.rounds(chosen)
         knobs = {"pieces": chosen.pieces}
@@ -239,10 +239,10 @@ class _Question:
         bandwidth = bounds(dataclasses.replace(self.collective, op=op), self.machine, exact=False)
         return max((each.time_s for each in bandwidth if each.kind != "distance"), default=0.0)
 
-    def rounds(self, chosen: Candidate) -> TreeRounds:
+    def rounds(self, chosen: PiecedForest) -> TreeRounds:
         """Return the rounds of a candidate."""
         ends, _ = cuts(chosen.forests)
-        phases = tuple(branches(each, ends) for each in chosen.forests)
+        phases = tuple(tree_moves(each, ends) for each in chosen.forests)
         ends = of_all_roots(ends, self.arcs.symmetry)
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
         return TreeRounds(

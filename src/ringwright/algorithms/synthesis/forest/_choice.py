@@ -19,7 +19,7 @@ NEARLY = 1.002  # a time that is longer by less is worth fewer pieces
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class PiecedForest:
     """Forests, one a phase, and how the data run through them; ``time_s`` is what the rounds take together.
 
     ``sizes`` are those of the pieces, relative to each other. Pieces run in ``streams``: a piece goes on when as many others have
@@ -44,7 +44,7 @@ class Candidate:
         return self.forests[0].by_rounds, self.merged, self.streams, self.sizes[0] != self.sizes[-1]
 
 
-def beside(one: Candidate, every: Sequence[Candidate]) -> list[Candidate]:
+def beside(one: PiecedForest, every: Sequence[PiecedForest]) -> list[PiecedForest]:
     """Return those of its form with the next more and the next fewer pieces."""
     same = [each for each in every if each.form == one.form]
     more = [each for each in same if each.pieces > one.pieces]
@@ -54,16 +54,16 @@ def beside(one: Candidate, every: Sequence[Candidate]) -> list[Candidate]:
 
 def candidates(
     forests: Sequence[tuple[Forest, ...]], pieces: int | None, most_pieces: int, *, blocking: bool
-) -> list[Candidate]:
+) -> list[PiecedForest]:
     """Return all that may be best, merged ones and such as are not, the shortest time first."""
-    made: list[Candidate] = []
+    made: list[PiecedForest] = []
     for each in forests:
         rounds = [forest.rounds for forest in each]
         both = len(each) > 1
         for count in PIECES if pieces is None else (pieces,):
             if count == 1 or count <= most_pieces:
                 made += [
-                    Candidate(each, (1,) * count, streams, True, time_s(rounds, count, streams, blocking=blocking))
+                    PiecedForest(each, (1,) * count, streams, True, time_s(rounds, count, streams, blocking=blocking))
                     for streams in STREAMS
                     if streams <= count
                 ]
@@ -71,7 +71,7 @@ def candidates(
             for halvings in HALVINGS:
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
                 if len(sizes) <= most_pieces:
-                    made.append(Candidate(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
+                    made.append(PiecedForest(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
 
@@ -93,10 +93,11 @@ def apart_s(phases: Sequence[Rounds], sizes: Sequence[int], *, blocking: bool) -
     The most loaded resource is busy all the time, but for the latency of each arc on the way and for the last piece, whose trees
     go on when that resource is done with it.
     """
-    busy = sum(
+    each = [
         phase.seconds.sum(axis=0) + (len(sizes) * phase.moves.sum(axis=0) * phase.busy_s if blocking else 0.0)
         for phase in phases
-    )
+    ]
+    busy = np.sum(each, axis=0)
     tail_s = latency_s = 0.0
     for phase in phases:
         last = min(sizes[0], sizes[-1]) / sum(sizes)
@@ -105,7 +106,7 @@ def apart_s(phases: Sequence[Rounds], sizes: Sequence[int], *, blocking: bool) -
         behind = slice(1, None)
         tail_s += last * float((phase.seconds.max(axis=1) / alike)[behind].sum())
         latency_s += float(phase.latency_s.sum())
-    return float(np.max(busy)) + tail_s + latency_s
+    return float(busy.max()) + tail_s + latency_s
 
 
 def time_s(phases: Sequence[Rounds], pieces: int, streams: int, *, blocking: bool) -> float:
@@ -132,4 +133,5 @@ def time_s(phases: Sequence[Rounds], pieces: int, streams: int, *, blocking: boo
     for number, each_s in enumerate(busy.max(axis=1).tolist()):
         there = ends[number - streams] + float(latency_s[number - streams]) if number >= streams else 0.0
         ends.append(max(ends[-1] if ends else 0.0, there) + each_s)
-    return max(end + late for end, late in zip(ends[-streams:], latency_s[-streams:].tolist(), strict=True))
+    last = zip(ends[-streams:], latency_s[-streams:].tolist(), strict=True)
+    return max(end + float(late) for end, late in last)
