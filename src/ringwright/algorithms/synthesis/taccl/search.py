@@ -1,0 +1,132 @@
+"""The search: routes with more or less regard to load, sends joined in several ways, and the timetable that ends first.
+
+Work is counted in sends put into a timetable, so that the same question gets the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ringwright.algorithms.synthesis.taccl.demands import Demands, sends
+from ringwright.algorithms.synthesis.taccl.ordering import Joining, Network, Send, Timetable, list_schedule, tails
+from ringwright.algorithms.synthesis.taccl.routing import Route, Router
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ringwright.algorithms.searching import Deadline
+    from ringwright.algorithms.synthesis.taccl.sketch import Wiring
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How routes are made: see ``Router.greedy``; ``direct`` chunks take the shortest ways whatever links carry."""
+
+    weight: float
+    reach: float = 1.0
+    direct: int = 0
+    entrances: bool = True
+
+
+# From wide, balanced trees with one chunk that goes the shortest ways, to the shortest ways for all.
+TREES = (Routing(1, 0, 1), Routing(0), Routing(16, 0.2, 1), Routing(16), Routing(1, 0.5), Routing(4, 0, 2))
+PATHS = (Routing(0), Routing(4), Routing(1), Routing(16))
+RATIOS = (1.0, 5.0, 2.0, math.inf, 8.0, 3.0)
+
+
+@dataclass
+class Found:
+    """A timetable, and what it was made from."""
+
+    demand: Demands
+    network: Network
+    sends: list[Send]
+    urgency: list[float]
+    table: Timetable
+    joining: Joining
+    routing: str
+    sizes: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def time_ps(self) -> int:
+        """When the last message has arrived."""
+        return self.table.time_ps
+
+
+class Search:
+    """The best timetable so far of one cut of a collective; ``left`` is how many sends may still be put into one."""
+
+    def __init__(self, demand: Demands, wiring: Wiring, deadline: Deadline, work: int, *, blocking: bool) -> None:
+        self.demand, self.wiring, self.deadline, self.left = demand, wiring, deadline, work
+        self.network = Network(wiring.arcs, blocking)
+        self.best: Found | None = None
+
+    def run(self) -> None:
+        """Try routes and ways to join, the most promising first."""
+        trees = any(len(chunk.targets) > 1 for chunk in self.demand.chunks)
+        first = self.demand.chunks[0] if self.demand.chunks else None
+        plans = TREES if trees and first is not None else PATHS
+        several = len(set(self.wiring.hosts)) > 1
+        for routing in (*plans, *((Routing(0, entrances=False),) if several and trees else ())):
+            if self.best is not None and (self.left <= 0 or self.deadline.passed()):
+                return
+            self.try_routes(*self.routes(routing), f"greedy, weight {routing.weight:g}, reach {routing.reach:g}")
+
+    def routes(self, routing: Routing) -> tuple[list[Route], list[Route]]:
+        """Return the routes up and down of all chunks."""
+        pair: list[list[Route]] = []
+        for wanted, wiring in ((self.demand.gathers, self.wiring.reversed()), (self.demand.spreads, self.wiring)):
+            if not wanted:
+                pair.append([()] * len(self.demand.chunks))
+                continue
+            router = Router(self.demand.chunks, wiring, Network(wiring.arcs, self.network.blocking))
+            routes = router.greedy(routing.weight, reach=routing.reach, entrances=routing.entrances)
+            router.load = {}
+            for at in range(max(0, len(routes) - routing.direct), len(routes)):
+                routes[at] = router.route(self.demand.chunks[router.orbits.first[at]], 0)
+            pair.append(router.whole(routes))
+        return pair[0], pair[1]
+
+    def try_routes(self, up: Sequence[Route], down: Sequence[Route], said: str) -> None:
+        """Try the ways to join for some routes."""
+        made = sends(self.demand, self.wiring, up, down)
+        urgency = [float(tail) for tail in tails(made, self.network)]
+        for joining in self._joinings(made):
+            if self.best is not None and (self.left <= 0 or self.deadline.passed()):
+                return
+            self.try_order(made, urgency, joining, said)
+
+    def try_order(
+        self,
+        made: list[Send],
+        urgency: list[float],
+        joining: Joining,
+        said: str,
+        sizes: Mapping[int, Sequence[int]] | None = None,
+    ) -> bool:
+        """Make one timetable; return whether it is the best so far."""
+        self.left -= len(made)
+        ordered = self.wiring.ordered
+        table = list_schedule(made, self.network, joining, urgency, own_first=ordered, sizes=sizes)
+        if self.best is not None and table.time_ps >= self.best.time_ps:
+            return False
+        self.best = Found(self.demand, self.network, made, urgency, table, joining, said, sizes or {})
+        return True
+
+    def _joinings(self, made: Sequence[Send]) -> Iterator[Joining]:
+        """Yield ways to join; the arcs inside hosts join all that is ready, or nothing."""
+        used = {send.arc for send in made}
+        remote = any(self.wiring.arcs[arc].remote for arc in used)
+        yield Joining()
+        for ratio in RATIOS[1:] if remote else ():
+            yield Joining(ratio)
+        for ratio in RATIOS if remote else (1.0,):
+            yield Joining(ratio, math.inf)
+        if remote:
+            yield Joining(math.inf, math.inf, hold=True)
+            yield Joining(2.0, math.inf, hold=True)
+        else:
+            yield Joining(1.0, 2.0)
