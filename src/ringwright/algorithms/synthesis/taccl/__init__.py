@@ -3,12 +3,12 @@
 Idea: a sketch says which links are used, who relays to other boxes and what looks the same. Within it every chunk gets a route,
     sends get an order on each link, and sends that go back to back over a link of high latency become one message. Sketches come
     from files, or from the machine's own structure.
-Cost: a message of m chunks takes alpha + m beta on its link; ports of a switch serve one at a time. The critical path that was found
-    is declared, by class of links.
-Knobs: sketch, a file of TACCL's format (none: made from the machine); chunks a block is cut into (none: those of the sketch, else the
-    best of 1, 4 and 16); paths=relayed (hops: the shortest by number of links, whoever relays, as the public tool asks); effort of
-    the search (0: the heuristics alone, 1 is some second; none: 8 with a sketch, else 0.2); budget in seconds; seed=0 of the solvers;
-    link_model=pipelined (blocking: a link is busy during its latency, as in the paper).
+Cost: a message of m chunks takes alpha + m beta on its link; ports of a switch serve one at a time. The critical path of the
+    timetable is declared, by class of links.
+Knobs: sketch, a file of TACCL's format (none: made from the machine); chunks that a block is cut into (none: those of the sketch,
+    else the best of 1, 4 and 16); paths=relayed (hops: the shortest by number of links, whoever relays, as the public tool asks);
+    effort, from 0 on (1: a second or two; none: 8 with a sketch, else 0.1; from 1 on integer programs are asked); budget in
+    seconds; seed=0 of the solvers; link_model=pipelined (blocking: a link is busy during its latency, as in the paper).
 Holds: the program's time on the sketch's own links is that of the timetable, to the picosecond where a link is one wire.
 Figure: up to 6.7x faster than NCCL, training 11 % to 2.3x faster, on 2 to 4 NDv2 and 2 DGX-2 (abstract).
 Source: Shah et al.: TACCL, NSDI 2023, arXiv 2111.04867; inputs of microsoft/taccl. The search by congestion and by sizes is ours.
@@ -17,6 +17,7 @@ Declines: scans, gather, scatter; reductions in the order of the ranks; more tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,7 +25,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import Budget, Deadline, LinkModel, told
 from ringwright.algorithms.synthesis.taccl.demands import demands
 from ringwright.algorithms.synthesis.taccl.emission import program
-from ringwright.algorithms.synthesis.taccl.search import Found, Search
+from ringwright.algorithms.synthesis.taccl.search import Search
 from ringwright.algorithms.synthesis.taccl.sketch import wiring
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.knobs import Pattern, Range, Seed
@@ -42,6 +43,8 @@ SKETCH_FILE = Pattern(r"[^\x00:]{1,4000}\.json", "a sketch file", ("sk1-ndv2-n2.
 MOST_SENDS = 60_000
 CUTS = (1, 4, 16)  # tried where nobody says how many chunks
 WORK = 100_000  # sends put into timetables for an effort of 1
+PROVED = 1  # effort from which integer programs are asked
+SOLVER_S = 0.05  # deterministic seconds of CP-SAT for an effort of 1
 
 
 def taccl(
@@ -50,6 +53,7 @@ def taccl(
     *,
     sketch: Annotated[str, SKETCH_FILE] | Sketch | None = None,
     chunks: Annotated[int, Range(1, 256)] | None = None,
+    paths: Literal["relayed", "hops"] = "relayed",
     effort: Annotated[float, Range(0, 20)] | None = None,
     budget: Budget | None = None,
     seed: Seed = 0,
@@ -62,34 +66,51 @@ def taccl(
         return nothing("taccl", collective)
     drawn = _read(sketch) if isinstance(sketch, str) else sketch
     wires = wiring(collective, topology, drawn)
-    spent = (0.2 if drawn is None else 8.0) if effort is None else effort
-    deadline = Deadline(budget)
-    best = None
+    spent = (0.1 if drawn is None else 8.0) if effort is None else effort
+    ask = _Asked(collective, wires, Deadline(budget), spent, seed, link_model == "blocking", paths == "hops")
+    best: Search | None = None
     for parts in _cuts(collective, wires, drawn.chunks if drawn is not None and chunks is None else chunks):
-        found = _searched(collective, wires, parts, deadline, spent, blocking=link_model == "blocking")
-        if best is None or found.time_ps < best.time_ps:
-            best, kept = found, parts
-        if deadline.passed():
+        search = ask.search(parts)
+        if best is None or search.found.time_ps < best.found.time_ps:
+            best, kept = search, parts
+        if ask.deadline.passed():
             break
     assert best is not None  # noqa: S101 - the first cut is always searched
-    made = program("taccl", best.demand, best.sends, best.network, best.table, {"link_model": link_model})
-    facts = {"chunks": kept, "sketch": wires.name, "routes": best.routing, "time_us": best.time_ps / 1e6}
-    return told(made, **facts, **({"stopped": True} if deadline.stopped else {}))
+    found = best.found
+    made = program("taccl", found, {"link_model": link_model})
+    facts: dict[str, object] = {"chunks": kept, "sketch": wires.name, "routes": found.routing}
+    facts["time_us"] = found.time_ps / 1e6
+    if best.least_ps is not None:
+        facts["order_bound_us"] = best.least_ps / 1e6
+    return told(made, **facts, **({"stopped": True} if ask.deadline.stopped else {}))
 
 
-def _searched(
-    collective: Collective, wires: Wiring, parts: int, deadline: Deadline, effort: float, *, blocking: bool
-) -> Found:
-    demand = demands(collective, parts)
-    search = Search(demand, wires, deadline, round(effort * WORK), blocking=blocking)
-    try:
-        search.run()
-    except KeyboardInterrupt:
-        if search.best is None:
-            raise
-        deadline.interrupted()
-    assert search.best is not None  # noqa: S101 - the first routes are always tried
-    return search.best
+@dataclass(frozen=True)
+class _Asked:
+    """What is searched for, and how much may be spent on it."""
+
+    collective: Collective
+    wires: Wiring
+    deadline: Deadline
+    effort: float
+    seed: int
+    blocking: bool
+    hops: bool
+
+    def search(self, parts: int) -> Search:
+        """Return the search of one cut, ended: by itself, by the budget, or by a person."""
+        work = round(self.effort * WORK)
+        demand = demands(self.collective, parts)
+        search = Search(demand, self.wires, self.deadline, work, blocking=self.blocking, hops=self.hops)
+        try:
+            search.run()
+            if self.effort >= PROVED:
+                search.proved(self.effort * SOLVER_S, self.seed)
+        except KeyboardInterrupt:
+            if search.best is None:
+                raise
+            self.deadline.interrupted()
+        return search
 
 
 def _cuts(collective: Collective, wires: Wiring, chunks: int | None) -> tuple[int, ...]:

@@ -40,9 +40,11 @@ class Demands:
 
 def demands(collective: Collective, parts: int) -> Demands:
     """Return the chunks: ``parts`` of each block, of an all-reduce as many for each rank."""
+    import numpy as np
+
     p, op = collective.p, collective.op
     layout = cut(collective, parts * p if op == "all-reduce" else parts)
-    sizes = layout.bytes_of(_numbers(layout.n_chunks)).tolist()
+    sizes = layout.bytes_of(np.arange(layout.n_chunks)).tolist()
     everyone = [tuple(other for other in range(p) if other != place) for place in range(p)]
     chunks = []
     for number, size in enumerate(sizes):
@@ -55,12 +57,6 @@ def demands(collective: Collective, parts: int) -> Demands:
         if targets != (owner,):
             chunks.append(Chunk(number, owner, targets, int(size)))
     return Demands(collective, layout, tuple(chunks))
-
-
-def _numbers(count: int) -> object:
-    import numpy as np
-
-    return np.arange(count)
 
 
 def sends(demand: Demands, wiring: Wiring, up: Sequence[Route], down: Sequence[Route]) -> list[Send]:

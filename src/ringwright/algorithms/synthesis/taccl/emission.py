@@ -14,6 +14,7 @@ from ringwright.program import Cost, Op, Program, Step, Term, explicit
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.demands import Demands
     from ringwright.algorithms.synthesis.taccl.ordering import Network, Send, Timetable
+    from ringwright.algorithms.synthesis.taccl.search import Found
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,9 @@ class _Laid:
     earlier: tuple[int, ...]
 
 
-def program(
-    name: str, demand: Demands, made: Sequence[Send], network: Network, table: Timetable, knobs: dict[str, object]
-) -> Program:
+def program(name: str, found: Found, knobs: dict[str, object]) -> Program:
     """Return the program of a timetable; where links are to be served in another order than readiness, it is declared."""
+    demand, made, network, table = found.demand, found.sends, found.network, found.table
     laid = _laid(made, network, table)
     order = sorted(range(len(laid)), key=lambda at: (laid[at].wave, at))
     steps = _steps(made, network, [laid[at] for at in order])

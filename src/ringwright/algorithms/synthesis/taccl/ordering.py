@@ -164,7 +164,8 @@ class _Listing:
     def run(self) -> Timetable:
         heapq.heapify(self.queue)
         while self.queue:
-            now, tried = self.queue[0][0], {}
+            now = self.queue[0][0]
+            tried: dict[int, None] = {}
             while self.queue and self.queue[0][0] == now:
                 _, is_try, number = heapq.heappop(self.queue)
                 if not is_try:

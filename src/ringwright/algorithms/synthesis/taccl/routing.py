@@ -61,8 +61,9 @@ def orbits(chunks: Sequence[Chunk], wiring: Wiring) -> Orbits:
 class Router:
     """Routes of chunks over a wiring, with what they put on each resource."""
 
-    def __init__(self, chunks: Sequence[Chunk], wiring: Wiring, network: Network) -> None:
+    def __init__(self, chunks: Sequence[Chunk], wiring: Wiring, network: Network, *, hops: bool = False) -> None:
         self.chunks, self.wiring, self.network = chunks, wiring, network
+        self.hops = _hops(wiring) if hops else None
         self.orbits = orbits(chunks, wiring)
         self.images: list[list[int]] = [[] for _ in self.orbits.first]
         for at, of in enumerate(self.orbits.of):
@@ -118,7 +119,7 @@ class Router:
             into, far = self._shortest(chunk.origin, inside, reach)
         elif reach < 1.0:
             into, far = self._shortest(chunk.origin, cost, reach)
-        return self._tree(chunk, into, far)
+        return self.tree(chunk, into)
 
     def allowed(self, chunk: Chunk) -> list[int]:
         """Return the arcs that a chunk may take: out of its origin's host by its senders, into hosts that need it, never back."""
@@ -126,8 +127,11 @@ class Router:
         home = wiring.hosts[chunk.origin]
         senders = wiring.senders.get(chunk.origin)
         needing = {wiring.hosts[each] for each in chunk.targets} | {home}
+        near = self._near(chunk)
         kept = []
         for number, arc in enumerate(wiring.arcs):
+            if near is not None and not (arc.src in near and arc.dst in near):
+                continue
             from_host, to_host = wiring.hosts[arc.src], wiring.hosts[arc.dst]
             if from_host not in needing or to_host not in needing:
                 continue
@@ -135,6 +139,18 @@ class Router:
                 continue
             kept.append(number)
         return kept
+
+    def _near(self, chunk: Chunk) -> set[int] | None:
+        """Return the places on the shortest ways by number of links, where only those may be used."""
+        if self.hops is None:
+            return None
+        far = self.hops
+        return {
+            place
+            for target in chunk.targets
+            for place in range(self.wiring.p)
+            if far[chunk.origin][place] + far[place][target] == far[chunk.origin][target]
+        }
 
     def _shortest(
         self, origin: int, cost: dict[int, float], reach: float = 1.0
@@ -168,15 +184,17 @@ class Router:
                 best[hosts[place]] = min(best.get(hosts[place], (float("inf"), 0)), (far[place], arc))
         return {arc for _, arc in best.values()}
 
-    def _tree(self, chunk: Chunk, into: dict[int, int], far: dict[int, float]) -> Route:
-        """Return the arcs of the shortest ways to the targets, nearest first."""
+    def tree(self, chunk: Chunk, into: dict[int, int]) -> Route:
+        """Return the arcs that lead from the origin to the targets, nearest first, of those ``into`` each place."""
         arcs = self.wiring.arcs
         needed: set[int] = set()
         for target in chunk.targets:
             place = target
-            if place not in far:
-                raise self._unreached(chunk, target)
-            while place != chunk.origin and into[place] not in needed:
+            while place != chunk.origin:
+                if place not in into:
+                    raise self._unreached(chunk, target)
+                if into[place] in needed:
+                    break
                 needed.add(into[place])
                 place = arcs[into[place]].src
         order: list[int] = []
@@ -194,11 +212,30 @@ class Router:
         wiring = self.wiring
         senders = wiring.senders.get(chunk.origin)
         if senders is not None and wiring.hosts[target] != wiring.hosts[chunk.origin]:
-            why = f"gpus_to_sender_rev_map lets it leave by {', '.join(map(str, senders))} alone"
+            why = f"gpus_to_sender_rev_map lets it leave by rank {', '.join(map(str, senders))} alone"
+            near = self._near(chunk)
+            if near is not None and not near & set(senders):
+                why += f", and the shortest ways by number of links go over {', '.join(map(str, sorted(near)))}"
         else:
             why = "the links that the sketch keeps do not join them"
         return InfeasibleError(
             f"the sketch {wiring.name} cannot bring the data of rank {chunk.origin} to rank {target}: {why}",
             where=f"chunk {chunk.number}",
-            remedy="a sketch with more links, or none",
+            remedy="a sketch with more links, or none" if self.hops is None else "paths=relayed",
         )
+
+
+def _hops(wiring: Wiring) -> list[list[float]]:
+    """Return how many arcs lie between any two places, at the least."""
+    table = []
+    for origin in range(wiring.p):
+        far = [float("inf")] * wiring.p
+        far[origin], front = 0.0, [origin]
+        for place in front:
+            for arc in wiring.leaving[place]:
+                there = wiring.arcs[arc].dst
+                if far[there] == float("inf"):
+                    far[there] = far[place] + 1
+                    front.append(there)
+        table.append(far)
+    return table

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.synthesis.taccl import contiguity, relaxed
 from ringwright.algorithms.synthesis.taccl.demands import Demands, sends
 from ringwright.algorithms.synthesis.taccl.ordering import Joining, Network, Send, Timetable, list_schedule, tails
 from ringwright.algorithms.synthesis.taccl.routing import Route, Router
@@ -34,6 +35,7 @@ class Routing:
 # From wide, balanced trees with one chunk that goes the shortest ways, to the shortest ways for all.
 TREES = (Routing(1, 0, 1), Routing(0), Routing(16, 0.2, 1), Routing(16), Routing(1, 0.5), Routing(4, 0, 2))
 PATHS = (Routing(0), Routing(4), Routing(1), Routing(16))
+MOST_PROVED = 3  # sets of routes whose order is proved
 RATIOS = (1.0, 5.0, 2.0, math.inf, 8.0, 3.0)
 
 
@@ -59,10 +61,20 @@ class Found:
 class Search:
     """The best timetable so far of one cut of a collective; ``left`` is how many sends may still be put into one."""
 
-    def __init__(self, demand: Demands, wiring: Wiring, deadline: Deadline, work: int, *, blocking: bool) -> None:
-        self.demand, self.wiring, self.deadline, self.left = demand, wiring, deadline, work
+    def __init__(
+        self, demand: Demands, wiring: Wiring, deadline: Deadline, work: int, *, blocking: bool, hops: bool = False
+    ) -> None:
+        self.demand, self.wiring, self.deadline, self.left, self.hops = demand, wiring, deadline, work, hops
         self.network = Network(wiring.arcs, blocking)
         self.best: Found | None = None
+        self.tops: list[Found] = []  # the best of each set of routes
+        self.least_ps: float | None = None  # below which no order of the routes that were proved is
+
+    @property
+    def found(self) -> Found:
+        """The best timetable; there is one from the first routes on."""
+        assert self.best is not None  # noqa: S101 - ``run`` always tries its first routes
+        return self.best
 
     def run(self) -> None:
         """Try routes and ways to join, the most promising first."""
@@ -75,6 +87,36 @@ class Search:
                 return
             self.try_routes(*self.routes(routing), f"greedy, weight {routing.weight:g}, reach {routing.reach:g}")
 
+    def proved(self, seconds: float, seed: int) -> None:
+        """Improve what was found by integer programs: routes of all chunks at once, then the order of the best timetables."""
+        if self.deadline.passed():
+            return
+        self._program()
+        for found in sorted(self.tops, key=lambda each: each.time_ps)[:MOST_PROVED]:
+            if self.deadline.passed():
+                return
+            least = contiguity.exact(self, found, seconds, seed)
+            if least is not None:
+                self.least_ps = least if self.least_ps is None else min(self.least_ps, least)
+        contiguity.resized(self)
+
+    def _router(self, wiring: Wiring) -> Router:
+        return Router(self.demand.chunks, wiring, Network(wiring.arcs, self.network.blocking), hops=self.hops)
+
+    def _program(self) -> None:
+        """Try the routes of the integer program, where it is small enough."""
+        pair: list[list[Route]] = []
+        for wanted, wiring in ((self.demand.gathers, self.wiring.reversed()), (self.demand.spreads, self.wiring)):
+            if not wanted:
+                pair.append([()] * len(self.demand.chunks))
+                continue
+            router = self._router(wiring)
+            routes = relaxed.routes(router, self.deadline.left_s)
+            if routes is None:
+                return
+            pair.append(router.whole(routes))
+        self.try_routes(pair[0], pair[1], "integer program")
+
     def routes(self, routing: Routing) -> tuple[list[Route], list[Route]]:
         """Return the routes up and down of all chunks."""
         pair: list[list[Route]] = []
@@ -82,7 +124,7 @@ class Search:
             if not wanted:
                 pair.append([()] * len(self.demand.chunks))
                 continue
-            router = Router(self.demand.chunks, wiring, Network(wiring.arcs, self.network.blocking))
+            router = self._router(wiring)
             routes = router.greedy(routing.weight, reach=routing.reach, entrances=routing.entrances)
             router.load = {}
             for at in range(max(0, len(routes) - routing.direct), len(routes)):
@@ -94,10 +136,13 @@ class Search:
         """Try the ways to join for some routes."""
         made = sends(self.demand, self.wiring, up, down)
         urgency = [float(tail) for tail in tails(made, self.network)]
+        top: Found | None = None
         for joining in self._joinings(made):
             if self.best is not None and (self.left <= 0 or self.deadline.passed()):
-                return
-            self.try_order(made, urgency, joining, said)
+                break
+            found = self.try_order(made, urgency, joining, said)
+            top = found if top is None or found.time_ps < top.time_ps else top
+        self.tops += [] if top is None else [top]
 
     def try_order(
         self,
@@ -106,15 +151,15 @@ class Search:
         joining: Joining,
         said: str,
         sizes: Mapping[int, Sequence[int]] | None = None,
-    ) -> bool:
-        """Make one timetable; return whether it is the best so far."""
+    ) -> Found:
+        """Return one timetable, which is remembered where it is the best so far."""
         self.left -= len(made)
         ordered = self.wiring.ordered
         table = list_schedule(made, self.network, joining, urgency, own_first=ordered, sizes=sizes)
-        if self.best is not None and table.time_ps >= self.best.time_ps:
-            return False
-        self.best = Found(self.demand, self.network, made, urgency, table, joining, said, sizes or {})
-        return True
+        found = Found(self.demand, self.network, made, urgency, table, joining, said, sizes or {})
+        if self.best is None or found.time_ps < self.best.time_ps:
+            self.best = found
+        return found
 
     def _joinings(self, made: Sequence[Send]) -> Iterator[Joining]:
         """Yield ways to join; the arcs inside hosts join all that is ready, or nothing."""

@@ -211,7 +211,7 @@ def _automatic(collective: Collective, topology: Topology) -> Wiring:
             senders |= mine.senders
             for other, theirs in enumerate(doors):
                 if other != host:
-                    pairs |= {(a, b): True for a, b in _joined(mine.out, theirs.into)}
+                    pairs |= dict.fromkeys(_joined(mine.out, theirs.into), True)
     arcs = _arcs(collective, topology, pairs)
     if not _is_joined(p, arcs):
         pairs = {(a, b): hosts[a] != hosts[b] for a in range(p) for b in range(p) if a != b}
