@@ -1,8 +1,8 @@
 """An order of messages on links beside that of the data: what was planned to go first does, though another is ready before it.
 
-Engines serve links first come, first served. A message that must not pass an earlier one waits for the last thing that that one waits
-for; both are then there at once, and equal times are served in the order of the program. This says nothing about data: a program
-is as right without it, and thread blocks, which run in the order of the steps, have it anyway.
+Engines serve links first come, first served. A message that must not pass an earlier one waits for the last of what that one
+waits for; both are then there at once, and equal times are served in the order of the program. This says nothing about data: a
+program is as right without it, and thread blocks, which run in the order of the steps, have it anyway.
 """
 
 from __future__ import annotations

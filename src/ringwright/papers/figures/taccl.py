@@ -8,7 +8,7 @@ from ringwright.algorithms.synthesis.taccl import taccl
 from ringwright.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.papers.figures.collectives import time_us
-from ringwright.sources.taccl_sketch import Sketch
+from ringwright.sketches import Sketch
 from ringwright.sources.topology.taccl import read_taccl_model
 
 OPS = ("all-gather", "all-to-all", "all-reduce")

@@ -20,7 +20,7 @@ from ringwright.sources.topology.assembly import NIC, RANK, SWITCH, Parts
 from ringwright.topology import Topology
 
 if TYPE_CHECKING:
-    from ringwright.sources.taccl_sketch import Sketch
+    from ringwright.sketches import Sketch
 
 SCALES = {1 << 10: 100.0, 32 << 10: 10.0, 1 << 20: 1.0}
 _SIZE = re.compile(r"_(\d{1,4})(KB|MB)$", re.IGNORECASE)

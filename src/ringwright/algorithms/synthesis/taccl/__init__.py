@@ -34,7 +34,7 @@ from ringwright.program import Program, nothing
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.sketch import Wiring
     from ringwright.collective import Collective
-    from ringwright.sources.taccl_sketch import Sketch
+    from ringwright.sketches import Sketch
     from ringwright.topology import Topology
 
 OPS = ("all-gather", "all-to-all", "reduce-scatter", "all-reduce", "broadcast", "reduce")
@@ -64,6 +64,7 @@ def taccl(
     require_commutative("taccl", collective)
     if collective.p == 1:
         return nothing("taccl", collective)
+    _require_few(collective, chunks or 1)
     drawn = _read(sketch) if isinstance(sketch, str) else sketch
     wires = wiring(collective, topology, drawn)
     spent = (0.1 if drawn is None else 8.0) if effort is None else effort
@@ -115,32 +116,35 @@ class _Asked:
 
 def _cuts(collective: Collective, wires: Wiring, chunks: int | None) -> tuple[int, ...]:
     """Return the numbers of chunks to try: more where a chunk's bytes take long beside a link's latency."""
-    each = collective.p * (collective.p - 1) * (2 if collective.op == "all-reduce" else 1)
-    each = collective.p - 1 if collective.op in ("broadcast", "reduce") else each
     if chunks is not None:
-        if chunks * each > MOST_SENDS:
-            raise _too_many(collective, chunks * each)
+        _require_few(collective, chunks)
         return (chunks,)
-    if each > MOST_SENDS:
-        raise _too_many(collective, each)
     largest = float(collective.block_bytes.max(initial=0)) / (collective.p if collective.op == "all-reduce" else 1)
     latency_ps = max((arc.latency_ps for arc in wires.arcs), default=0)
     byte_ps = max((arc.byte_ps for arc in wires.arcs), default=0.0)
-    worth = [
-        cut for cut in CUTS if cut == 1 or (cut * each <= MOST_SENDS // 8 and largest * byte_ps / cut > latency_ps)
-    ]
-    return tuple(worth)
+    most = MOST_SENDS // 8 // _least_sends(collective)
+    return (1, *(cut for cut in CUTS if 1 < cut <= most and largest * byte_ps / cut > latency_ps))
 
 
-def _too_many(collective: Collective, sends: int) -> DeclinedError:
-    return DeclinedError(
-        f"taccl: {collective.label} is {sends:,} sends and more; at most {MOST_SENDS:,} are ordered",
-        remedy="fewer ranks or chunks, or taccl as inner= of a hierarchical algorithm",
-    )
+def _least_sends(collective: Collective) -> int:
+    """Return the sends of a collective whose blocks are whole."""
+    each = collective.p - 1
+    if collective.op in ("broadcast", "reduce"):
+        return each
+    return each * collective.p * (2 if collective.op == "all-reduce" else 1)
+
+
+def _require_few(collective: Collective, chunks: int) -> None:
+    sends = chunks * _least_sends(collective)
+    if sends > MOST_SENDS:
+        raise DeclinedError(
+            f"taccl: {collective.label} is {sends:,} sends and more; at most {MOST_SENDS:,} are ordered",
+            remedy="fewer ranks or chunks, or taccl as inner= of a hierarchical algorithm",
+        )
 
 
 def _read(path: str) -> Sketch:
-    from ringwright.sources.taccl_sketch import read_sketch
+    from ringwright.sketches import read_sketch
 
     if not Path(path).is_file():
         raise UsageError(f"there is no sketch {path}", remedy="sketch=FILE, or none: it is made from the machine")

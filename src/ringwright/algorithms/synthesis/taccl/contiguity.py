@@ -1,8 +1,8 @@
 """Which sends travel together, and when they start: an integer program over routes that are fixed, from a timetable on.
 
-CP-SAT is given the order of sends over arcs between hosts, and chooses for each whether it joins the one before it (a message of m
-sends takes alpha + m beta, and all arrive at its end); over all other arcs it orders them as well. What turns of the machine map
-on each other starts together. Larger questions are improved send by send: how many go in each message.
+CP-SAT is given the order of sends over arcs between hosts, and chooses for each whether it joins the one before it (a message of
+m sends takes alpha + m beta, and all arrive at its end); over all other arcs it orders them as well. What turns of the machine
+map on each other starts together. Larger questions are improved send by send: how many go in each message.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SOLVED = ("OPTIMAL", "FEASIBLE")
 
 
 def exact(search: Search, best: Found, seconds: float, seed: int) -> float | None:
-    """Improve a timetable by CP-SAT in so many deterministic seconds; return the time that its routes and order cannot beat, in ps.
+    """Improve a timetable by CP-SAT in so many deterministic seconds; return the ps that its routes and order cannot beat.
 
-    None where that is not known. MissingExtraError without OR-tools.
+    None where they are not known. MissingExtraError without OR-tools.
     """
     if not best.sends or best.time_ps <= 0:
         return None

@@ -1,8 +1,8 @@
 """The order of sends: a list schedule whose times are those of the event engine, in whole picoseconds.
 
-A send is one chunk over one arc, after those that bring it there (in a reduction: after all that add to it). Whenever an arc and all
-resources on its way are free, the ready send with the longest way to the end goes, with others that are ready where arcs join sends
-to one message: alpha is paid once, and all arrive at its end.
+A send is one chunk over one arc, after those that bring it there (in a reduction: after all that add to it). Whenever an arc and
+all resources on its way are free, the ready send with the longest way to the end goes, with others that are ready where arcs join
+sends to one message: alpha is paid once, and all arrive at its end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Send:
 class Joining:
     """How sends over an arc become one message: of those left on it, up to 1 - 1/ratio go at a time (1: each by itself).
 
-    ``remote`` is the ratio of arcs between hosts, ``inside`` that of the others. With ``hold`` none goes over an arc between hosts
-    before all that are left on it are ready.
+    ``remote`` is the ratio of arcs between hosts, ``inside`` that of the others. With ``hold`` none goes over an arc between
+    hosts before all that are left on it are ready.
     """
 
     remote: float = 1.0

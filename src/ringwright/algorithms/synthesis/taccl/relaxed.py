@@ -1,7 +1,7 @@
 """The routing program: routes of all chunks at once, by an integer program without an order of sends (TACCL's first stage).
 
-Its time is at least that of every chunk alone on its way, and at least what each link has to carry; which chunk goes first is left
-open, so that it is small. Chunks that turns of the machine map on each other share their variables.
+Its time is at least that of every chunk alone on its way, and at least what each link has to carry; which chunk goes first is
+left open, so that it is small. Chunks that turns of the machine map on each other share their variables.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def routes(router: Router, seconds: float) -> list[Route] | None:
 
 @dataclass
 class _Program:
-    """Variables: the time, the load of the fullest link inside, then of each chunk its arcs (0 or 1) and when it is at each place."""
+    """Variables: the time, the load of the fullest link inside, then each chunk's arcs (0 or 1) and when it is at each node."""
 
     router: Router
     count: int = 2
@@ -184,7 +184,10 @@ class _Program:
         return columns
 
     def cost(self) -> np.ndarray:
-        """Return what is made least: the time, a little of the load inside, and of connections by the policy. float64 (count,)."""
+        """Return what is made least: the time, a little of the load inside, and of connections by the policy.
+
+        float64 of shape (count,).
+        """
         cost = np.zeros(self.count)
         cost[0], cost[1] = 1.0, SPREAD
         sign = -1.0 if self.router.wiring.policy == "uc-max" else 1.0

@@ -1,8 +1,8 @@
 """The logical topology: which places may send to which, over which links of the machine, and what looks the same.
 
-A sketch of a file says it, or the machine's own structure: inside a host the direct links, else all pairs through its switch; between
-hosts the ranks that are nearest to a NIC, each of which sends for those whose nearest it is. Turns of the ranks that map every
-arc on one like it are the symmetry; one that a sketch claims and the machine has not is an error.
+A sketch of a file says it, or the machine's own structure: inside a host the direct links, else all pairs through its switch;
+between hosts the ranks that are nearest to a NIC, each of which sends for those whose nearest it is. Turns of the ranks that map
+every arc on one like it are the symmetry; one that a sketch claims and the machine has not is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ringwright.topology import NIC
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.sources.taccl_sketch import Sketch
+    from ringwright.sketches import Sketch
     from ringwright.topology import Topology
 
 PS = 1e12
@@ -28,7 +28,7 @@ Turn = tuple[int, ...]  # where each place goes
 
 @dataclass(frozen=True)
 class Hop:
-    """A resource of the machine on an arc's way: a link, or a capacity that links share. Picoseconds, as the engine counts them."""
+    """A resource of the machine on an arc's way: a link, or a capacity that links share. In picoseconds, as engines count."""
 
     resource: int
     latency_ps: int
@@ -65,8 +65,8 @@ class Arc:
 class Wiring:
     """A logical topology over the places of a group.
 
-    ``senders``: by place those of its host that its data leave by (no entry: any). ``turns`` are the symmetry, the identity first.
-    ``policy`` is that of its switches. ``ordered``: a sender's own data go first.
+    ``senders``: by place those of its host that its data leave by (no entry: any). ``turns`` are the symmetry, the identity
+    first. ``policy`` is that of its switches. ``ordered``: a sender's own data go first.
     """
 
     hosts: tuple[int, ...]
@@ -95,7 +95,10 @@ class Wiring:
     def reversed(self) -> Wiring:
         """Return the wiring with its arcs turned round, each with the resources that it had; who relays is left open."""
         arcs = tuple(Arc(arc.dst, arc.src, arc.hops, arc.remote, arc.level) for arc in self.arcs)
-        kept = {place: senders for place, senders in self.senders.items() if senders == (place,)}
+        both = all(senders == (place,) for place, senders in self.senders.items())
+        kept = (
+            self.senders if both and all((arc.dst, arc.src) in self.between for arc in self.arcs if arc.remote) else {}
+        )
         return Wiring(self.hosts, arcs, kept, self.turns, self.policy, name=self.name)
 
 
@@ -262,7 +265,7 @@ def _doors(collective: Collective, topology: Topology, places: list[int]) -> _Do
         return _Doors(places, places, {place: (place,) for place in places})
     shared: dict[int, list[int]] = {}
     for nic, members in near.items():
-        shared.setdefault(tuple(members)[0], []).append(nic)
+        shared.setdefault(members[0], []).append(nic)
     spread = {nic: near[nic][turn % len(near[nic])] for nics_ in shared.values() for turn, nic in enumerate(nics_)}
     last = {nic: near[nic][-1 - (near[nic].index(spread[nic]) % len(near[nic]))] for nic in near}
     return _Doors(
@@ -361,10 +364,11 @@ def _arcs(collective: Collective, topology: Topology, pairs: Mapping[tuple[int, 
     arcs = []
     for at, (src, dst) in enumerate(listed):
         way = links[starts[at] : starts[at + 1]].tolist()
-        hops: list[Hop] = []
-        for link in way:
-            for resource in (link, *(topology.n_links + owners[bounds[link] : bounds[link + 1]]).tolist()):
-                hops.append(Hop(resource, int(made.latency[resource]), float(made.ps_per_byte[resource])))
+        hops = [
+            Hop(resource, int(made.latency[resource]), float(made.ps_per_byte[resource]))
+            for link in way
+            for resource in (link, *(topology.n_links + owners[bounds[link] : bounds[link + 1]]).tolist())
+        ]
         slowest = max(way, key=lambda link: (float(made.ps_per_byte[link]), -link))
         arcs.append(Arc(src, dst, tuple(hops), pairs[src, dst], topology.classes[int(topology.link_class[slowest])]))
     return tuple(arcs)
