@@ -18,7 +18,7 @@ STRATEGIES = ("none", "switch", "minmax", "maxmin")
 POLICIES = ("uc-min", "uc-max")
 CONNECTIONS = ("direct-map", "fully-connected")
 MOST_BYTES = 1 << 20
-MOST_BOXES, MOST_GPUS, MOST_CHUNKS = 4096, 1024, 1024
+MOST_HOSTS, MOST_GPUS, MOST_CHUNKS = 4096, 1024, 1024
 REMEDY = "see the sketches in microsoft/taccl, taccl/examples/sketch"
 
 
@@ -33,7 +33,7 @@ class Sketch:
     behave alike. ``chunks``: how many each block is cut into.
     """
 
-    boxes: int = 1
+    hosts: int = 1
     strategy: str = "none"
     switches: tuple[tuple[int, ...], ...] = ()
     policies: tuple[str, ...] = ()
@@ -93,17 +93,17 @@ class _Fields:
         policies = tuple(self._word(each, "switch_hyperedge_strategy", POLICIES) for each in told)
         if strategy == "switch" and not (switches and len(policies) == len(switches)):
             raise self._wrong("switches", f"{len(switches)} with {len(policies)} policies, one each")
-        boxes = self._count(self.top.get("nnodes"), "nnodes", MOST_BOXES)
+        hosts = self._count(self.top.get("nnodes"), "nnodes", MOST_HOSTS)
         between = self._object(self.top.get("internode_sketch", {}), "internode_sketch")
-        if boxes > 1:
+        if hosts > 1:
             self._word(between.get("strategy"), "internode_sketch strategy", ("relay",))
         tuning = self._object(self.top.get("hyperparameters", {}), "hyperparameters")
         return Sketch(
-            boxes,
+            hosts,
             strategy,
             switches if strategy == "switch" else (),
             policies if strategy == "switch" else (),
-            self._connections(between.get("internode_conn", {}), needed=boxes > 1),
+            self._connections(between.get("internode_conn", {}), needed=hosts > 1),
             self._by_gpu(between.get("gpus_to_sender_rev_map") or {}, "gpus_to_sender_rev_map"),
             bool(between.get("enforce_ordering", False)),
             tuple(self._offset(each) for each in self._list(self.top.get("symmetry_offsets", []), "symmetry_offsets")),
@@ -131,7 +131,7 @@ class _Fields:
         pair = self._list(value, "symmetry_offsets")
         if len(pair) != 2:
             raise self._wrong("symmetry_offsets", f"{str(value)[:40]} is no pair [offset, group size]")
-        most = MOST_BOXES * MOST_GPUS
+        most = MOST_HOSTS * MOST_GPUS
         offset, size = (self._count(each, "symmetry_offsets", most) for each in pair)
         if offset > size or size % offset:
             raise self._wrong("symmetry_offsets", f"groups of {size} have no turn by {offset}")

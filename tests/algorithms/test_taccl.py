@@ -180,7 +180,7 @@ def test_a_budget_only_stops() -> None:
 @pytest.mark.parametrize(
     ("sketch", "words"),
     [
-        (dataclasses.replace(SK1, boxes=3), "3 equal boxes"),
+        (dataclasses.replace(SK1, hosts=3), "3 equal boxes"),
         (dataclasses.replace(SK1, connections={9: (1,)}), "names GPU 9"),
         (dataclasses.replace(SK1, symmetry=((8, 32),)), "turns groups of 32"),
         (dataclasses.replace(SK1, symmetry=((1, 16),)), "behaves like"),

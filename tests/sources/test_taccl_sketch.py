@@ -26,7 +26,7 @@ def test_all_published_sketches_are_read() -> None:
     assert len(files) == 11
     for path in files:
         sketch = read_sketch(path)
-        assert sketch.boxes == int(path.stem.rpartition("-n")[2][0])
+        assert sketch.hosts == int(path.stem.rpartition("-n")[2][0])
     dgx2 = read_sketch(real("real/taccl-inputs/sk1-dgx2-n2.json"))
     assert dgx2.relays[3] == (2, 3)
     assert dgx2.ordered
@@ -34,7 +34,7 @@ def test_all_published_sketches_are_read() -> None:
     assert dgx2.symmetry == ((2, 16), (16, 32))
     assert dgx2.chunks == 2
     alone = read_sketch(real("real/taccl-inputs/sk-ndv2-n1-cUp6.json"))  # without an internode_sketch
-    assert (alone.boxes, alone.chunks, alone.receivers(8)) == (1, 6, {})
+    assert (alone.hosts, alone.chunks, alone.receivers(8)) == (1, 6, {})
 
 
 def test_words_stand_for_connections() -> None:

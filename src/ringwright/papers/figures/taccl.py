@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.taccl import taccl
 from ringwright.collective import Collective
@@ -10,6 +12,9 @@ from ringwright.engines.choose import simulate
 from ringwright.papers.figures.collectives import time_us
 from ringwright.sketches import Sketch
 from ringwright.sources.topology.taccl import read_taccl_model
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
 
 OPS = ("all-gather", "all-to-all", "all-reduce")
 SIZES = ("1K", "16K", "256K", "4M", "64M", "1G")
@@ -36,9 +41,14 @@ def teccl_ratio(size_bytes: int, other_us: float) -> float:
     return min(_model_us("all-gather", size_bytes, OF_TECCL, 1_000_000, chunks) for chunks in (1, 2, 16)) / other_us
 
 
-def _model_us(op: str, size_bytes: int, profile: dict[str, object], chunk_bytes: int, chunks: int) -> float:
+def machine_of(profile: Mapping[str, object], chunk_bytes: int) -> Topology:
+    """Return two boxes joined as the sketch has it; ``profile``: the times of chunks of that many bytes, in us."""
     text = json.dumps({"name": "NDv2", "gpus_per_node": 8, "nics_per_node": 1, **profile})
-    machine = read_taccl_model(text, "profile", SK1, chunk_bytes=chunk_bytes, scale=1.0)
+    return read_taccl_model(text, "profile", SK1, chunk_bytes=chunk_bytes, scale=1.0)
+
+
+def _model_us(op: str, size_bytes: int, profile: Mapping[str, object], chunk_bytes: int, chunks: int) -> float:
+    machine = machine_of(profile, chunk_bytes)
     collective = Collective(op, range(16), size_bytes)
     program = taccl(collective, machine, sketch=SK1, chunks=chunks, effort=0.9, link_model="blocking")
     return simulate(program, machine, engine="events", alpha="busy").time_s * 1e6

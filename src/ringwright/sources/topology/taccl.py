@@ -55,8 +55,8 @@ def read_taccl_model(
     a GPU sends to all of them goes through one port, and what it receives through another. Arguments as of ``read_taccl``.
     """
     profile, parts, ground = _begun(text, name, chunk_bytes, scale)
-    boxes = parts.topology(sketch.boxes, f"{ground}; links between boxes as the sketch {sketch.name} has them")
-    return boxes if sketch.boxes == 1 else _joined(boxes, profile, sketch)
+    machine = parts.topology(sketch.hosts, f"{ground}; links between machine as the sketch {sketch.name} has them")
+    return machine if sketch.hosts == 1 else _joined(machine, profile, sketch)
 
 
 def _begun(text: str, name: str, chunk_bytes: int | None, scale: float | None) -> tuple[_Profile, Parts, str]:
@@ -73,7 +73,7 @@ def _begun(text: str, name: str, chunk_bytes: int | None, scale: float | None) -
     return profile, parts, ground if match or chunk_bytes else f"{ground} (assumed)"
 
 
-def _joined(boxes: Topology, profile: _Profile, sketch: Sketch) -> Topology:
+def _joined(machine: Topology, profile: _Profile, sketch: Sketch) -> Topology:
     """Return boxes with the links of a sketch between them."""
     import numpy as np
 
@@ -86,33 +86,33 @@ def _joined(boxes: Topology, profile: _Profile, sketch: Sketch) -> Topology:
     rate, alpha_s = profile.remote(sum(map(len, receivers.values())))
     links: list[tuple[int, int, float]] = []  # from, to, latency
     pairs = [
-        (box * profile.gpus + here, other * profile.gpus + there)
-        for box in range(sketch.boxes)
-        for other in range(sketch.boxes)
-        if box != other
+        (one * profile.gpus + here, other * profile.gpus + there)
+        for one in range(sketch.hosts)
+        for other in range(sketch.hosts)
+        if one != other
         for here, row in receivers.items()
         for there in row
     ]
     ports: dict[tuple[str, int], int] = {}
-    if sketch.boxes > 2:
-        for way, end in (("out", 0), ("in", 1)):
+    if sketch.hosts > 2:
+        for side, end in (("out", 0), ("in", 1)):
             for gpu in sorted({pair[end] for pair in pairs}):
-                ports[way, gpu] = boxes.n_nodes + len(ports)
-                links.append((gpu, ports[way, gpu], alpha_s) if way == "out" else (ports[way, gpu], gpu, 0.0))
+                ports[side, gpu] = machine.n_nodes + len(ports)
+                links.append((gpu, ports[side, gpu], alpha_s) if side == "out" else (ports[side, gpu], gpu, 0.0))
     links += [
         (ports.get(("out", src), src), ports.get(("in", dst), dst), 0.0 if ports else alpha_s) for src, dst in pairs
     ]
     count = len(links)
     return dataclasses.replace(
-        boxes,
-        kinds=np.concatenate((boxes.kinds, np.full(len(ports), SWITCH, np.uint8))),
-        src=np.concatenate((boxes.src, [link[0] for link in links])),
-        dst=np.concatenate((boxes.dst, [link[1] for link in links])),
-        rate=np.concatenate((boxes.rate, np.full(count, rate))),
-        latency_s=np.concatenate((boxes.latency_s, [link[2] for link in links])),
-        link_class=np.concatenate((boxes.link_class, np.full(count, len(boxes.classes)))),
-        classes=(*boxes.classes, "ib"),
-        names=[*(boxes.names or ()), *(f"{way} of {boxes.label(gpu)}" for way, gpu in ports)],
+        machine,
+        kinds=np.concatenate((machine.kinds, np.full(len(ports), SWITCH, np.uint8))),
+        src=np.concatenate((machine.src, [link[0] for link in links])),
+        dst=np.concatenate((machine.dst, [link[1] for link in links])),
+        rate=np.concatenate((machine.rate, np.full(count, rate))),
+        latency_s=np.concatenate((machine.latency_s, [link[2] for link in links])),
+        link_class=np.concatenate((machine.link_class, np.full(count, len(machine.classes)))),
+        classes=(*machine.classes, "ib"),
+        names=[*(machine.names or ()), *(f"{side} of {machine.label(gpu)}" for side, gpu in ports)],
     )
 
 

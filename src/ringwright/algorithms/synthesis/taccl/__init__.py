@@ -32,7 +32,7 @@ from ringwright.knobs import Pattern, Range, Seed
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.taccl.sketch import Wiring
+    from ringwright.algorithms.synthesis.taccl.sketch import LogicalTopology
     from ringwright.collective import Collective
     from ringwright.sketches import Sketch
     from ringwright.topology import Topology
@@ -72,15 +72,15 @@ def taccl(
     best: Search | None = None
     for parts in _cuts(collective, wires, drawn.chunks if drawn is not None and chunks is None else chunks):
         search = ask.search(parts)
-        if best is None or search.found.time_ps < best.found.time_ps:
+        if best is None or search.result.time_ps < best.result.time_ps:
             best, kept = search, parts
         if ask.deadline.passed():
             break
     assert best is not None  # noqa: S101 - the first cut is always searched
-    found = best.found
-    made = program("taccl", found, {"link_model": link_model})
-    facts: dict[str, object] = {"chunks": kept, "sketch": wires.name, "routes": found.routing}
-    facts["time_us"] = found.time_ps / 1e6
+    result = best.result
+    made = program("taccl", result, {"link_model": link_model})
+    facts: dict[str, object] = {"chunks": kept, "sketch": wires.name, "routes": result.routing}
+    facts["time_us"] = result.time_ps / 1e6
     if best.least_ps is not None:
         facts["order_bound_us"] = best.least_ps / 1e6
     return told(made, **facts, **({"stopped": True} if ask.deadline.stopped else {}))
@@ -91,7 +91,7 @@ class _Asked:
     """What is searched for, and how much may be spent on it."""
 
     collective: Collective
-    wires: Wiring
+    wires: LogicalTopology
     deadline: Deadline
     effort: float
     seed: int
@@ -114,7 +114,7 @@ class _Asked:
         return search
 
 
-def _cuts(collective: Collective, wires: Wiring, chunks: int | None) -> tuple[int, ...]:
+def _cuts(collective: Collective, wires: LogicalTopology, chunks: int | None) -> tuple[int, ...]:
     """Return the numbers of chunks to try: more where a chunk's bytes take long beside a link's latency."""
     if chunks is not None:
         _require_few(collective, chunks)

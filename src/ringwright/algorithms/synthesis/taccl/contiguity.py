@@ -15,14 +15,14 @@ from ringwright.algorithms.synthesis.taccl.routing import orbits
 from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.taccl.search import Found, Search
+    from ringwright.algorithms.synthesis.taccl.search import Attempt, Search
 
 MOST_EXACT = 200  # sends, those that turns map on each other counted once
 TICKS = 1 << 20  # of the best time so far
 SOLVED = ("OPTIMAL", "FEASIBLE")
 
 
-def exact(search: Search, best: Found, seconds: float, seed: int) -> float | None:
+def exact(search: Search, best: Attempt, seconds: float, seed: int) -> float | None:
     """Improve a timetable by CP-SAT in so many deterministic seconds; return the ps that its routes and order cannot beat.
 
     None where they are not known. MissingExtraError without OR-tools.
@@ -111,9 +111,9 @@ def _groups(joined: Sequence[bool]) -> list[int]:
     return sizes
 
 
-def _alike(search: Search, found: Found) -> list[int]:
+def _alike(search: Search, given: Attempt) -> list[int]:
     """Return for each send the first of those that turns map on it."""
-    made, chunks = found.sends, search.demand.chunks
+    made, chunks = given.sends, search.demand.chunks
     of = orbits(chunks, search.wiring)
     at_chunk = {chunk.number: at for at, chunk in enumerate(chunks)}
     members: dict[int, list[int]] = {}
@@ -130,7 +130,7 @@ def _alike(search: Search, found: Found) -> list[int]:
 class _Model:
     """The integer program: ``start`` and ``end`` of the first of all alike, ``joined`` by arc in the order of its sends."""
 
-    found: Found
+    given: Attempt
     alike: list[int]
     cp: Any
     start: dict[int, Any] = field(default_factory=dict)
@@ -139,9 +139,9 @@ class _Model:
 
     def __post_init__(self) -> None:
         self.model = self.cp.CpModel()
-        self.tick_ps = max(1, self.found.time_ps // TICKS)
-        self.most = self.found.time_ps * 17 // (16 * self.tick_ps) + 4 * len(set(self.alike))
-        began = {send: message for message in self.found.table.messages for send in message.sends}
+        self.tick_ps = max(1, self.given.time_ps // TICKS)
+        self.most = self.given.time_ps * 17 // (16 * self.tick_ps) + 4 * len(set(self.alike))
+        began = {send: message for message in self.given.table.messages for send in message.sends}
         for first in dict.fromkeys(self.alike):
             self.start[first] = self.model.new_int_var(0, self.most, f"start{first}")
             self.end[first] = self.model.new_int_var(0, self.most, f"end{first}")
@@ -158,12 +158,12 @@ class _Model:
 
     def _sends(self) -> None:
         """Add what comes after what, and the times of sends that travel alone."""
-        found = self.found
-        arcs = found.network.arcs
+        given = self.given
+        arcs = given.network.arcs
         order: dict[int, list[int]] = {}
-        for message in found.table.messages:
+        for message in given.table.messages:
             order.setdefault(message.arc, []).extend(message.sends)
-        for number, send in enumerate(found.sends):
+        for number, send in enumerate(given.sends):
             first = self.alike[number]
             for before in send.after:
                 self.model.add(self.start[first] >= self.end[self.alike[before]])
@@ -181,19 +181,19 @@ class _Model:
             self._together(arc, [self.alike[each] for each in sends])
 
     def _alone(self, first: int) -> None:
-        send = self.found.sends[first]
-        passing = self.found.network.passage(send.arc, send.size_bytes)
+        send = self.given.sends[first]
+        passing = self.given.network.passage(send.arc, send.size_bytes)
         self.model.add(self.end[first] == self.start[first] + self._ticks(passing.total_ps))
 
     def _together(self, arc: int, row: list[int]) -> None:
         """Add the sends of an arc between hosts, in their order, each with or behind the one before."""
-        model, network = self.model, self.found.network
+        model, network = self.model, self.given.network
         whole = network.passage(arc, 0).total_ps
         self.joined[arc] = []
         carried: Any = None
-        total = sum(self.found.sends[each].size_bytes for each in row)
+        total = sum(self.given.sends[each].size_bytes for each in row)
         for at, first in enumerate(row):
-            size = self.found.sends[first].size_bytes
+            size = self.given.sends[first].size_bytes
             so_far = model.new_int_var(size, total, f"bytes{first}")
             if at == 0:
                 model.add(so_far == size)
@@ -211,7 +211,7 @@ class _Model:
 
     def _ends(self, arc: int, first: int, carried: Any, whole: int, when: Any) -> None:
         """Add the end of a message whose last send it is: latency, and its bytes over the slowest link."""
-        byte_ps = self.found.network.arcs[arc].byte_ps
+        byte_ps = self.given.network.arcs[arc].byte_ps
         scale = 1 << 16
         per_byte = int(byte_ps * scale / self.tick_ps)
         lasts = scale * (self.end[first] - self.start[first] - self._ticks(whole)) >= per_byte * carried
@@ -221,17 +221,17 @@ class _Model:
 
     def _resources(self) -> None:
         """Add that each resource serves one message at a time, and that sums at one spot are made one after the other."""
-        found = self.found
-        arcs = found.network.arcs
+        given = self.given
+        arcs = given.network.arcs
         users: dict[int, dict[int, Any]] = {}
         writes: dict[tuple[int, int], dict[int, Any]] = {}
         shared: dict[int, set[int]] = {}
         for arc_number, arc in enumerate(arcs):
             for hop in arc.hops:
                 shared.setdefault(hop.resource, set()).add(arc_number)
-        for number, send in enumerate(found.sends):
+        for number, send in enumerate(given.sends):
             first = self.alike[number]
-            passing = found.network.passage(send.arc, send.size_bytes)
+            passing = given.network.passage(send.arc, send.size_bytes)
             if send.adds:
                 writes.setdefault((arcs[send.arc].dst, send.chunk), {})[first] = None
             for resource, begin, until in passing.busy:
@@ -254,7 +254,7 @@ class _Model:
     def _heads(self) -> dict[int, Any]:
         """Return of each send between hosts whether it joins the one before it: then it is in that one's interval."""
         order: dict[int, list[int]] = {}
-        for message in self.found.table.messages:
+        for message in self.given.table.messages:
             order.setdefault(message.arc, []).extend(self.alike[send] for send in message.sends)
         return {
             first: joins

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.taccl.ordering import Send
-from ringwright.algorithms.synthesis.taccl.routing import Chunk, Route
+from ringwright.algorithms.synthesis.taccl.routing import Route, WantedChunk
 from ringwright.program import cut
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.taccl.sketch import Wiring
+    from ringwright.algorithms.synthesis.taccl.sketch import LogicalTopology
     from ringwright.collective import Collective
     from ringwright.program import Layout
 
@@ -25,7 +25,7 @@ class Demands:
 
     collective: Collective
     layout: Layout
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[WantedChunk, ...]
 
     @property
     def gathers(self) -> bool:
@@ -45,7 +45,7 @@ def demands(collective: Collective, parts: int) -> Demands:
     p, op = collective.p, collective.op
     layout = cut(collective, parts * p if op == "all-reduce" else parts)
     sizes = layout.bytes_of(np.arange(layout.n_chunks)).tolist()
-    everyone = [tuple(other for other in range(p) if other != place) for place in range(p)]
+    everyone = [tuple(other for other in range(p) if other != node) for node in range(p)]
     chunks = []
     for number, size in enumerate(sizes):
         block = number // parts
@@ -55,11 +55,11 @@ def demands(collective: Collective, parts: int) -> Demands:
         elif op not in ("broadcast", "reduce"):
             owner, targets = block, everyone[block]
         if targets != (owner,):
-            chunks.append(Chunk(number, owner, targets, int(size)))
+            chunks.append(WantedChunk(number, owner, targets, int(size)))
     return Demands(collective, layout, tuple(chunks))
 
 
-def sends(demand: Demands, wiring: Wiring, up: Sequence[Route], down: Sequence[Route]) -> list[Send]:
+def sends(demand: Demands, wiring: LogicalTopology, up: Sequence[Route], down: Sequence[Route]) -> list[Send]:
     """Return the sends of all chunks, each behind what it waits for: up to their owners by ``up``, down from them by ``down``.
 
     A route up is one down over the arcs turned round, so that its arcs lead from its end to the owner.

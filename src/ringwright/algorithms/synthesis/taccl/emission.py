@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.link_order import LinkOrder
-from ringwright.algorithms.synthesis.taccl.ordering import Message
+from ringwright.algorithms.synthesis.taccl.ordering import JoinedSends
 from ringwright.program import Cost, Op, Program, Step, Term, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.demands import Demands
-    from ringwright.algorithms.synthesis.taccl.ordering import Network, Send, Timetable
-    from ringwright.algorithms.synthesis.taccl.search import Found
+    from ringwright.algorithms.synthesis.taccl.ordering import ArcTimes, Send, Timetable
+    from ringwright.algorithms.synthesis.taccl.search import Attempt
 
 
 @dataclass(frozen=True)
 class _Laid:
     """A message in the program: its step, what it waits for, and who was before it on its resources (numbers of messages)."""
 
-    message: Message
+    message: JoinedSends
     wave: int
     data: tuple[int, ...]
     earlier: tuple[int, ...]
 
 
-def program(name: str, found: Found, knobs: dict[str, object]) -> Program:
+def program(name: str, result: Attempt, knobs: dict[str, object]) -> Program:
     """Return the program of a timetable; where links are to be served in another order than readiness, it is declared."""
-    demand, made, network, table = found.demand, found.sends, found.network, found.table
+    demand, made, network, table = result.demand, result.sends, result.network, result.table
     laid = _laid(made, network, table)
     order = sorted(range(len(laid)), key=lambda at: (laid[at].wave, at))
     steps = _steps(made, network, [laid[at] for at in order])
@@ -48,7 +48,7 @@ def program(name: str, found: Found, knobs: dict[str, object]) -> Program:
     return dataclasses.replace(plain, schedule=LinkOrder(plain, also)) if also else plain
 
 
-def _laid(made: Sequence[Send], network: Network, table: Timetable) -> list[_Laid]:
+def _laid(made: Sequence[Send], network: ArcTimes, table: Timetable) -> list[_Laid]:
     carrier: dict[int, int] = {}  # of each send, its message
     last: dict[int, int] = {}  # of each resource, the message before
     wrote: dict[tuple[int, int], int] = {}
@@ -68,7 +68,7 @@ def _laid(made: Sequence[Send], network: Network, table: Timetable) -> list[_Lai
     return laid
 
 
-def _steps(made: Sequence[Send], network: Network, rows: Sequence[_Laid]) -> list[Step]:
+def _steps(made: Sequence[Send], network: ArcTimes, rows: Sequence[_Laid]) -> list[Step]:
     waves: dict[int, list[tuple[int, int, int, bool]]] = {}
     for row in rows:
         arc = network.arcs[row.message.arc]
@@ -106,7 +106,7 @@ def _inversions(laid: Sequence[_Laid]) -> list[tuple[int, int]]:
     return also
 
 
-def _path(made: Sequence[Send], network: Network, laid: Sequence[_Laid]) -> tuple[Term, ...]:
+def _path(made: Sequence[Send], network: ArcTimes, laid: Sequence[_Laid]) -> tuple[Term, ...]:
     """Return messages and bytes of the chain that ends last, by the class of the links."""
     total: dict[str, tuple[int, int]] = {}
     at = max(range(len(laid)), key=lambda each: laid[each].message.end_ps, default=-1)
@@ -124,7 +124,7 @@ def _path(made: Sequence[Send], network: Network, laid: Sequence[_Laid]) -> tupl
     return tuple(Term(messages, float(size), level) for level, (messages, size) in total.items())
 
 
-def _added(made: Sequence[Send], network: Network) -> float:
+def _added(made: Sequence[Send], network: ArcTimes) -> float:
     """Return the bytes that the place with most of it adds up."""
     added: dict[int, int] = {}
     for send in made:

@@ -48,7 +48,7 @@ class Joining:
 
 
 @dataclass(frozen=True)
-class Message:
+class JoinedSends:
     """Sends over one arc that travel together."""
 
     start_ps: int
@@ -61,7 +61,7 @@ class Message:
 class Timetable:
     """All messages in the order of their starts, and when the last one has arrived."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[JoinedSends, ...]
     time_ps: int
 
 
@@ -86,7 +86,7 @@ def passage(arc: Arc, size_bytes: int, *, blocking: bool) -> Passage:
 
 
 @dataclass
-class Network:
+class ArcTimes:
     """Arcs with the passages of messages, each worked out once."""
 
     arcs: Sequence[Arc]
@@ -101,7 +101,7 @@ class Network:
         return self.known[key]
 
 
-def tails(sends: Sequence[Send], network: Network) -> list[int]:
+def tails(sends: Sequence[Send], network: ArcTimes) -> list[int]:
     """Return the longest way from the start of each send to the end of all that follow it, in ps; sends are in order."""
     tail = [0] * len(sends)
     behind = [0] * len(sends)
@@ -115,7 +115,7 @@ def tails(sends: Sequence[Send], network: Network) -> list[int]:
 
 def list_schedule(
     sends: Sequence[Send],
-    network: Network,
+    network: ArcTimes,
     joining: Joining,
     urgency: Sequence[float],
     *,
@@ -134,7 +134,7 @@ class _Listing:
     def __init__(
         self,
         sends: Sequence[Send],
-        network: Network,
+        network: ArcTimes,
         joining: Joining,
         urgency: Sequence[float],
         own_first: bool,
@@ -158,7 +158,7 @@ class _Listing:
         self.free: dict[int, int] = {}
         self.written: dict[tuple[int, int], int] = {}  # when the last addition to a chunk at a place ends
         self.queue: list[tuple[int, int, int]] = [(0, 0, at) for at, count in enumerate(self.missing) if not count]
-        self.messages: list[Message] = []
+        self.messages: list[JoinedSends] = []
         self.holding = joining.hold
 
     def run(self) -> Timetable:
@@ -239,7 +239,7 @@ class _Listing:
             self.free[resource] = now + until
         self.left[arc] -= len(chosen)
         self.gone[arc] += 1
-        self.messages.append(Message(now, end, arc, tuple(chosen)))
+        self.messages.append(JoinedSends(now, end, arc, tuple(chosen)))
         dst = self.network.arcs[arc].dst
         for each in chosen:
             if self.sends[each].adds:

@@ -53,7 +53,7 @@ def routes(router: Router, seconds: float) -> list[Route] | None:
             f"no routes keep the sketch {router.wiring.name}: {answer.message}",
             remedy="a sketch with more links, or none",
         )
-    return None if answer.x is None else program.found(answer.x)
+    return None if answer.x is None else program.chosen(answer.x)
 
 
 @dataclass
@@ -79,8 +79,8 @@ class _Program:
         self.at: list[dict[int, int]] = []
         for chunk, allowed in zip(self.chunks, self.allowed, strict=True):
             self.used.append({arc: self._new() for arc in allowed})
-            places = {router.wiring.arcs[arc].dst for arc in allowed} | {chunk.origin}
-            self.at.append({place: self._new() for place in sorted(places)})
+            nodes = {router.wiring.arcs[arc].dst for arc in allowed} | {chunk.origin}
+            self.at.append({node: self._new() for node in sorted(nodes)})
         self.connections = self._connected() if router.wiring.policy else {}
         self.unit_ps = max(
             (self._time(number, arc) for number, row in enumerate(self.allowed) for arc in row), default=1
@@ -108,18 +108,18 @@ class _Program:
         """Add that a chunk comes to each place that needs it once, to others at most once, and only from where it is."""
         arcs, chunk = self.router.wiring.arcs, self.chunks[number]
         used, at = self.used[number], self.at[number]
-        into: dict[int, list[int]] = {place: [] for place in at}
+        into: dict[int, list[int]] = {node: [] for node in at}
         for arc in used:
             into[arcs[arc].dst].append(arc)
         far = self._latest(number)
-        for place, come in into.items():
+        for node, come in into.items():
             entries = [(used[arc], 1.0) for arc in come]
-            if place == chunk.origin:
-                self._row([(at[place], 1.0), *entries], 0.0, 0.0)
+            if node == chunk.origin:
+                self._row([(at[node], 1.0), *entries], 0.0, 0.0)
                 continue
-            self._row(entries, 1.0 if place in chunk.targets else 0.0, 1.0)
-            if place in chunk.targets:
-                self._row([(0, 1.0), (at[place], -1.0)], 0.0, np.inf)
+            self._row(entries, 1.0 if node in chunk.targets else 0.0, 1.0)
+            if node in chunk.targets:
+                self._row([(0, 1.0), (at[node], -1.0)], 0.0, np.inf)
         for arc, column in used.items():
             here, there, lasts = arcs[arc].src, arcs[arc].dst, self._time(number, arc) / self.unit_ps
             if here not in at:
@@ -209,7 +209,7 @@ class _Program:
         most[list(self.connections.values())] = 1.0
         return most
 
-    def found(self, values: np.ndarray) -> list[Route]:
+    def chosen(self, values: np.ndarray) -> list[Route]:
         """Return the routes of a solution: the arcs that lead to targets, those nearer to the origin first."""
         arcs = self.router.wiring.arcs
         routes: list[Route] = []

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InfeasibleError
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.taccl.ordering import Network
-    from ringwright.algorithms.synthesis.taccl.sketch import Wiring
+    from ringwright.algorithms.synthesis.taccl.ordering import ArcTimes
+    from ringwright.algorithms.synthesis.taccl.sketch import LogicalTopology
 
 Route = tuple[int, ...]  # arcs, each behind the one that brings the chunk to its source
 
 
 @dataclass(frozen=True)
-class Chunk:
+class WantedChunk:
     """A chunk, the place that has it and those that need it."""
 
     number: int
@@ -31,7 +31,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Orbits:
+class ChunkOrbits:
     """``first`` are chunks of which all others are images: chunk ``at`` is ``first`` number ``of[at]`` turned by ``turn[at]``."""
 
     first: tuple[int, ...]
@@ -39,7 +39,7 @@ class Orbits:
     turn: tuple[int, ...]
 
 
-def orbits(chunks: Sequence[Chunk], wiring: Wiring) -> Orbits:
+def orbits(chunks: Sequence[WantedChunk], wiring: LogicalTopology) -> ChunkOrbits:
     """Return which chunks the turns of the machine map on each other; the parts of one origin stay apart."""
     seen: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for at, chunk in enumerate(chunks):
@@ -55,13 +55,15 @@ def orbits(chunks: Sequence[Chunk], wiring: Wiring) -> Orbits:
             if part < len(image) and of[image[part]] < 0:
                 of[image[part]], turned[image[part]] = len(first), number
         first.append(at)
-    return Orbits(tuple(first), tuple(of), tuple(turned))
+    return ChunkOrbits(tuple(first), tuple(of), tuple(turned))
 
 
 class Router:
     """Routes of chunks over a wiring, with what they put on each resource."""
 
-    def __init__(self, chunks: Sequence[Chunk], wiring: Wiring, network: Network, *, hops: bool = False) -> None:
+    def __init__(
+        self, chunks: Sequence[WantedChunk], wiring: LogicalTopology, network: ArcTimes, *, hops: bool = False
+    ) -> None:
         self.chunks, self.wiring, self.network = chunks, wiring, network
         self.hops = _hops(wiring) if hops else None
         self.orbits = orbits(chunks, wiring)
@@ -103,7 +105,7 @@ class Router:
                 for resource, begin, until in self.network.passage(arc, size).busy:
                     self.load[resource] = self.load.get(resource, 0.0) + sign * (until - begin)
 
-    def route(self, chunk: Chunk, weight: float, *, reach: float = 1.0, entrances: bool = True) -> Route:
+    def route(self, chunk: WantedChunk, weight: float, *, reach: float = 1.0, entrances: bool = True) -> Route:
         """Return the shortest ways of one chunk; InfeasibleError that names what keeps it from a target."""
         allowed = self.allowed(chunk)
         most = max(self.load.values(), default=0.0) or 1.0
@@ -121,7 +123,7 @@ class Router:
             into, far = self._shortest(chunk.origin, cost, reach)
         return self.tree(chunk, into)
 
-    def allowed(self, chunk: Chunk) -> list[int]:
+    def allowed(self, chunk: WantedChunk) -> list[int]:
         """Return the arcs that a chunk may take: out of its origin's host by its senders, into hosts that need it, never back."""
         wiring = self.wiring
         home = wiring.hosts[chunk.origin]
@@ -140,16 +142,16 @@ class Router:
             kept.append(number)
         return kept
 
-    def _near(self, chunk: Chunk) -> set[int] | None:
+    def _near(self, chunk: WantedChunk) -> set[int] | None:
         """Return the places on the shortest ways by number of links, where only those may be used."""
         if self.hops is None:
             return None
         far = self.hops
         return {
-            place
+            node
             for target in chunk.targets
-            for place in range(self.wiring.p)
-            if far[chunk.origin][place] + far[place][target] == far[chunk.origin][target]
+            for node in range(self.wiring.p)
+            if far[chunk.origin][node] + far[node][target] == far[chunk.origin][target]
         }
 
     def _shortest(
@@ -162,11 +164,11 @@ class Router:
         done: set[int] = set()
         front = [(0.0, origin)]
         while front:
-            at, place = heapq.heappop(front)
-            if place in done:
+            at, node = heapq.heappop(front)
+            if node in done:
                 continue
-            done.add(place)
-            for arc in leaving[place]:
+            done.add(node)
+            for arc in leaving[node]:
                 if arc not in cost:
                     continue
                 there, behind = arcs[arc].dst, reach * at + cost[arc]
@@ -175,28 +177,28 @@ class Router:
                     heapq.heappush(front, (behind, there))
         return into, far
 
-    def _doors(self, chunk: Chunk, into: dict[int, int], far: dict[int, float]) -> set[int]:
+    def _doors(self, chunk: WantedChunk, into: dict[int, int], far: dict[int, float]) -> set[int]:
         """Return for each other host the one arc into it that is reached first."""
         hosts, arcs = self.wiring.hosts, self.wiring.arcs
         best: dict[int, tuple[float, int]] = {}
-        for place, arc in into.items():
+        for node, arc in into.items():
             if arcs[arc].remote:
-                best[hosts[place]] = min(best.get(hosts[place], (float("inf"), 0)), (far[place], arc))
+                best[hosts[node]] = min(best.get(hosts[node], (float("inf"), 0)), (far[node], arc))
         return {arc for _, arc in best.values()}
 
-    def tree(self, chunk: Chunk, into: dict[int, int]) -> Route:
+    def tree(self, chunk: WantedChunk, into: dict[int, int]) -> Route:
         """Return the arcs that lead from the origin to the targets, nearest first, of those ``into`` each place."""
         arcs = self.wiring.arcs
         needed: set[int] = set()
         for target in chunk.targets:
-            place = target
-            while place != chunk.origin:
-                if place not in into:
+            node = target
+            while node != chunk.origin:
+                if node not in into:
                     raise self._unreached(chunk, target)
-                if into[place] in needed:
+                if into[node] in needed:
                     break
-                needed.add(into[place])
-                place = arcs[into[place]].src
+                needed.add(into[node])
+                node = arcs[into[node]].src
         order: list[int] = []
         below: dict[int, list[int]] = {}
         for arc in sorted(needed):
@@ -208,7 +210,7 @@ class Router:
             front += [arcs[arc].dst for arc in row]
         return tuple(order)
 
-    def _unreached(self, chunk: Chunk, target: int) -> InfeasibleError:
+    def _unreached(self, chunk: WantedChunk, target: int) -> InfeasibleError:
         wiring = self.wiring
         senders = wiring.senders.get(chunk.origin)
         if senders is not None and wiring.hosts[target] != wiring.hosts[chunk.origin]:
@@ -225,17 +227,17 @@ class Router:
         )
 
 
-def _hops(wiring: Wiring) -> list[list[float]]:
+def _hops(wiring: LogicalTopology) -> list[list[float]]:
     """Return how many arcs lie between any two places, at the least."""
     table = []
     for origin in range(wiring.p):
         far = [float("inf")] * wiring.p
         far[origin], front = 0.0, [origin]
-        for place in front:
-            for arc in wiring.leaving[place]:
+        for node in front:
+            for arc in wiring.leaving[node]:
                 there = wiring.arcs[arc].dst
                 if far[there] == float("inf"):
-                    far[there] = far[place] + 1
+                    far[there] = far[node] + 1
                     front.append(there)
         table.append(far)
     return table

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.taccl import contiguity, relaxed
 from ringwright.algorithms.synthesis.taccl.demands import Demands, sends
-from ringwright.algorithms.synthesis.taccl.ordering import Joining, Network, Send, Timetable, list_schedule, tails
+from ringwright.algorithms.synthesis.taccl.ordering import ArcTimes, Joining, Send, Timetable, list_schedule, tails
 from ringwright.algorithms.synthesis.taccl.routing import Route, Router
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ringwright.algorithms.searching import Deadline
-    from ringwright.algorithms.synthesis.taccl.sketch import Wiring
+    from ringwright.algorithms.synthesis.taccl.sketch import LogicalTopology
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ RATIOS = (1.0, 5.0, 2.0, math.inf, 8.0, 3.0)
 
 
 @dataclass
-class Found:
+class Attempt:
     """A timetable, and what it was made from."""
 
     demand: Demands
-    network: Network
+    network: ArcTimes
     sends: list[Send]
     urgency: list[float]
     table: Timetable
@@ -62,16 +62,23 @@ class Search:
     """The best timetable so far of one cut of a collective; ``left`` is how many sends may still be put into one."""
 
     def __init__(
-        self, demand: Demands, wiring: Wiring, deadline: Deadline, work: int, *, blocking: bool, hops: bool = False
+        self,
+        demand: Demands,
+        wiring: LogicalTopology,
+        deadline: Deadline,
+        work: int,
+        *,
+        blocking: bool,
+        hops: bool = False,
     ) -> None:
         self.demand, self.wiring, self.deadline, self.left, self.hops = demand, wiring, deadline, work, hops
-        self.network = Network(wiring.arcs, blocking)
-        self.best: Found | None = None
-        self.tops: list[Found] = []  # the best of each set of routes
+        self.network = ArcTimes(wiring.arcs, blocking)
+        self.best: Attempt | None = None
+        self.tops: list[Attempt] = []  # the best of each set of routes
         self.least_ps: float | None = None  # below which no order of the routes that were proved is
 
     @property
-    def found(self) -> Found:
+    def result(self) -> Attempt:
         """The best timetable; there is one from the first routes on."""
         assert self.best is not None  # noqa: S101 - ``run`` always tries its first routes
         return self.best
@@ -92,16 +99,16 @@ class Search:
         if self.deadline.passed():
             return
         self._program()
-        for found in sorted(self.tops, key=lambda each: each.time_ps)[:MOST_PROVED]:
+        for tried in sorted(self.tops, key=lambda each: each.time_ps)[:MOST_PROVED]:
             if self.deadline.passed():
                 return
-            least = contiguity.exact(self, found, seconds, seed)
+            least = contiguity.exact(self, tried, seconds, seed)
             if least is not None:
                 self.least_ps = least if self.least_ps is None else min(self.least_ps, least)
         contiguity.resized(self)
 
-    def _router(self, wiring: Wiring) -> Router:
-        return Router(self.demand.chunks, wiring, Network(wiring.arcs, self.network.blocking), hops=self.hops)
+    def _router(self, wiring: LogicalTopology) -> Router:
+        return Router(self.demand.chunks, wiring, ArcTimes(wiring.arcs, self.network.blocking), hops=self.hops)
 
     def _program(self) -> None:
         """Try the routes of the integer program, where it is small enough."""
@@ -136,12 +143,12 @@ class Search:
         """Try the ways to join for some routes."""
         made = sends(self.demand, self.wiring, up, down)
         urgency = [float(tail) for tail in tails(made, self.network)]
-        top: Found | None = None
+        top: Attempt | None = None
         for joining in self._joinings(made):
             if self.best is not None and (self.left <= 0 or self.deadline.passed()):
                 break
-            found = self.try_order(made, urgency, joining, said)
-            top = found if top is None or found.time_ps < top.time_ps else top
+            tried = self.try_order(made, urgency, joining, said)
+            top = tried if top is None or tried.time_ps < top.time_ps else top
         self.tops += [] if top is None else [top]
 
     def try_order(
@@ -151,15 +158,15 @@ class Search:
         joining: Joining,
         said: str,
         sizes: Mapping[int, Sequence[int]] | None = None,
-    ) -> Found:
+    ) -> Attempt:
         """Return one timetable, which is remembered where it is the best so far."""
         self.left -= len(made)
         ordered = self.wiring.ordered
         table = list_schedule(made, self.network, joining, urgency, own_first=ordered, sizes=sizes)
-        found = Found(self.demand, self.network, made, urgency, table, joining, said, sizes or {})
-        if self.best is None or found.time_ps < self.best.time_ps:
-            self.best = found
-        return found
+        tried = Attempt(self.demand, self.network, made, urgency, table, joining, said, sizes or {})
+        if self.best is None or tried.time_ps < self.best.time_ps:
+            self.best = tried
+        return tried
 
     def _joinings(self, made: Sequence[Send]) -> Iterator[Joining]:
         """Yield ways to join; the arcs inside hosts join all that is ready, or nothing."""

@@ -62,7 +62,7 @@ class Arc:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class LogicalTopology:
     """A logical topology over the places of a group.
 
     ``senders``: by place those of its host that its data leave by (no entry: any). ``turns`` are the symmetry, the identity
@@ -85,24 +85,24 @@ class Wiring:
     @cached_property
     def leaving(self) -> list[list[int]]:
         """Arcs out of each place."""
-        return [[number for number, arc in enumerate(self.arcs) if arc.src == place] for place in range(self.p)]
+        return [[number for number, arc in enumerate(self.arcs) if arc.src == node] for node in range(self.p)]
 
     @cached_property
     def between(self) -> dict[tuple[int, int], int]:
         """The arc of each pair of places that has one."""
         return {(arc.src, arc.dst): number for number, arc in enumerate(self.arcs)}
 
-    def reversed(self) -> Wiring:
+    def reversed(self) -> LogicalTopology:
         """Return the wiring with its arcs turned round, each with the resources that it had; who relays is left open."""
         arcs = tuple(Arc(arc.dst, arc.src, arc.hops, arc.remote, arc.level) for arc in self.arcs)
-        both = all(senders == (place,) for place, senders in self.senders.items())
+        both = all(senders == (node,) for node, senders in self.senders.items())
         kept = (
             self.senders if both and all((arc.dst, arc.src) in self.between for arc in self.arcs if arc.remote) else {}
         )
-        return Wiring(self.hosts, arcs, kept, self.turns, self.policy, name=self.name)
+        return LogicalTopology(self.hosts, arcs, kept, self.turns, self.policy, name=self.name)
 
 
-def wiring(collective: Collective, topology: Topology | None, sketch: Sketch | None) -> Wiring:
+def wiring(collective: Collective, topology: Topology | None, sketch: Sketch | None) -> LogicalTopology:
     """Return the logical topology of a group; UsageError where sketch and machine do not fit each other."""
     if topology is None:
         if sketch is not None:
@@ -113,28 +113,28 @@ def wiring(collective: Collective, topology: Topology | None, sketch: Sketch | N
     return _automatic(collective, topology)
 
 
-def _ports(p: int) -> Wiring:
+def _ports(p: int) -> LogicalTopology:
     """Return all pairs of places, each with one port out and one port in, on no machine in particular."""
     arcs = tuple(
         Arc(a, b, (Hop(a, ALPHA_PS, BYTE_PS), Hop(p + b, 0, BYTE_PS))) for a in range(p) for b in range(p) if a != b
     )
-    return Wiring((0,) * p, arcs, turns=_turns(p, [(1, p)]))
+    return LogicalTopology((0,) * p, arcs, turns=_turns(p, [(1, p)]))
 
 
 # ------------------------------------------------------------------------------------------------- from a sketch
-def _sketched(collective: Collective, topology: Topology, sketch: Sketch) -> Wiring:
+def _sketched(collective: Collective, topology: Topology, sketch: Sketch) -> LogicalTopology:
     p = collective.p
-    gpus, rest = divmod(p, sketch.boxes)
+    gpus, rest = divmod(p, sketch.hosts)
     if rest or not gpus:
         raise UsageError(
-            f"the sketch {sketch.name} is for {sketch.boxes} equal boxes, the group has {p} ranks",
-            remedy=f"a group of {max(1, gpus) * sketch.boxes} ranks, or another sketch",
+            f"the sketch {sketch.name} is for {sketch.hosts} equal boxes, the group has {p} ranks",
+            remedy=f"a group of {max(1, gpus) * sketch.hosts} ranks, or another sketch",
         )
-    hosts = tuple(place // gpus for place in range(p))
+    hosts = tuple(node // gpus for node in range(p))
     _require_gpus(sketch, gpus)
     pairs: dict[tuple[int, int], bool] = {}
-    for box in range(sketch.boxes):
-        base = box * gpus
+    for host in range(sketch.hosts):
+        base = host * gpus
         inside = (
             {(a, b) for row in sketch.switches for a in row for b in row if a != b}
             if sketch.strategy == "switch"
@@ -142,21 +142,21 @@ def _sketched(collective: Collective, topology: Topology, sketch: Sketch) -> Wir
         )
         at = base if sketch.strategy == "switch" else 0
         pairs |= {(at + a, at + b): False for a, b in sorted(inside)}
-    for box in range(sketch.boxes):
-        for other in range(sketch.boxes):
-            for here, row in sketch.receivers(gpus).items() if box != other else ():
-                pairs |= {(box * gpus + here, other * gpus + there): True for there in row}
+    for host in range(sketch.hosts):
+        for other in range(sketch.hosts):
+            for here, row in sketch.receivers(gpus).items() if host != other else ():
+                pairs |= {(host * gpus + here, other * gpus + there): True for there in row}
     senders = {
-        box * gpus + gpu: (box * gpus + sender,)
+        host * gpus + gpu: (host * gpus + sender,)
         for sender, row in sketch.relays.items()
         for gpu in row
-        for box in range(sketch.boxes)
+        for host in range(sketch.hosts)
     }
     arcs = _arcs(collective, topology, pairs)
     turns = _turns(p, [_fitting(each, p, sketch) for each in sketch.symmetry])
     _require_alike(arcs, turns, sketch)
     policy = sketch.policies[0] if sketch.policies else ""
-    return Wiring(hosts, arcs, senders, turns, policy, sketch.ordered, sketch.name)
+    return LogicalTopology(hosts, arcs, senders, turns, policy, sketch.ordered, sketch.name)
 
 
 def _require_gpus(sketch: Sketch, gpus: int) -> None:
@@ -197,19 +197,19 @@ def _require_alike(arcs: Sequence[Arc], turns: Sequence[Turn], sketch: Sketch) -
 
 
 # ------------------------------------------------------------------------------------------ from the machine itself
-def _automatic(collective: Collective, topology: Topology) -> Wiring:
+def _automatic(collective: Collective, topology: Topology) -> LogicalTopology:
     p = collective.p
     of_rank = topology.hosts
     group = list(collective.group)
     numbered: dict[int, int] = {}
     hosts = tuple(numbered.setdefault(0 if of_rank is None else int(of_rank[rank]), len(numbered)) for rank in group)
     members: list[list[int]] = [[] for _ in numbered]
-    for place, host in enumerate(hosts):
-        members[host].append(place)
-    pairs = {pair: False for places in members for pair in _inside(collective, topology, places)}
+    for node, host in enumerate(hosts):
+        members[host].append(node)
+    pairs = {pair: False for nodes in members for pair in _inside(collective, topology, nodes)}
     senders: dict[int, tuple[int, ...]] = {}
     if len(members) > 1:
-        doors = [_doors(collective, topology, places) for places in members]
+        doors = [_doors(collective, topology, nodes) for nodes in members]
         for host, mine in enumerate(doors):
             senders |= mine.senders
             for other, theirs in enumerate(doors):
@@ -219,21 +219,21 @@ def _automatic(collective: Collective, topology: Topology) -> Wiring:
     if not _is_joined(p, arcs):
         pairs = {(a, b): hosts[a] != hosts[b] for a in range(p) for b in range(p) if a != b}
         arcs, senders = _arcs(collective, topology, pairs), {}
-    return Wiring(hosts, arcs, senders, _found_turns(p, members, arcs, senders))
+    return LogicalTopology(hosts, arcs, senders, _turns_of(p, members, arcs, senders))
 
 
-def _inside(collective: Collective, topology: Topology, places: Sequence[int]) -> list[tuple[int, int]]:
+def _inside(collective: Collective, topology: Topology, nodes: Sequence[int]) -> list[tuple[int, int]]:
     """Return who talks to whom in a host: over direct links; where there are none all pairs, through its switch."""
     import numpy as np
 
-    ranks = np.asarray(collective.group, np.int64)[np.asarray(places, np.int64)]
-    here, there = (each.ravel() for each in np.meshgrid(np.arange(len(places)), np.arange(len(places)), indexing="ij"))
+    ranks = np.asarray(collective.group, np.int64)[np.asarray(nodes, np.int64)]
+    here, there = (each.ravel() for each in np.meshgrid(np.arange(len(nodes)), np.arange(len(nodes)), indexing="ij"))
     apart = here != there
     here, there = here[apart], there[apart]
     linked = topology.link_ids(ranks[here], ranks[there]) >= 0
     if linked.any():
         here, there = here[linked], there[linked]
-    return [(places[a], places[b]) for a, b in zip(here.tolist(), there.tolist(), strict=True)]
+    return [(nodes[a], nodes[b]) for a, b in zip(here.tolist(), there.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
@@ -245,12 +245,12 @@ class _Doors:
     senders: dict[int, tuple[int, ...]]
 
 
-def _doors(collective: Collective, topology: Topology, places: list[int]) -> _Doors:
+def _doors(collective: Collective, topology: Topology, nodes: list[int]) -> _Doors:
     """Of the places nearest to a NIC the first sends and the last receives: what comes in spreads from another GPU."""
     import numpy as np
 
     nics = np.flatnonzero(topology.kinds == NIC)
-    ranks = [int(collective.group[place]) for place in places]
+    ranks = [int(collective.group[node]) for node in nodes]
     near: dict[int, list[int]] = {}
     of_place: dict[int, int] = {}
     if len(nics):
@@ -258,19 +258,17 @@ def _doors(collective: Collective, topology: Topology, places: list[int]) -> _Do
         far = np.add.reduceat(topology.latency_s[links], starts[:-1]).reshape(len(ranks), len(nics))
         own = far.min(axis=0) == far.min()  # the NICs of this host
         for nic in np.flatnonzero(own).tolist():
-            near[nic] = [places[at] for at in np.flatnonzero(np.isclose(far[:, nic], far[:, nic].min())).tolist()]
+            near[nic] = [nodes[at] for at in np.flatnonzero(np.isclose(far[:, nic], far[:, nic].min())).tolist()]
         nearest = np.flatnonzero(own)[far[:, own].argmin(axis=1)].tolist()
-        of_place = dict(zip(places, nearest, strict=True))
+        of_place = dict(zip(nodes, nearest, strict=True))
     if not near:
-        return _Doors(places, places, {place: (place,) for place in places})
+        return _Doors(nodes, nodes, {node: (node,) for node in nodes})
     shared: dict[int, list[int]] = {}
     for nic, members in near.items():
         shared.setdefault(members[0], []).append(nic)
     spread = {nic: near[nic][turn % len(near[nic])] for nics_ in shared.values() for turn, nic in enumerate(nics_)}
     last = {nic: near[nic][-1 - (near[nic].index(spread[nic]) % len(near[nic]))] for nic in near}
-    return _Doors(
-        list(spread.values()), list(last.values()), {place: (spread[nic],) for place, nic in of_place.items()}
-    )
+    return _Doors(list(spread.values()), list(last.values()), {node: (spread[nic],) for node, nic in of_place.items()})
 
 
 def _joined(out: list[int], into: list[int]) -> list[tuple[int, int]]:
@@ -280,11 +278,11 @@ def _joined(out: list[int], into: list[int]) -> list[tuple[int, int]]:
 
 def _is_joined(p: int, arcs: Sequence[Arc]) -> bool:
     """Return whether every place reaches every other."""
-    for way in (0, 1):
+    for side in (0, 1):
         beside: list[list[int]] = [[] for _ in range(p)]
         for arc in arcs:
             ends = (arc.src, arc.dst)
-            beside[ends[way]].append(ends[1 - way])
+            beside[ends[side]].append(ends[1 - side])
         seen, front = {0}, [0]
         while front:
             fresh = [each for each in dict.fromkeys(beside[front.pop()]) if each not in seen]
@@ -295,12 +293,12 @@ def _is_joined(p: int, arcs: Sequence[Arc]) -> bool:
     return True
 
 
-def _found_turns(
+def _turns_of(
     p: int, members: list[list[int]], arcs: Sequence[Arc], senders: Mapping[int, tuple[int, ...]]
 ) -> tuple[Turn, ...]:
     """Return the turns that hold: whole hosts, then in groups of every size the shortest step."""
-    sizes = {len(places) for places in members}
-    if len(sizes) > 1 or [place for places in members for place in places] != list(range(p)):
+    sizes = {len(nodes) for nodes in members}
+    if len(sizes) > 1 or [node for nodes in members for node in nodes] != list(range(p)):
         return _turns(p, [])
     kept: list[tuple[int, int]] = []
     for size in [size for size in range(p, 1, -1) if p % size == 0]:
@@ -309,7 +307,7 @@ def _found_turns(
                 continue
             one = (tuple(range(p)), _turn(p, step, size))
             moved = all(
-                tuple(one[1][each] for each in row) == senders.get(one[1][place]) for place, row in senders.items()
+                tuple(one[1][each] for each in row) == senders.get(one[1][node]) for node, row in senders.items()
             )
             if moved and _unlike(arcs, one) is None and _is_free(_turns(p, [*kept, (step, size)])):
                 kept.append((step, size))
@@ -331,12 +329,12 @@ def _turns(p: int, offsets: Sequence[tuple[int, int]]) -> tuple[Turn, ...]:
 
 
 def _turn(p: int, offset: int, size: int) -> Turn:
-    return tuple(place - place % size + (place % size + offset) % size for place in range(p))
+    return tuple(node - node % size + (node % size + offset) % size for node in range(p))
 
 
 def _is_free(turns: Sequence[Turn]) -> bool:
     """Return whether no turn but the identity leaves a place where it is."""
-    return not any(place == at for turn in turns[1:] for place, at in enumerate(turn))
+    return not any(node == at for turn in turns[1:] for node, at in enumerate(turn))
 
 
 def _unlike(arcs: Sequence[Arc], turns: Sequence[Turn]) -> tuple[int, int, int, int] | None:
@@ -363,12 +361,12 @@ def _arcs(collective: Collective, topology: Topology, pairs: Mapping[tuple[int, 
     bounds, owners = topology.memberships
     arcs = []
     for at, (src, dst) in enumerate(listed):
-        way = links[starts[at] : starts[at + 1]].tolist()
+        route = links[starts[at] : starts[at + 1]].tolist()
         hops = [
             Hop(resource, int(made.latency[resource]), float(made.ps_per_byte[resource]))
-            for link in way
+            for link in route
             for resource in (link, *(topology.n_links + owners[bounds[link] : bounds[link + 1]]).tolist())
         ]
-        slowest = max(way, key=lambda link: (float(made.ps_per_byte[link]), -link))
+        slowest = max(route, key=lambda link: (float(made.ps_per_byte[link]), -link))
         arcs.append(Arc(src, dst, tuple(hops), pairs[src, dst], topology.classes[int(topology.link_class[slowest])]))
     return tuple(arcs)
