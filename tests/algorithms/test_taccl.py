@@ -200,6 +200,22 @@ def test_a_sketch_without_a_way_names_what_is_missing() -> None:
         taccl(Collective("all-gather", range(16), MB), sketch=SK1)
 
 
+def test_plans_that_wait_for_each_other_are_given_up() -> None:
+    """An all-reduce without bytes: joined sends up and down wait for each other, and every send still goes."""
+    program = taccl(Collective("all-reduce", range(16), 0), fabric("ndv2:2"), effort=2.0)
+    assert validity.check(program) == []
+
+
+def test_dead_links_are_left_out() -> None:
+    ring = fabric("ring:4")
+    dead = dataclasses.replace(ring, rate=np.where(np.arange(ring.n_links) == 0, 0.0, ring.rate))
+    program = taccl(Collective("all-gather", range(4), MB), dead)
+    assert validity.check(program) == []
+    assert simulate(program, dead, engine="events").time_s > 0
+    with pytest.raises(InfeasibleError, match="do not join them"):
+        taccl(Collective("all-gather", range(4), MB), dataclasses.replace(ring, rate=ring.rate * 0))
+
+
 def test_what_is_too_large_is_declined() -> None:
     with pytest.raises(DeclinedError, match="at most 60,000"):
         taccl(Collective("all-to-all", range(300), MB), fabric("switch:300"))

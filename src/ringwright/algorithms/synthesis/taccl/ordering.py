@@ -174,8 +174,9 @@ class _Listing:
                 tried[number] = None
             for arc in sorted(tried, key=self._urgency):
                 self._try(arc, now)
-            if not self.queue and self.holding and any(self.waiting):
-                self.holding = False  # they hold for each other
+            if not self.queue and any(self.waiting):
+                # Arcs that wait for more sends than can come, each for the other: what was planned is given up.
+                self.holding, self.sizes = False, {}
                 self.queue = [(now, 1, arc) for arc, waiting in enumerate(self.waiting) if waiting]
         messages = tuple(sorted(self.messages, key=lambda each: each.start_ps))
         return Timetable(messages, max((each.end_ps for each in messages), default=0))

@@ -7,6 +7,7 @@ every arc on one like it are the symmetry; one that a sketch claims and the mach
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -348,7 +349,7 @@ def _unlike(arcs: Sequence[Arc], turns: Sequence[Turn]) -> tuple[int, int, int, 
 
 
 def _arcs(collective: Collective, topology: Topology, pairs: Mapping[tuple[int, int], bool]) -> tuple[Arc, ...]:
-    """Return the arcs of these pairs (remote or not) with the resources of the machine's routes between them."""
+    """Return the arcs of these pairs (remote or not) with the resources of the machine's routes, dead links left out."""
     import numpy as np
 
     from ringwright.engines.machine import machine
@@ -357,7 +358,7 @@ def _arcs(collective: Collective, topology: Topology, pairs: Mapping[tuple[int, 
     listed = list(pairs)
     ends = np.array(listed, np.int64).reshape(-1, 2)
     starts, links = topology.routes(group[ends[:, 0]], group[ends[:, 1]])
-    made = machine(topology)
+    made = machine(topology.at(0.0) if topology.faults else topology)  # as it is when the program begins
     bounds, owners = topology.memberships
     arcs = []
     for at, (src, dst) in enumerate(listed):
@@ -367,6 +368,8 @@ def _arcs(collective: Collective, topology: Topology, pairs: Mapping[tuple[int, 
             for link in route
             for resource in (link, *(topology.n_links + owners[bounds[link] : bounds[link + 1]]).tolist())
         ]
+        if not all(math.isfinite(hop.byte_ps) for hop in hops):
+            continue  # a dead link
         slowest = max(route, key=lambda link: (float(made.ps_per_byte[link]), -link))
         arcs.append(Arc(src, dst, tuple(hops), pairs[src, dst], topology.classes[int(topology.link_class[slowest])]))
     return tuple(arcs)
