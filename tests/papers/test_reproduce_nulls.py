@@ -27,10 +27,7 @@ LONG = {
     "imagenet-4-minutes",
     "lina",
     "mvapich",
-    "p2",
-    "p3",
-    "pace",
-    "plink",
+LONG = {"p2", "p3", "pace", "plink", "taccl"}
     "tictac",
     "torus-2d-allreduce",
 }
