@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.errors import InfeasibleError, MissingExtraError
+from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.routing import Route, Router
@@ -27,7 +27,7 @@ SPREAD = 0.05  # what the most used link inside a host weighs against the time
 def routes(router: Router, seconds: float) -> list[Route] | None:
     """Return routes of the first chunk of each orbit, within so many seconds; None where the program is too large or finds none.
 
-    MissingExtraError without SciPy, InfeasibleError where no routes exist.
+    MissingExtraError without SciPy.
     """
     program = _Program(router)
     if not 0 < program.binaries <= MOST_BINARIES:
@@ -48,11 +48,6 @@ def routes(router: Router, seconds: float) -> list[Route] | None:
         constraints=LinearConstraint(matrix, program.least, program.most),
         options=options,
     )
-    if answer.status == 2:
-        raise InfeasibleError(
-            f"no routes keep the sketch {router.wiring.name}: {answer.message}",
-            remedy="a sketch with more links, or none",
-        )
     return None if answer.x is None else program.chosen(answer.x)
 
 
@@ -140,7 +135,7 @@ class _Program:
     def _latest(self, number: int) -> float:
         """Return a time at which a chunk alone is everywhere, whatever sensible way it takes."""
         longest = max(self._time(number, arc) for arc in self.allowed[number])
-        return min(len(self.at[number]), 8) * longest / self.unit_ps
+        return len(self.at[number]) * longest / self.unit_ps
 
     def _loads(self) -> None:
         """Add that the time is no less than what each resource carries, all images of a chunk counted."""
