@@ -27,7 +27,11 @@ LONG = {
     "imagenet-4-minutes",
     "lina",
     "mvapich",
-LONG = {"p2", "p3", "pace", "plink", "taccl"}
+    "p2",
+    "p3",
+    "pace",
+    "plink",
+    "taccl",
     "tictac",
     "torus-2d-allreduce",
 }
