@@ -32,6 +32,7 @@ LONG = {
     "plink",
     "pytorch-ddp",
     "ring-allreduce",
+    "taccl",
     "tictac",
     "torus-2d-allreduce",
 }

@@ -31,6 +31,7 @@ LONG = {
     "p3",
     "pace",
     "plink",
+    "taccl",
     "tictac",
     "torus-2d-allreduce",
 }
@@ -42,6 +43,7 @@ NAIVE: dict[str, dict[str, Any]] = {
     "tree_over_ring": {"algorithm": "ring"},
     "efficiency:torus-2d-allreduce": {"algorithm": "ring-allreduce"},
     "largest_gain:mvapich": {"leaders": 1},
+    "largest_gain:taccl": {"algorithm": "nccl-2-4:release=2.8"},
     "efficiency:ring-allreduce": {"algorithm": "all to one and back"},
     "gain:imagenet-4-minutes": {"pool_bytes": 0, "eta": 0.0},
     "efficiency:imagenet-4-minutes": {"pool_mb": 0.0, "eta": 0.0},

@@ -60,7 +60,7 @@ def msccl_xml(
     """
     if target not in TARGETS:
         raise UsageError(f"'{target}' reads no MSCCL XML", remedy=f"one of: {', '.join(TARGETS)}")
-    if program.schedule is None:
+    if not isinstance(program.schedule, Schedule):
         program = scheduled(program, in_place=in_place, protocol=protocol, limits=check_limits)
     schedule = program.schedule
     if (

@@ -50,9 +50,10 @@ def mscclpp_json(program: Program, *, window: tuple[int, int] = (0, 2**64 - 1), 
     schedule = program.schedule
     if isinstance(schedule, Schedule) and schedule.dialect == DIALECT:
         return _text(schedule.attributes["plan"])
-    if schedule is None and program.aggregators and program.collective.op in _COLLECTIVES:
+    declared = isinstance(schedule, Schedule)
+    if not declared and program.aggregators and program.collective.op in _COLLECTIVES:
         return _text(_switched(program, window, in_place=in_place is not False))
-    if schedule is None:
+    if not declared:
         program = scheduled(program, in_place=in_place)
         schedule = program.schedule
     known = program.knobs.get("coll", "allreduce") in (*_COLLECTIVES.values(), "reduce_scatter")

@@ -8,15 +8,19 @@ indexed [dst][src].
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.sources.topology.assembly import NIC, RANK, SWITCH, Parts
 from ringwright.topology import Topology
+
+if TYPE_CHECKING:
+    from ringwright.sketches import Sketch
 
 SCALES = {1 << 10: 100.0, 32 << 10: 10.0, 1 << 20: 1.0}
 _SIZE = re.compile(r"_(\d{1,4})(KB|MB)$", re.IGNORECASE)
@@ -35,6 +39,28 @@ def read_taccl(
     ``chunk_bytes`` and ``scale``: what the profile's times stand for, where its name does not tell (else 1 MiB and 1).
     Raises InputError where a field is missing or makes no sense.
     """
+    profile, parts, ground = _begun(text, name, chunk_bytes, scale)
+    profile.nics(parts)
+    remote_s = profile.times("remote_alpha", missing=math.nan)
+    wire_s = None if math.isnan(remote_s) else remote_s / 2
+    return parts.topology(boxes, ground, wire_s)
+
+
+def read_taccl_model(
+    text: str, name: str, sketch: Sketch, *, chunk_bytes: int | None = None, scale: float | None = None
+) -> Topology:
+    """Return the boxes of a sketch as TACCL's own model has them: a link of its own for each sender and receiver.
+
+    The NICs of a box are shared evenly by all its links to another box, whether or not they are in use. From three boxes on what
+    a GPU sends to all of them goes through one port, and what it receives through another. Arguments as of ``read_taccl``.
+    """
+    profile, parts, ground = _begun(text, name, chunk_bytes, scale)
+    machine = parts.topology(sketch.hosts, f"{ground}; links between machine as the sketch {sketch.name} has them")
+    return machine if sketch.hosts == 1 else _joined(machine, profile, sketch)
+
+
+def _begun(text: str, name: str, chunk_bytes: int | None, scale: float | None) -> tuple[_Profile, Parts, str]:
+    """Return the profile, its box without NICs, and what its times are for."""
     document = _load(text, name)
     title = str(document.get("name", ""))
     match = _SIZE.search(title)
@@ -43,11 +69,51 @@ def read_taccl(
     profile = _Profile(document, name, chunk, SCALES.get(chunk, 1.0) if scale is None else scale)
     parts = Parts(title or Path(name).stem)
     profile.box(parts)
-    profile.nics(parts)
     ground = f"TACCL profile for chunks of {chunk} B, times divided by {profile.scale:g}"
-    remote_s = profile.times("remote_alpha", missing=math.nan)
-    wire_s = None if math.isnan(remote_s) else remote_s / 2
-    return parts.topology(boxes, ground if match or chunk_bytes else f"{ground} (assumed)", wire_s)
+    return profile, parts, ground if match or chunk_bytes else f"{ground} (assumed)"
+
+
+def _joined(machine: Topology, profile: _Profile, sketch: Sketch) -> Topology:
+    """Return boxes with the links of a sketch between them."""
+    import numpy as np
+
+    receivers = sketch.receivers(profile.gpus)
+    strange = [gpu for row in (receivers, *receivers.values()) for gpu in row if gpu >= profile.gpus]
+    if strange:
+        raise InputError(
+            f"{sketch.name} joins GPU {strange[0]}, a box has {profile.gpus}", where=f"{sketch.name} internode_conn"
+        )
+    rate, alpha_s = profile.remote(sum(map(len, receivers.values())))
+    links: list[tuple[int, int, float]] = []  # from, to, latency
+    pairs = [
+        (one * profile.gpus + here, other * profile.gpus + there)
+        for one in range(sketch.hosts)
+        for other in range(sketch.hosts)
+        if one != other
+        for here, row in receivers.items()
+        for there in row
+    ]
+    ports: dict[tuple[str, int], int] = {}
+    if sketch.hosts > 2:
+        for side, end in (("out", 0), ("in", 1)):
+            for gpu in sorted({pair[end] for pair in pairs}):
+                ports[side, gpu] = machine.n_nodes + len(ports)
+                links.append((gpu, ports[side, gpu], alpha_s) if side == "out" else (ports[side, gpu], gpu, 0.0))
+    links += [
+        (ports.get(("out", src), src), ports.get(("in", dst), dst), 0.0 if ports else alpha_s) for src, dst in pairs
+    ]
+    count = len(links)
+    return dataclasses.replace(
+        machine,
+        kinds=np.concatenate((machine.kinds, np.full(len(ports), SWITCH, np.uint8))),
+        src=np.concatenate((machine.src, [link[0] for link in links])),
+        dst=np.concatenate((machine.dst, [link[1] for link in links])),
+        rate=np.concatenate((machine.rate, np.full(count, rate))),
+        latency_s=np.concatenate((machine.latency_s, [link[2] for link in links])),
+        link_class=np.concatenate((machine.link_class, np.full(count, len(machine.classes)))),
+        classes=(*machine.classes, "ib"),
+        names=[*(machine.names or ()), *(f"{side} of {machine.label(gpu)}" for side, gpu in ports)],
+    )
 
 
 def _load(text: str, name: str) -> dict[str, Any]:
@@ -140,6 +206,11 @@ class _Profile:
         if any(not isinstance(row, list) or len(row) != self.gpus for row in rows):
             raise self.wrong(key)
         return rows
+
+    def remote(self, links: int) -> tuple[float, float]:
+        """Return bytes/s and latency of each of ``links`` links to another box, which share the NICs evenly."""
+        nics = self._count("nics_per_node", self.gpus)
+        return self._rate(self.document.get("remote_beta"), "remote_beta") * nics / links, self.times("remote_alpha")
 
     def nics(self, parts: Parts) -> None:
         """Add the NICs, each shared by neighbouring GPUs; their rate is that of remote_beta."""
