@@ -68,7 +68,7 @@ def _begun(text: str, name: str, chunk_bytes: int | None, scale: float | None) -
     chunk = told if chunk_bytes is None else chunk_bytes
     profile = _Profile(document, name, chunk, SCALES.get(chunk, 1.0) if scale is None else scale)
     parts = Parts(title or Path(name).stem)
-    profile.box(parts)
+    profile.joined(parts)
     ground = f"TACCL profile for chunks of {chunk} B, times divided by {profile.scale:g}"
     return profile, parts, ground if match or chunk_bytes else f"{ground} (assumed)"
 
@@ -172,7 +172,7 @@ class _Profile:
             raise self.wrong("node_betas_list")
         return [self._rate(beta, "node_betas_list") for beta in betas]
 
-    def box(self, parts: Parts) -> None:
+    def joined(self, parts: Parts) -> None:
         """Add the GPUs and what joins them."""
         gpus = [parts.node(("gpu", gpu), RANK, f"gpu{gpu}") for gpu in range(self.gpus)]
         alpha_s = self.times("alpha")

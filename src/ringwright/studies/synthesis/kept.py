@@ -108,7 +108,7 @@ def kept(name: str, collective: Collective) -> Program | None:
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {each: file[each] for each in (*ARRAYS, "chunk_bytes", "template")}
             told = json.loads(file["told"].tobytes())
         return _read(told, arrays, collective) if told.get("format") == FORMAT else None

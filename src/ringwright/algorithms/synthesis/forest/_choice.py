@@ -124,10 +124,10 @@ def time_s(phases: Sequence[Rounds], pieces: int, streams: int, *, blocking: boo
     for phase in phases:
         each = phase.seconds / pieces + (phase.messages * phase.busy_s if blocking else 0.0)
         for depth in range(len(phase.latency_s)):
-            under_way = slice((first + depth) * streams, (first + depth) * streams + pieces)
-            busy[under_way] += each[depth]
+            running = slice((first + depth) * streams, (first + depth) * streams + pieces)
+            busy[running] += each[depth]
             waits = phase.latency_s[depth] - (phase.busy_s[each[depth] > 0].min(initial=np.inf) if blocking else 0.0)
-            latency_s[under_way] = np.maximum(latency_s[under_way], waits)
+            latency_s[running] = np.maximum(latency_s[running], waits)
         first += len(phase.latency_s)
     ends: list[float] = []
     for number, each_s in enumerate(busy.max(axis=1).tolist()):

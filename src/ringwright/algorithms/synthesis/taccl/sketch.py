@@ -253,7 +253,7 @@ def _doors(collective: Collective, topology: Topology, nodes: list[int]) -> _Doo
     nics = np.flatnonzero(topology.kinds == NIC)
     ranks = [int(collective.group[node]) for node in nodes]
     near: dict[int, list[int]] = {}
-    of_place: dict[int, int] = {}
+    nic_of: dict[int, int] = {}
     if len(nics):
         starts, links = topology.routes(np.repeat(ranks, len(nics)), np.tile(nics, len(ranks)))
         far = np.add.reduceat(topology.latency_s[links], starts[:-1]).reshape(len(ranks), len(nics))
@@ -261,7 +261,7 @@ def _doors(collective: Collective, topology: Topology, nodes: list[int]) -> _Doo
         for nic in np.flatnonzero(own).tolist():
             near[nic] = [nodes[at] for at in np.flatnonzero(np.isclose(far[:, nic], far[:, nic].min())).tolist()]
         nearest = np.flatnonzero(own)[far[:, own].argmin(axis=1)].tolist()
-        of_place = dict(zip(nodes, nearest, strict=True))
+        nic_of = dict(zip(nodes, nearest, strict=True))
     if not near:
         return _Doors(nodes, nodes, {node: (node,) for node in nodes})
     shared: dict[int, list[int]] = {}
@@ -269,7 +269,7 @@ def _doors(collective: Collective, topology: Topology, nodes: list[int]) -> _Doo
         shared.setdefault(members[0], []).append(nic)
     spread = {nic: near[nic][turn % len(near[nic])] for nics_ in shared.values() for turn, nic in enumerate(nics_)}
     last = {nic: near[nic][-1 - (near[nic].index(spread[nic]) % len(near[nic]))] for nic in near}
-    return _Doors(list(spread.values()), list(last.values()), {node: (spread[nic],) for node, nic in of_place.items()})
+    return _Doors(list(spread.values()), list(last.values()), {node: (spread[nic],) for node, nic in nic_of.items()})
 
 
 def _joined(out: list[int], into: list[int]) -> list[tuple[int, int]]:
