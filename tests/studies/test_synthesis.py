@@ -110,7 +110,7 @@ def test_the_text_names_the_cut_and_the_links(capsys: pytest.CaptureFixture[str]
     text = capsys.readouterr().out
     assert "blocking links" in text
     assert "node0/gpu0, node0/nic0" in text
-    assert "ring" in text
+    assert "blueconnect" in text
 
 
 def test_a_program_is_written_for_another_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a c
 NEVER = 4_000_000
 MOST_ROWS = 13_000  # of the linear program by rounds, times roots
 
+MOST_WAITING = 5  # rounds that trees by throughput take beyond the farthest rank, for which trees that wait are sought
 GOOD = 1.001  # time over what no forest is faster than, at which nothing more is run
 ENOUGH = 1.003  # time of rounds over what no forest is faster than, at which more rounds are not tried
 
@@ -186,7 +187,8 @@ class _Question:
         least_s = sum(each.least_s for each in first)
         far = int(hops(self.arcs, self._roots).max())
         high = max(each.height for each in first)
-        waiting = {high, high + 1, high + 2} if self.arcs.p <= MOST_TIMED else set[int]()
+        few = self.arcs.p <= MOST_TIMED and high <= far + MOST_WAITING
+        waiting = {high, high + 1, high + 2} if few else set[int]()
         for rounds in sorted({far, *waiting}):
             if self.deadline.passed() or (sets and rounds * len(self._roots) * len(self.arcs.rate) > MOST_ROWS):
                 break
