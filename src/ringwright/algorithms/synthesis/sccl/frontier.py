@@ -1,0 +1,136 @@
+"""The frontier between steps and rounds per chunk: which schedules are the best for some size.
+
+For 1, 2, ... chunks and from the bound on rounds upwards, each number of steps is asked for that would be an improvement on
+what is known with as few steps. It ends where the bound on rounds per chunk is reached, with the most chunks, or with the work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ringwright.algorithms.synthesis.sccl.answers import answer, excluded
+from ringwright.algorithms.synthesis.sccl.model import Asked, Schedule
+from ringwright.errors import InfeasibleError
+
+if TYPE_CHECKING:
+    from ringwright.algorithms.searching import Deadline
+    from ringwright.algorithms.synthesis.sccl.question import Question
+
+MOST_CHUNKS = 12
+MOST_OPEN = 3  # questions in a row without an answer
+MOST_WORK = 10.0  # deterministic time of all searches, after which what is known is enough
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks for; None leaves it to the search."""
+
+    chunks: int | None = None
+    steps: int | None = None
+    rounds: int | None = None
+
+    def asked(self) -> Asked | None:
+        """Return the one question that this is; None where it is several."""
+        if self.chunks is None or self.steps is None or self.rounds is None:
+            return None
+        return Asked(self.chunks, self.steps, self.rounds)
+
+
+def schedules(question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> list[Schedule]:
+    """Return the frontier as far as it is wanted, the fewest steps first; InfeasibleError where there is nothing."""
+    asked = wanted.asked()
+    if asked is None:
+        return _Frontier(question, wanted, seed, deadline).schedules()
+    made = answer(question, asked, seed, deadline)
+    if made.schedule is not None:
+        return [made.schedule]
+    if made.proof:
+        raise InfeasibleError(f"no algorithm has {asked}: {made.proof}", remedy=f"rounds={asked.rounds + 1}, or none")
+    raise InfeasibleError(
+        f"{asked} were neither reached nor excluded: {made.why}", remedy="fewer chunks, or steps=none"
+    )
+
+
+class _Frontier:
+    """The search in progress: the schedule with the fewest rounds per chunk at each number of steps."""
+
+    def __init__(self, question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> None:
+        self.question, self.wanted, self.seed, self.deadline = question, wanted, seed, deadline
+        self.best: dict[int, Schedule] = {}
+        self.excluded: list[Asked] = []
+        self.work = 0.0
+        self.why = ""
+
+    def schedules(self) -> list[Schedule]:
+        least = self.question.rounds.per_chunk
+        for chunks in _range(self.wanted.chunks, 1, MOST_CHUNKS):
+            self._with(chunks)
+            if self._is_over() or any(_ratio(each) == least for each in self.best.values()):
+                break
+        if not self.best:
+            self._raise()
+        return [self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1)]
+
+    def _with(self, chunks: int) -> None:
+        """Ask for more and more rounds, until the fewest steps would gain nothing by them."""
+        fewest = self.wanted.steps or self.question.steps[0]
+        first = max(math.ceil(self.question.rounds.per_chunk * chunks), fewest)
+        self.open = 0
+        for rounds in self._rounds(first):
+            if Fraction(rounds, chunks) >= self._least(fewest) or self.open >= MOST_OPEN or self._is_over():
+                return
+            for steps in _range(self.wanted.steps, fewest, rounds):
+                if Fraction(rounds, chunks) >= self._least(steps) or self._is_there(Asked(chunks, steps, rounds)):
+                    break
+
+    def _is_over(self) -> bool:
+        return self.deadline.passed() or (self.work > MOST_WORK and bool(self.best))
+
+    def _is_there(self, asked: Asked) -> bool:
+        """Return whether there is a schedule, and keep it; with no fewer chunks and no more steps and rounds there is none either."""
+        if any(
+            each.chunks <= asked.chunks and each.steps >= asked.steps and each.rounds >= asked.rounds
+            for each in self.excluded
+        ):
+            return False
+        made = answer(self.question, asked, self.seed, self.deadline)
+        self.work += made.work
+        if made.schedule is not None:
+            self.best[asked.steps], self.open = made.schedule, 0
+        elif made.proof:
+            self.excluded.append(asked)
+        else:
+            self.open += 1
+        self.why = made.proof or made.why
+        return made.schedule is not None
+
+    def _rounds(self, first: int) -> Iterable[int]:
+        most = first * len(self.question.flows) + len(self.question.wires.edges)
+        return _range(self.wanted.rounds, first, most)
+
+    def _least(self, steps: int) -> Fraction | float:
+        """Return the fewest rounds per chunk known with at most so many steps."""
+        return min((_ratio(each) for at, each in self.best.items() if at <= steps), default=math.inf)
+
+    def _raise(self) -> None:
+        steps, rounds = self.wanted.steps, self.wanted.rounds
+        limit = Asked(self.wanted.chunks or 1, steps or self.question.steps[0], rounds or 1 << 30)
+        proof = excluded(self.question, limit)
+        if proof and not self.deadline.stopped:
+            raise InfeasibleError(f"no algorithm is as wanted: {proof}", remedy="steps=none:rounds=none")
+        raise InfeasibleError(
+            f"no algorithm was reached: {self.why or 'stopped'}",
+            remedy="a larger --budget, or fewer chunks: the work is bounded without it",
+        )
+
+
+def _ratio(schedule: Schedule) -> Fraction:
+    return Fraction(schedule.asked.rounds, schedule.asked.chunks)
+
+
+def _range(wanted: int | None, first: int, last: int) -> Iterable[int]:
+    return range(first, last + 1) if wanted is None else (wanted,)
