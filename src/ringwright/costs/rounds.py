@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 Flow = tuple[int, tuple[int, ...]]  # where a chunk is, and where it must go
-MOST_CUTS = 200  # rounds of cutting planes
+MOST_CUTS = 40  # rounds of cutting planes
 SLACK = 1e-9
 WHOLE = 1e-6  # by how much a rate may fall short of a whole multiple of the slowest
 REMEDY = "ringwright bound all-gather --topology FILE"
@@ -211,18 +211,49 @@ def rounds_bound(wires: Wires, flows: Sequence[Flow], alike: Sequence[int] | Non
     weight = Counter[int]()
     for group, limit in zip(groups, wires.limits, strict=True):
         weight[group] += limit.chunks
-    price = dict.fromkeys(sorted(weight), 1 / sum(weight.values()))
+    best, best_price = -1.0, dict.fromkeys(sorted(weight), 1 / sum(weight.values()))
     cuts: list[tuple[int, Counter[int]]] = []
-    best, best_price = -1.0, price
-    for _ in range(MOST_CUTS):
+    ceiling, offered = float("inf"), _around_ranks(wires, groups, weight)
+    for price in (best_price, *offered):
         value, more = _cut(wires, flows, groups, price)
-        if value > best:
-            best, best_price = value, price
+        best, best_price = max((best, best_price), (value, price), key=lambda each: each[0])
         cuts += more
-        ceiling, price = _priced(weight, cuts)
+    for _ in range(MOST_CUTS):
+        ceiling, far = _priced(weight, cuts)
         if ceiling <= best + SLACK * max(1.0, best):
             break
+        for price in ({group: (far[group] + best_price[group]) / 2 for group in far}, far):  # half-way is steadier
+            value, more = _cut(wires, flows, groups, price)
+            cuts += more
+            if value > best:
+                best, best_price = value, price
+                break
     return _rational(wires, flows, [best_price[group] for group in groups], best)
+
+
+def _around_ranks(wires: Wires, groups: list[int], weight: Counter[int]) -> list[dict[int, float]]:
+    """Return prices on all that enters one rank, or leaves it, or does so at any rank: often the best, and a start."""
+    made: list[dict[int, float]] = []
+    for end in (0, 1):
+        total = Counter[int]()
+        for rank in range(wires.p):
+            inside = {edge for edge, ends in enumerate(wires.edges) if ends[end] == rank}
+            priced, covered = Counter[int](), set[int]()
+            within = [number for number, limit in enumerate(wires.limits) if inside.issuperset(limit.edges)]
+            for number in sorted(within, key=lambda each: (-len(wires.limits[each].edges), each)):
+                if covered.isdisjoint(wires.limits[number].edges):
+                    covered.update(wires.limits[number].edges)
+                    priced[groups[number]] += wires.limits[number].chunks
+            total.update(priced)
+            made += [_scaled(priced, weight)] if priced else []
+        made += [_scaled(total, weight)] if total else []
+    return made
+
+
+def _scaled(spent: Counter[int], weight: Counter[int]) -> dict[int, float]:
+    """Return each group's price where so much of a round is spent on it, in proportion."""
+    whole = sum(spent.values())
+    return {group: spent[group] / whole / chunks for group, chunks in sorted(weight.items())}
 
 
 def _cut(

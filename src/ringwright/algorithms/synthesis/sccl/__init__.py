@@ -62,7 +62,8 @@ def sccl(
     if collective.p == 1:
         return nothing("sccl", collective)
     _require_small(collective)
-    wanted, deadline = Wanted(chunks, steps, rounds), Deadline(budget)
+    units = max(1, int(collective.block_bytes.min()) // collective.unit_bytes)
+    wanted, deadline = Wanted(chunks, steps, rounds, units), Deadline(budget)
     asked = _questions(collective, topology)
     chosen = _choices(asked, wanted, seed, deadline)
     programs = [made for choice in chosen for made in _programs(collective, asked, choice)]

@@ -7,19 +7,21 @@ smaller groups, and only then over all schedules, whose end is a proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringwright.algorithms.synthesis.sccl.model import ENDLESS, Asked, Model, Schedule
+from ringwright.algorithms.synthesis.sccl.pipelined import Batch, batches
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
     from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation
     from ringwright.algorithms.synthesis.sccl.question import Question
 
+T = TypeVar("T")
 WORK = 20.0  # deterministic time of the search over all schedules (about as many CPU seconds)
-WORK_RESTRICTED = 5.0
+RESTRICTED = 0.25  # share of it for each restricted search
 MOST_VARIABLES = 60_000
 MOST_KNOWN = 4096
 
@@ -34,23 +36,37 @@ class Answer:
     work: float = 0.0
 
 
-_KNOWN: dict[tuple[Question, Asked, int], Answer] = {}  # in the order in which they were asked
+_KNOWN: dict[tuple[object, ...], Any] = {}  # in the order in which they were asked
 
 
-def answer(question: Question, asked: Asked, seed: int, deadline: Deadline) -> Answer:
-    """Return the answer; it is kept for the next who asks, unless the search was stopped."""
+def answer(question: Question, asked: Asked, seed: int, deadline: Deadline, work: float = WORK) -> Answer:
+    """Return the answer after at most about so much ``work`` (the solver's deterministic time)."""
     proof = excluded(question, asked)
     if proof:
         return Answer(proof=proof)
-    key = (question, asked, seed)
+    for each in known_batches(question, seed, deadline):
+        schedule = each.repeated(asked)
+        if schedule is not None:
+            return Answer(schedule)
+    return _kept((question, asked, seed, work), lambda: _searched(question, asked, seed, deadline, work), deadline)
+
+
+def known_batches(question: Question, seed: int, deadline: Deadline) -> tuple[Batch, ...]:
+    """Return the batches of a broadcast."""
+    return _kept((question, seed), lambda: batches(question, seed, deadline), deadline)
+
+
+def _kept(key: tuple[object, ...], make: Callable[[], T], deadline: Deadline) -> T:
+    """Return what is made; it is kept for the next who asks, unless the search was stopped."""
     if key not in _KNOWN:
-        made = _searched(question, asked, seed, deadline)
-        if deadline.stopped and made.schedule is None and not made.proof:
+        made = make()
+        if deadline.stopped:
             return made
         while len(_KNOWN) >= MOST_KNOWN:
             _KNOWN.pop(next(iter(_KNOWN)))
         _KNOWN[key] = made
-    return _KNOWN[key]
+    kept: T = _KNOWN[key]
+    return kept
 
 
 def excluded(question: Question, asked: Asked) -> str:
@@ -66,9 +82,9 @@ def excluded(question: Question, asked: Asked) -> str:
     return ""
 
 
-def _searched(question: Question, asked: Asked, seed: int, deadline: Deadline) -> Answer:
+def _searched(question: Question, asked: Asked, seed: int, deadline: Deadline, most: float) -> Answer:
     spent = 0.0
-    for generators, detour, work in _attempts(question):
+    for generators, detour, share in _attempts(question):
         if deadline.passed():
             break
         is_full = not generators and detour == ENDLESS
@@ -76,26 +92,26 @@ def _searched(question: Question, asked: Asked, seed: int, deadline: Deadline) -
             if is_full:
                 return Answer(why=f"more than the {MOST_VARIABLES:,} sends that are weighed", work=spent)
             continue
-        made, more = Model(question, asked, generators, detour).solve(work, seed, deadline)
+        made, more = Model(question, asked, generators, detour).solve(most * share, seed, deadline)
         spent += more
         if isinstance(made, Schedule):
             return Answer(made, work=spent)
         if made is False and is_full:
             return Answer(proof="the search over all schedules is exhausted", work=spent)
-    return Answer(why="stopped" if deadline.stopped else f"{WORK:g} units of work were not enough", work=spent)
+    return Answer(why="stopped" if deadline.stopped else f"{most:g} units of work were not enough", work=spent)
 
 
 def _attempts(question: Question) -> Iterator[tuple[tuple[Permutation, ...], int, float]]:
-    """Yield the restrictions to try: permutations that schedules keep, hops that routes may be longer, and the work."""
+    """Yield the restrictions to try: permutations that schedules keep, hops that routes may be longer, share of the work."""
     is_single = all(len(ends) == 1 for _, ends in question.flows)
     detours = (0, 1, ENDLESS) if is_single else (ENDLESS,)
     groups = [question.generators[:count] for count in range(len(question.generators), -1, -1)]
     for generators in (groups[0], *groups[1:-1][:1]):
         for detour in detours:
             if generators:
-                yield generators, detour, WORK_RESTRICTED
+                yield generators, detour, RESTRICTED
     for detour in detours:
-        yield (), detour, WORK if detour == ENDLESS else WORK_RESTRICTED
+        yield (), detour, 1.0 if detour == ENDLESS else RESTRICTED
 
 
 def size(question: Question, asked: Asked, generators: tuple[Permutation, ...] = ()) -> int:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.synthesis.sccl.answers import answer, excluded
+from ringwright.algorithms.synthesis.sccl.answers import answer, excluded, known_batches
 from ringwright.algorithms.synthesis.sccl.model import Asked, Schedule
+from ringwright.algorithms.synthesis.sccl.pipelined import series
 from ringwright.errors import InfeasibleError
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 MOST_CHUNKS = 12
 MOST_OPEN = 3  # questions in a row without an answer
-MOST_WORK = 10.0  # deterministic time of all searches, after which what is known is enough
+WORK = 2.0  # deterministic time of one search
+MOST_WORK = 5.0  # of all searches, after which what is known is enough
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Wanted:
     chunks: int | None = None
     steps: int | None = None
     rounds: int | None = None
+    most_chunks: int = MOST_CHUNKS  # where their number is left to the search
 
     def asked(self) -> Asked | None:
         """Return the one question that this is; None where it is several."""
@@ -67,13 +70,23 @@ class _Frontier:
 
     def schedules(self) -> list[Schedule]:
         least = self.question.rounds.per_chunk
-        for chunks in _range(self.wanted.chunks, 1, MOST_CHUNKS):
+        self._batched()
+        most = max(1, int(1 / least)) if self.question.is_broadcast else MOST_CHUNKS
+        for chunks in _range(self.wanted.chunks, 1, min(most, self.wanted.most_chunks)):
             self._with(chunks)
             if self._is_over() or any(_ratio(each) == least for each in self.best.values()):
                 break
         if not self.best:
             self._raise()
         return [self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1)]
+
+    def _batched(self) -> None:
+        """Keep what repeating a batch gives, where that is an improvement."""
+        wanted = (self.wanted.chunks, self.wanted.steps, self.wanted.rounds)
+        for each in known_batches(self.question, self.seed, self.deadline):
+            for schedule in series(each, wanted, self.wanted.most_chunks):
+                if _ratio(schedule) < self._least(schedule.asked.steps):
+                    self.best[schedule.asked.steps] = schedule
 
     def _with(self, chunks: int) -> None:
         """Ask for more and more rounds, until the fewest steps would gain nothing by them."""
@@ -97,7 +110,7 @@ class _Frontier:
             for each in self.excluded
         ):
             return False
-        made = answer(self.question, asked, self.seed, self.deadline)
+        made = answer(self.question, asked, self.seed, self.deadline, WORK)
         self.work += made.work
         if made.schedule is not None:
             self.best[asked.steps], self.open = made.schedule, 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation, edge_images, orbits
 from ringwright.errors import MissingExtraError
@@ -51,13 +51,18 @@ class Model:
     """The model of a question under restrictions; ``variables`` is its size."""
 
     def __init__(
-        self, question: Question, asked: Asked, generators: tuple[Permutation, ...] = (), detour: int = ENDLESS
+        self,
+        question: Question,
+        asked: Asked,
+        generators: tuple[Permutation, ...] = (),
+        detour: int = ENDLESS,
+        period: int = 0,
     ) -> None:
         try:
             from ortools.sat.python import cp_model
         except ImportError:
             raise MissingExtraError("this search asks CP-SAT", extra="solve", only=("ortools",)) from None
-        self.question, self.asked, self.detour = question, asked, detour
+        self.question, self.asked, self.detour, self.period = question, asked, detour, period
         self.cp, self.model = cp_model, cp_model.CpModel()
         self.edges = question.wires.edges
         self._merge(generators)
@@ -98,7 +103,7 @@ class Model:
 
     def _send(self, flow: int, edge: int, chunk: int, step: int) -> object | None:
         first = self.first_edge[flow * len(self.edges) + edge]
-        return self.sends.get((first // len(self.edges), first % len(self.edges), chunk, step))
+        return self.sends.get((*divmod(first, len(self.edges)), chunk, step))
 
     def _arrivals(self) -> None:
         """A rank gets a chunk once at most, and one that it needs by the end."""
@@ -139,27 +144,32 @@ class Model:
                 self.model.add_implication(sent, held)
 
     def _limits(self) -> None:
-        """What crosses a limit in a step fits into the rounds that the step lasts."""
+        """What crosses a limit in a step fits into the rounds that the step lasts; with a period, in all steps so far apart."""
         known: set[tuple[object, ...]] = set()
+        apart = self.period or self.asked.steps
         for limit in self.question.wires.limits:
-            for step in range(self.asked.steps):
-                crossing = Counter(
-                    first
-                    for edge in limit.edges
-                    for flow in range(len(self.question.flows))
-                    if (first := self.first_edge[flow * len(self.edges) + edge]) >= 0
-                )
-                terms = [
-                    (times, sent)
-                    for first, times in sorted(crossing.items())
-                    for chunk in range(self.asked.chunks)
-                    if (sent := self.sends.get((first // len(self.edges), first % len(self.edges), chunk, step)))
-                    is not None
-                ]
-                key = (limit.chunks, step, *sorted(crossing.items()))
-                if terms and key not in known:
-                    known.add(key)
-                    self.model.add(sum(times * sent for times, sent in terms) <= limit.chunks * self.lasts[step])
+            firsts = [
+                self.first_edge[flow * len(self.edges) + edge]
+                for edge in limit.edges
+                for flow in range(len(self.question.flows))
+            ]
+            crossing = sorted(Counter(firsts).items())
+            if (key := (limit.chunks, *crossing)) in known:
+                continue
+            known.add(key)
+            for first in range(min(apart, self.asked.steps)):
+                terms = self._crossing(crossing, range(first, self.asked.steps, apart))
+                if terms:
+                    self.model.add(sum(terms) <= limit.chunks * self.lasts[first])
+
+    def _crossing(self, crossing: Sequence[tuple[int, int]], steps: Sequence[int]) -> list[Any]:
+        return [
+            times * sent
+            for first, times in crossing
+            for chunk in range(self.asked.chunks)
+            for step in steps
+            if (sent := self.sends.get((*divmod(first, len(self.edges)), chunk, step))) is not None
+        ]
 
     def solve(self, work: float, seed: int, deadline: Deadline) -> tuple[Schedule | bool | None, float]:
         """Return a schedule, False where there is none, None where neither was shown in time; and the work that it took."""
@@ -180,7 +190,7 @@ class Model:
             for edge in range(size)
             for chunk in range(self.asked.chunks)
             for step in range(self.asked.steps)
-            if (divmod(self.first_edge[flow * size + edge], size) + (chunk, step)) in taken
+            if (*divmod(self.first_edge[flow * size + edge], size), chunk, step) in taken
         ]
         lasts = tuple(solver.value(each) for each in self.lasts)  # type: ignore[attr-defined]
         return Schedule(self.asked, tuple(sorted(self._used(sends))), lasts)

@@ -30,6 +30,11 @@ class Question:
         """Generators of a group of permutations of the ranks that leaves the question as it is; none with a root."""
         return () if self.is_rooted else free_group(self.wires)
 
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether all chunks come from one rank and go to all others."""
+        return len(self.flows) == 1 and len(self.flows[0][1]) == self.wires.p - 1
+
     @cached_property
     def steps(self) -> tuple[int, int, int]:
         """The least number of steps, and the two ranks that prove it."""
