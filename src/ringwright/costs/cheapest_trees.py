@@ -9,26 +9,25 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TypeVar
 
-Price = TypeVar("Price", float, Fraction)
+Price = float | Fraction
 Arc = tuple[int, int]
 UNSEEN, UNDER_WAY, DONE = range(3)
 
 
 def least_tree(n: int, root: int, arcs: Sequence[Arc], prices: Sequence[Price]) -> list[int] | None:
     """Return the arcs of the cheapest tree from ``root`` to all of ``n`` nodes; None where it does not reach all."""
-    at = [number for number, (src, dst) in enumerate(arcs) if dst != root and src != dst]
+    at = [number for number, (src, dst) in enumerate(arcs) if dst not in (root, src)]
     chosen = _spanning(n, root, [(*arcs[number], prices[number], number) for number in at])
     return None if chosen is None else sorted(chosen)
 
 
 def _spanning(n: int, root: int, arcs: list[tuple[int, int, Price, int]]) -> list[int] | None:
     best: list[tuple[int, int, Price, int] | None] = [None] * n
-    for arc in arcs:
-        held = best[arc[1]]
-        if held is None or arc[2] < held[2]:
-            best[arc[1]] = arc
+    for each in arcs:
+        held = best[each[1]]
+        if held is None or each[2] < held[2]:
+            best[each[1]] = each
     cheapest = [arc for arc in best if arc is not None]
     if len(cheapest) < n - 1:
         return None
@@ -84,7 +83,7 @@ def least_route(n: int, root: int, end: int, arcs: Sequence[Arc], prices: Sequen
         leaving[src].append(number)
     came: dict[int, int] = {}
     done: set[int] = set()
-    waiting: list[tuple[Price | int, int, int]] = [(0, root, -1)]
+    waiting: list[tuple[Price, int, int]] = [(0, root, -1)]
     while waiting:
         cost, node, arc = heapq.heappop(waiting)
         if node in done:

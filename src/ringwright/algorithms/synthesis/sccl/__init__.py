@@ -24,7 +24,7 @@ from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkMode
 from ringwright.algorithms.synthesis.sccl.frontier import Wanted, schedules
 from ringwright.algorithms.synthesis.sccl.programs import backwards, forwards, program_of
 from ringwright.algorithms.synthesis.sccl.question import TURNED, Question, question_of
-from ringwright.costs.rounds import wires_of
+from ringwright.costs.round_limits import wires_of
 from ringwright.engines.choose import simulate
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.knobs import Range, Seed
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "gather", "scatter", "all-to-all")
 FABRICS = ("switch", "ring", "full", "dgx-1:1", "torus:2x2")
 MOST_RANKS = 32
+MOST_TIMED = 4  # schedules of the frontier that are simulated: the fastest by the model
 ALPHA_S, RATE = 1e-6, 25e9  # of a link where no machine is given: an NVLink of a V100
 
 Chunks = Annotated[int, Range(1, 256)]
@@ -66,7 +67,8 @@ def sccl(
     wanted, deadline = Wanted(chunks, steps, rounds, units), Deadline(budget)
     asked = _questions(collective, topology)
     chosen = _choices(asked, wanted, seed, deadline)
-    programs = [made for choice in chosen for made in _programs(collective, asked, choice)]
+    likely = sorted(chosen, key=lambda choice: _model_s(collective, asked, choice, topology))[:MOST_TIMED]
+    programs = [made for choice in likely for made in _programs(collective, asked, choice)]
     best = min(programs, key=lambda program: _time_s(program, topology, link_model))
     bound = " + ".join(str(question.rounds.per_chunk) for question in asked)
     frontier = " ".join(_named(choice) for choice in chosen)
@@ -121,8 +123,19 @@ def _programs(collective: Collective, asked: list[Question], choice: tuple[Sched
         yield told(program_of(collective, parts, moves, in_step=True), **facts, in_step=True)
 
 
+def _model_s(
+    collective: Collective, asked: list[Question], choice: tuple[Schedule, ...], topology: Topology | None
+) -> float:
+    """Return S alpha + (R/C) b beta: the longest latency of a link for each step, the slowest link for each round."""
+    latency_s = ALPHA_S if topology is None else float(topology.latency_s.max(initial=0.0))
+    rate = RATE if topology is None else asked[0].wires.unit_rate
+    steps, rounds = sum(each.asked.steps for each in choice), sum(each.asked.rounds for each in choice)
+    block = collective.size_bytes / (1 if asked[0].is_broadcast else collective.p)
+    return steps * latency_s + rounds / choice[0].asked.chunks * block / rate
+
+
 def _time_s(program: Program, topology: Topology | None, link_model: LinkModel) -> float:
-    """Return how long a program takes on the machine; without one, on NVLinks."""
+    """Return how long a program takes on the machine; without one, by what it declares."""
     if topology is None:
         return program.cost.messages * ALPHA_S + program.cost.path_bytes / RATE
     return simulate(program, topology, engine="events", alpha=ALPHA_OF[link_model]).time_s

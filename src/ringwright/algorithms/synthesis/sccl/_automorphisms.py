@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.costs.rounds import Wires
+    from ringwright.costs.round_limits import Wires
 
 Permutation = tuple[int, ...]
 MOST_TRIES = 4000  # ranks mapped in the search for what takes rank 0 to one other rank
@@ -27,7 +27,7 @@ def free_group(wires: Wires) -> tuple[Permutation, ...]:
     for target in range(1, wires.p):
         if any(each[0] == target for each in elements):
             continue
-        grown = [(chosen + [each], closed(wires.p, [*chosen, each])) for each in search.taking(target)]
+        grown = [([*chosen, each], closed(wires.p, [*chosen, each])) for each in search.taking(target)]
         kept = [(names, group) for names, group in grown if _is_free(group)]
         if kept:
             chosen, elements = max(kept, key=lambda each: len(each[1]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringwright.algorithms.synthesis.sccl.model import ENDLESS, Asked, Model, Schedule
@@ -51,6 +51,29 @@ def answer(question: Question, asked: Asked, seed: int, deadline: Deadline, work
     return _kept((question, asked, seed, work), lambda: _searched(question, asked, seed, deadline, work), deadline)
 
 
+def incumbent(question: Question, asked: Asked, seed: int, deadline: Deadline, work: float) -> Answer:
+    """Return a schedule with as few rounds as a short search reaches, at most those asked for."""
+    return _kept(
+        (question, asked, seed, work, "fewest"), lambda: _fewest(question, asked, seed, deadline, work), deadline
+    )
+
+
+def _fewest(question: Question, asked: Asked, seed: int, deadline: Deadline, most: float) -> Answer:
+    least = max(asked.steps, math.ceil(question.rounds.per_chunk * asked.chunks))
+    best: Schedule | None = None
+    spent = 0.0
+    for generators, detour, share in _attempts(question):
+        if deadline.passed() or (best is not None and best.asked.rounds <= least):
+            break
+        if size(question, asked, generators) > MOST_VARIABLES:
+            continue
+        limit = asked if best is None else replace(asked, rounds=best.asked.rounds - 1)
+        made, more = Model(question, limit, generators, detour, fewest=True).solve(most * share, seed, deadline)
+        spent += more
+        best = made if isinstance(made, Schedule) else best
+    return Answer(best, why="" if best else "a short search reached nothing", work=spent)
+
+
 def known_batches(question: Question, seed: int, deadline: Deadline) -> tuple[Batch, ...]:
     """Return the batches of a broadcast."""
     return _kept((question, seed), lambda: batches(question, seed, deadline), deadline)
@@ -90,7 +113,8 @@ def _searched(question: Question, asked: Asked, seed: int, deadline: Deadline, m
         is_full = not generators and detour == ENDLESS
         if size(question, asked, generators) > MOST_VARIABLES:
             if is_full:
-                return Answer(why=f"more than the {MOST_VARIABLES:,} sends that are weighed", work=spent)
+                why = f"the search over all schedules weighs at most {MOST_VARIABLES:,} sends, and smaller ones were not enough"
+                return Answer(why=why, work=spent)
             continue
         made, more = Model(question, asked, generators, detour).solve(most * share, seed, deadline)
         spent += more

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.synthesis.sccl.answers import answer, excluded, known_batches
+from ringwright.algorithms.synthesis.sccl.answers import answer, excluded, incumbent, known_batches
 from ringwright.algorithms.synthesis.sccl.model import Asked, Schedule
 from ringwright.algorithms.synthesis.sccl.pipelined import series
 from ringwright.errors import InfeasibleError
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.sccl.question import Question
 
 MOST_CHUNKS = 12
-MOST_OPEN = 3  # questions in a row without an answer
-WORK = 2.0  # deterministic time of one search
-MOST_WORK = 5.0  # of all searches, after which what is known is enough
+MOST_OPEN = 2  # questions in a row without an answer
+WORK = 0.5  # deterministic time of one search
+AMPLE = 4  # times the bound on rounds that a first schedule may take
+MOST_WORK = 3.0  # of all searches, after which what is known is enough
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class _Frontier:
     def schedules(self) -> list[Schedule]:
         least = self.question.rounds.per_chunk
         self._batched()
+        if not self.best and self.wanted.rounds is None:
+            self._begin()
         most = max(1, int(1 / least)) if self.question.is_broadcast else MOST_CHUNKS
         for chunks in _range(self.wanted.chunks, 1, min(most, self.wanted.most_chunks)):
             self._with(chunks)
@@ -80,9 +83,22 @@ class _Frontier:
             self._raise()
         return [self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1)]
 
+    def _begin(self) -> None:
+        """Keep what a short search reaches with the fewest steps, so that there is something to improve."""
+        chunks, steps = self.wanted.chunks or 1, self.wanted.steps or self.question.steps[0]
+        most = AMPLE * math.ceil(self.question.rounds.per_chunk * chunks) + steps
+        if excluded(self.question, asked := Asked(chunks, steps, most)):
+            return
+        made = incumbent(self.question, asked, self.seed, self.deadline, WORK)
+        self.work += made.work
+        if made.schedule is not None:
+            self.best[steps] = made.schedule
+
     def _batched(self) -> None:
         """Keep what repeating a batch gives, where that is an improvement."""
         wanted = (self.wanted.chunks, self.wanted.steps, self.wanted.rounds)
+        if self.wanted.chunks is None and self.wanted.most_chunks == 1:
+            return
         for each in known_batches(self.question, self.seed, self.deadline):
             for schedule in series(each, wanted, self.wanted.most_chunks):
                 if _ratio(schedule) < self._least(schedule.asked.steps):
@@ -97,14 +113,15 @@ class _Frontier:
             if Fraction(rounds, chunks) >= self._least(fewest) or self.open >= MOST_OPEN or self._is_over():
                 return
             for steps in _range(self.wanted.steps, fewest, rounds):
-                if Fraction(rounds, chunks) >= self._least(steps) or self._is_there(Asked(chunks, steps, rounds)):
+                is_gain = Fraction(rounds, chunks) < self._least(steps) and self.open < MOST_OPEN
+                if not is_gain or self._is_there(Asked(chunks, steps, rounds)):
                     break
 
     def _is_over(self) -> bool:
         return self.deadline.passed() or (self.work > MOST_WORK and bool(self.best))
 
     def _is_there(self, asked: Asked) -> bool:
-        """Return whether there is a schedule, and keep it; with no fewer chunks and no more steps and rounds there is none either."""
+        """Return whether there is a schedule, and keep it; what is excluded is so with more chunks, fewer steps or rounds too."""
         if any(
             each.chunks <= asked.chunks and each.steps >= asked.steps and each.rounds >= asked.rounds
             for each in self.excluded

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation, edge_images, orbits
@@ -48,7 +48,10 @@ class Schedule:
 
 
 class Model:
-    """The model of a question under restrictions; ``variables`` is its size."""
+    """The model of a question under restrictions.
+
+    ``period``: steps so far apart fall into one round (of a batch that is repeated); ``fewest``: as few rounds as can be.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Model:
         generators: tuple[Permutation, ...] = (),
         detour: int = ENDLESS,
         period: int = 0,
+        fewest: bool = False,
     ) -> None:
         try:
             from ortools.sat.python import cp_model
@@ -67,9 +71,13 @@ class Model:
         self.edges = question.wires.edges
         self._merge(generators)
         self.sends = {key: self.model.new_bool_var("") for key in self._possible()}
-        self.has: dict[Key, object] = {}
+        self.has: dict[Key, Any] = {}
         self.lasts = [self.model.new_int_var(1, asked.rounds, "") for _ in range(asked.steps)]
-        self.model.add(sum(self.lasts) == asked.rounds)
+        if fewest:
+            self.model.add(sum(self.lasts) <= asked.rounds)
+            self.model.minimize(sum(self.lasts))
+        else:
+            self.model.add(sum(self.lasts) == asked.rounds)
         self._arrivals()
         self._departures()
         self._limits()
@@ -101,7 +109,7 @@ class Model:
                 keys += [(at, edge, chunk, step) for chunk in range(self.asked.chunks) for step in possible]
         return keys
 
-    def _send(self, flow: int, edge: int, chunk: int, step: int) -> object | None:
+    def _send(self, flow: int, edge: int, chunk: int, step: int) -> Any:
         first = self.first_edge[flow * len(self.edges) + edge]
         return self.sends.get((*divmod(first, len(self.edges)), chunk, step))
 
@@ -119,15 +127,15 @@ class Model:
                     self._arrival(flow, rank, chunk, entering[rank], is_needed=rank in ends)
 
     def _arrival(self, flow: int, rank: int, chunk: int, entering: Sequence[int], *, is_needed: bool) -> None:
-        come: list[object] = []
+        come: list[Any] = []
         for step in range(self.asked.steps):
             sent = [self._send(flow, edge, chunk, step) for edge in entering]
             come += [each for each in sent if each is not None]
             if come:
                 self.has[flow, rank, chunk, step + 1] = held = self.model.new_bool_var("")
-                self.model.add(sum(come) == held)  # type: ignore[call-overload]
+                self.model.add(sum(come) == held)
         if is_needed:
-            self.model.add(sum(come) == 1)  # type: ignore[call-overload]
+            self.model.add(sum(come) == 1)
 
     def _departures(self) -> None:
         """A rank sends what it has had since the step before."""
@@ -181,8 +189,8 @@ class Model:
             return self._schedule(solver), spent
         return False if status == self.cp.INFEASIBLE else None, spent
 
-    def _schedule(self, solver: object) -> Schedule:
-        taken = {key for key, sent in self.sends.items() if solver.boolean_value(sent)}  # type: ignore[attr-defined]
+    def _schedule(self, solver: Any) -> Schedule:
+        taken = {key for key, sent in self.sends.items() if solver.boolean_value(sent)}
         size = len(self.edges)
         sends = [
             (step, edge, flow, chunk)
@@ -192,8 +200,8 @@ class Model:
             for step in range(self.asked.steps)
             if (*divmod(self.first_edge[flow * size + edge], size), chunk, step) in taken
         ]
-        lasts = tuple(solver.value(each) for each in self.lasts)  # type: ignore[attr-defined]
-        return Schedule(self.asked, tuple(sorted(self._used(sends))), lasts)
+        lasts = tuple(solver.value(each) for each in self.lasts)
+        return Schedule(replace(self.asked, rounds=sum(lasts)), tuple(self._used(sends)), lasts)
 
     def _used(self, sends: list[Send]) -> list[Send]:
         """Return the sends that bring a chunk nearer to who needs it: those that its targets are traced back to."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.sccl.question import Question
 
 PERIODS = (1, 2)
-WORK = 1.0  # deterministic time of one search
+WORK, WORK_LAST = 0.2, 2.0  # deterministic time of one search, and of the one with the most steps
 MOST_CHUNKS = 1024
 
 
@@ -57,15 +57,31 @@ def batches(question: Question, seed: int, deadline: Deadline) -> tuple[Batch, .
         return ()
     for period in PERIODS:
         chunks = max(1, int(period / question.rounds.per_chunk))
-        most = made[-1].schedule.asked.steps if made else question.wires.p
-        for steps in range(question.steps[0], most):
-            if deadline.passed():
-                return tuple(made)
-            schedule, _ = Model(question, Asked(chunks, steps, steps), period=period).solve(WORK, seed, deadline)
-            if isinstance(schedule, Schedule):
-                made.append(Batch(schedule, period))
-                break
+        most = made[-1].schedule.asked.steps - 1 if made else question.wires.p - 1
+        best = _shortest(question, chunks, period, most, seed, deadline)
+        made += [Batch(best, period)] if best else []
     return tuple(made)
+
+
+def _shortest(
+    question: Question, chunks: int, period: int, most: int, seed: int, deadline: Deadline
+) -> Schedule | None:
+    """Return the batch with the fewest steps, at most ``most``: 1, 2, 4, ... more steps than needed, then halving between.
+
+    What is not settled in time counts as none.
+    """
+    low = question.steps[0]
+    best, steps, stride = None, low, 1
+    while low <= most and not deadline.passed():
+        work = WORK if steps < most or best else WORK_LAST
+        schedule, _ = Model(question, Asked(chunks, steps, steps), period=period).solve(work, seed, deadline)
+        if isinstance(schedule, Schedule):
+            best, most = schedule, steps - 1
+        else:
+            low = steps + 1
+        steps = (low + most) // 2 if best else min(steps + stride, most)
+        stride *= 2
+    return best
 
 
 def series(each: Batch, asked: tuple[int | None, int | None, int | None], most: int) -> list[Schedule]:

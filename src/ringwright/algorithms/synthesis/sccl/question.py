@@ -7,7 +7,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation, free_group, limit_orbits
-from ringwright.costs.rounds import Flow, RoundsBound, Wires, rounds_bound, steps_bound
+from ringwright.costs.round_limits import Wires
+from ringwright.costs.rounds import Flow, RoundsBound, rounds_bound, steps_bound
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
