@@ -7,7 +7,7 @@ joined by at most one permutation, so that what is decided for one rank of an or
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,25 +16,36 @@ if TYPE_CHECKING:
 
 Permutation = tuple[int, ...]
 MOST_TRIES = 4000  # ranks mapped in the search for what takes rank 0 to one other rank
+MOST_GROUPS = 400  # groups that are looked at
 MOST_EACH = 4  # permutations that take rank 0 to one other rank
 
 
 @lru_cache(256)
 def free_group(wires: Wires) -> tuple[Permutation, ...]:
     """Return generators of a group of automorphisms in which only the identity fixes a rank; none where none is seen."""
-    search, chosen = _Search(wires), list[Permutation]()
-    elements = {tuple(range(wires.p))}
-    for target in range(1, wires.p):
-        if any(each[0] == target for each in elements):
-            continue
-        grown = [([*chosen, each], closed(wires.p, [*chosen, each])) for each in search.taking(target)]
-        kept = [(names, group) for names, group in grown if _is_free(group)]
-        if kept:
-            chosen, elements = max(kept, key=lambda each: len(each[1]))
-    return tuple(chosen)
+    search = _Search(wires)
+    taking = [search.taking(target) if target else [] for target in range(wires.p)]
+    best, tries = tuple[Permutation, ...](), MOST_GROUPS
+    waiting = [(best, frozenset({tuple(range(wires.p))}))]
+    largest = 1
+    while waiting and tries and largest < wires.p:
+        chosen, elements = waiting.pop()
+        reached = {each[0] for each in elements}
+        grown = []
+        for each in (each for target in range(wires.p) if target not in reached for each in taking[target]):
+            tries -= 1
+            group = frozenset(closed(wires.p, [*chosen, each]))
+            if _is_free(group):
+                grown.append(((*chosen, each), group))
+            if not tries:
+                break
+        waiting += sorted(grown, key=lambda pair: len(pair[1]))  # the largest is grown first
+        if grown and len(waiting[-1][1]) > largest:
+            best, largest = waiting[-1][0], len(waiting[-1][1])
+    return best
 
 
-def closed(p: int, generators: list[Permutation] | tuple[Permutation, ...]) -> set[Permutation]:
+def closed(p: int, generators: Sequence[Permutation]) -> set[Permutation]:
     """Return the group of the generators, or as much of it as shows that it is larger than ``p``."""
     identity = tuple(range(p))
     group, front = {identity}, [identity]
@@ -48,7 +59,7 @@ def closed(p: int, generators: list[Permutation] | tuple[Permutation, ...]) -> s
     return group
 
 
-def _is_free(group: set[Permutation]) -> bool:
+def _is_free(group: frozenset[Permutation]) -> bool:
     p = len(next(iter(group)))
     fixed = sum(any(each[rank] == rank for rank in range(p)) for each in group)
     return len(group) <= p and fixed == 1

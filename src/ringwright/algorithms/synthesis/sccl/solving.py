@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,11 +29,18 @@ def solved(model: CpModel, work: float, seed: int, deadline: Deadline) -> tuple[
     if math.isfinite(deadline.left_s):
         solver.parameters.max_time_in_seconds = deadline.left_s
     status: list[Any] = []
-    thread = Thread(target=lambda: status.append(solver.solve(model)), daemon=True)
-    thread.start()
-    while thread.is_alive():
+    done = Event()  # a thread that is joined and interrupted counts as ended, an event does not
+
+    def run() -> None:
         try:
-            thread.join(LISTENS_S)
+            status.append(solver.solve(model))
+        finally:
+            done.set()
+
+    Thread(target=run, daemon=True).start()
+    while not done.is_set():
+        try:
+            done.wait(LISTENS_S)
             if deadline.stopped:
                 solver.stop_search()
         except KeyboardInterrupt:
