@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "gather", "scatter", "all-to-all")
+NEEDS = ("topology.links",)
 FABRICS = ("switch", "ring", "full", "dgx-1:1", "torus:2x2")
 MOST_RANKS = 32
 MOST_TIMED = 4  # schedules of the frontier that are simulated: the fastest by the model

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.searching import nothing_yet
 from ringwright.algorithms.synthesis.sccl.answers import answer, excluded, incumbent, known_batches
 from ringwright.algorithms.synthesis.sccl.model import Asked, Schedule
 from ringwright.algorithms.synthesis.sccl.pipelined import series
@@ -70,6 +71,15 @@ class _Frontier:
         self.why = ""
 
     def schedules(self) -> list[Schedule]:
+        try:
+            self._search()
+        except KeyboardInterrupt:
+            self.deadline.interrupted()
+        if not self.best:
+            self._raise()
+        return [self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1)]
+
+    def _search(self) -> None:
         least = self.question.rounds.per_chunk
         self._batched()
         if not self.best and self.wanted.rounds is None:
@@ -152,10 +162,9 @@ class _Frontier:
         proof = excluded(self.question, limit)
         if proof and not self.deadline.stopped:
             raise InfeasibleError(f"no algorithm is as wanted: {proof}", remedy="steps=none:rounds=none")
-        raise InfeasibleError(
-            f"no algorithm was reached: {self.why or 'stopped'}",
-            remedy="a larger --budget, or fewer chunks: the work is bounded without it",
-        )
+        if self.deadline.stopped:
+            raise nothing_yet("sccl", "algorithm")
+        raise InfeasibleError(f"no algorithm was reached: {self.why}", remedy="fewer chunks, steps=none:rounds=none")
 
 
 def _ratio(schedule: Schedule) -> Fraction:
