@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, told
-from ringwright.algorithms.synthesis.sccl.frontier import Wanted, schedules
+from ringwright.algorithms.synthesis.sccl.frontier import Frontier, Wanted, frontier
 from ringwright.algorithms.synthesis.sccl.programs import backwards, forwards, program_of
 from ringwright.algorithms.synthesis.sccl.question import TURNED, Question, question_of
 from ringwright.costs.round_limits import wires_of
 from ringwright.engines.choose import simulate
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.knobs import Range, Seed
 from ringwright.program import nothing
 
@@ -67,13 +67,19 @@ def sccl(
     units = max(1, int(collective.block_bytes.min()) // collective.unit_bytes)
     wanted, deadline = Wanted(chunks, steps, rounds, units), Deadline(budget)
     asked = _questions(collective, topology)
-    chosen = _choices(asked, wanted, seed, deadline)
+    sought = [frontier(asked[0], wanted, seed, deadline)]
+    chosen = _choices(asked, sought, wanted, seed, deadline)
     likely = sorted(chosen, key=lambda choice: _model_s(collective, asked, choice, topology))[:MOST_TIMED]
     programs = [made for choice in likely for made in _programs(collective, asked, choice)]
     best = min(programs, key=lambda program: _time_s(program, topology, link_model))
-    bound = " + ".join(str(question.rounds.per_chunk) for question in asked)
-    frontier = " ".join(_named(choice) for choice in chosen)
-    return told(best, bound=bound, frontier=frontier, link_model=link_model, stopped=deadline.stopped)
+    return told(
+        best,
+        bound=" + ".join(str(question.rounds.per_chunk) for question in asked),
+        frontier=" ".join(_named(choice) for choice in chosen),
+        unsettled=sum(each.unsettled for each in sought),
+        link_model=link_model,
+        stopped=deadline.stopped,
+    )
 
 
 def _require_small(collective: Collective) -> None:
@@ -98,16 +104,26 @@ def _questions(collective: Collective, topology: Topology | None) -> list[Questi
     return [question_of(collective, wires, collective.op)]
 
 
-def _choices(asked: list[Question], wanted: Wanted, seed: int, deadline: Deadline) -> list[tuple[Schedule, ...]]:
-    """Return the frontier: a schedule for each question; both halves of an all-reduce have the same chunks."""
-    first = schedules(asked[0], wanted, seed, deadline)
+def _choices(
+    asked: list[Question], sought: list[Frontier], wanted: Wanted, seed: int, deadline: Deadline
+) -> list[tuple[Schedule, ...]]:
+    """Return a schedule for each question, once for each point of the frontier; halves of an all-reduce have the same chunks.
+
+    Where the second half is another question, its frontiers are added to what is ``sought``.
+    """
+    first = sought[0].schedules
     if len(asked) == 1 or asked[0] == asked[1]:
         return [(each,) * len(asked) for each in first]
-    return [
-        (each, other)
-        for each in first
-        for other in schedules(asked[1], replace(wanted, chunks=each.asked.chunks), seed, deadline)
-    ]
+    chosen: list[tuple[Schedule, ...]] = []
+    for each in first:
+        try:
+            sought.append(frontier(asked[1], replace(wanted, chunks=each.asked.chunks), seed, deadline))
+        except InfeasibleError:
+            if each is first[-1] and not chosen:
+                raise
+            continue
+        chosen += [(each, other) for other in sought[-1].schedules]
+    return chosen
 
 
 def _programs(collective: Collective, asked: list[Question], choice: tuple[Schedule, ...]) -> Iterator[Program]:

@@ -45,14 +45,22 @@ class Wanted:
         return Asked(self.chunks, self.steps, self.rounds)
 
 
-def schedules(question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> list[Schedule]:
-    """Return the frontier as far as it is wanted, the fewest steps first; InfeasibleError where there is nothing."""
+@dataclass(frozen=True)
+class Frontier:
+    """Schedules that none of the others beats, the fewest steps first, and how many questions on the way stayed open."""
+
+    schedules: tuple[Schedule, ...]
+    unsettled: int = 0
+
+
+def frontier(question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> Frontier:
+    """Return the frontier as far as it is wanted; InfeasibleError where there is nothing."""
     asked = wanted.asked()
     if asked is None:
-        return _Frontier(question, wanted, seed, deadline).schedules()
+        return _Search(question, wanted, seed, deadline).frontier()
     made = answer(question, asked, seed, deadline)
     if made.schedule is not None:
-        return [made.schedule]
+        return Frontier((made.schedule,))
     if made.proof:
         raise InfeasibleError(f"no algorithm has {asked}: {made.proof}", remedy=f"rounds={asked.rounds + 1}, or none")
     raise InfeasibleError(
@@ -60,24 +68,26 @@ def schedules(question: Question, wanted: Wanted, seed: int, deadline: Deadline)
     )
 
 
-class _Frontier:
+class _Search:
     """The search in progress: the schedule with the fewest rounds per chunk at each number of steps."""
 
     def __init__(self, question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> None:
         self.question, self.wanted, self.seed, self.deadline = question, wanted, seed, deadline
         self.best: dict[int, Schedule] = {}
         self.excluded: list[Asked] = []
+        self.open = self.unsettled = 0  # questions without an answer: since the last schedule, and in all
         self.work = 0.0
         self.why = ""
 
-    def schedules(self) -> list[Schedule]:
+    def frontier(self) -> Frontier:
         try:
             self._search()
         except KeyboardInterrupt:
             self.deadline.interrupted()
         if not self.best:
             self._raise()
-        return [self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1)]
+        kept = (self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1))
+        return Frontier(tuple(kept), self.unsettled)
 
     def _search(self) -> None:
         least = self.question.rounds.per_chunk
@@ -89,9 +99,6 @@ class _Frontier:
             self._with(chunks)
             if self._is_over() or any(_ratio(each) == least for each in self.best.values()):
                 break
-        if not self.best:
-            self._raise()
-        return [self.best[steps] for steps in sorted(self.best) if _ratio(self.best[steps]) < self._least(steps - 1)]
 
     def _begin(self) -> None:
         """Keep what a short search reaches with the fewest steps, so that there is something to improve."""
@@ -145,6 +152,7 @@ class _Frontier:
             self.excluded.append(asked)
         else:
             self.open += 1
+            self.unsettled += 1
         self.why = made.proof or made.why
         return made.schedule is not None
 
