@@ -44,6 +44,7 @@ NAIVE: dict[str, dict[str, Any]] = {
     "efficiency:torus-2d-allreduce": {"algorithm": "ring-allreduce"},
     "largest_gain:mvapich": {"leaders": 1},
     "largest_gain:taccl": {"algorithm": "nccl-2-4:release=2.8"},
+    "largest_gain:sccl": {"algorithm": "nccl-2-4"},
     "efficiency:ring-allreduce": {"algorithm": "all to one and back"},
     "gain:imagenet-4-minutes": {"pool_bytes": 0, "eta": 0.0},
     "efficiency:imagenet-4-minutes": {"pool_mb": 0.0, "eta": 0.0},
