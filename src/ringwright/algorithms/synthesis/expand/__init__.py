@@ -14,13 +14,14 @@ Declines: groups whose chunks make more than a million deliveries; operations th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
+from ringwright.algorithms.synthesis.expand._moves import Moves, cost
+from ringwright.algorithms.synthesis.expand._order import in_order
 from ringwright.algorithms.synthesis.expand._search import Find, Phase, Search, network
 from ringwright.algorithms.synthesis.expand._yards import partitions
 from ringwright.costs.arcs import Arcs, arcs
@@ -29,10 +30,10 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.errors import DeclinedError
 from ringwright.knobs import Range, Seed
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.program import Program, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.expand._loop import Matched
+    from ringwright.algorithms.synthesis.expand._loop import Network
     from ringwright.collective import Collective
     from ringwright.program import Layout
     from ringwright.topology import Topology
@@ -95,23 +96,23 @@ class _Question:
         exchanges = op == "all-to-all"
         group = np.asarray(collective.group, np.int64)
         self.yards = [np.zeros(0, np.int32)] if exchanges else partitions(topology, group, made)
-        engine = machine(topology, alpha)
+        self.machine = machine(topology, alpha)
         turned = made.turned_round()
         if exchanges:
-            self.phases = [self._exchange(network(engine, made), turned)]
+            self.phases = [self._exchange(network(self.machine, made), turned)]
             return
-        self.phases = [self._spread(network(engine, turned), turned)] if op in COLLECTING else []
+        self.phases = [self._spread(network(self.machine, turned), turned)] if op in COLLECTING else []
         if op in SPREADING:
-            self.phases.append(self._spread(network(engine, made), made))
+            self.phases.append(self._spread(network(self.machine, made), made))
 
-    def _spread(self, net: object, made: Arcs) -> Phase:
+    def _spread(self, net: Network, made: Arcs) -> Phase:
         hops(made, np.unique(self.roots))  # raises where one cannot be reached
         n = len(self.roots)
         targets = np.full(n, -1, np.int32)
         count = n * (self.collective.p - 1)
         return Phase(net, self.roots.astype(np.int32), targets, np.zeros(0, np.int32), count, made.reversed)
 
-    def _exchange(self, net: object, turned: Arcs) -> Phase:
+    def _exchange(self, net: Network, turned: Arcs) -> Phase:
         p = self.collective.p
         far = hops(turned, np.arange(p)).astype(np.int32)
         targets = np.tile(np.arange(p, dtype=np.int32), p)
@@ -133,9 +134,9 @@ class _Question:
         sizes = self.sizes(1)
         return max(1, int(sizes[sizes > 0].min()) // self.collective.unit_bytes) if sizes.any() else 1
 
-    def layout(self, chunks: int) -> Layout:
+    def layout(self, chunks: int, copies: int = 1) -> Layout:
         """Return the layout in which a root's block is cut into ``chunks``."""
-        return cut(self.collective, chunks * len(self.roots) // self.collective.n_blocks)
+        return cut(self.collective, chunks * len(self.roots) // self.collective.n_blocks, copies=copies)
 
     def sizes(self, chunks: int) -> np.ndarray:
         """Return the bytes of every chunk, int64 of shape (chunks,)."""
@@ -143,73 +144,40 @@ class _Question:
         return layout.bytes_of(np.arange(layout.n_chunks))
 
     def shortest(self, finds: list[Find]) -> tuple[Find, Program]:
-        """Return the find that the engine needs least time for, and its program."""
-        if len(finds) == 1 or len(self.phases) == 1 and not self.phases[0].collects and self._is_direct():
-            return finds[0], self.program(finds[0])
-        made = [(find, self.program(find)) for find in finds]
-        times = [simulate(program, self.topology, alpha=self.alpha).time_ps for _, program in made]
-        return made[times.index(min(times))]
+        """Return the find that the engine needs least time for, and its program: as its data order it, or as declared."""
+        known: list[tuple[int, Find, Program]] = []
+        for find in finds:
+            free, times = self.programs(find)
+            if self._is_exact():
+                return find, free
+            declared = in_order(free, self.machine, *times)
+            for program in (free, declared):
+                took = simulate(program, self.topology, alpha=self.alpha).time_ps
+                known.append((took, find, program))
+                if took <= find.makespan:
+                    return find, program
+        best = min(known, key=lambda each: each[0])
+        return best[1], best[2]
 
-    def _is_direct(self) -> bool:
-        return bool((np.diff(self.phases[0].net.hop_starts) == 1).all())
+    def _is_exact(self) -> bool:
+        """Whether the engine does as the run does without being told: data spread, over arcs of one link each."""
+        direct = bool((np.diff(self.phases[0].net.hop_starts) == 1).all())
+        return direct and len(self.phases) == 1 and not self.phases[0].collects
 
-    def program(self, find: Find) -> Program:
-        """Return the runs of a find as a program."""
-        layout = self.layout(find.setting[0])
-        moves = [_Moves(phase, run) for phase, run in zip(self.phases, find.runs, strict=True)]
-        return Program(
+    def programs(self, find: Find) -> tuple[Program, tuple[np.ndarray, np.ndarray]]:
+        """Return the runs of a find as a program, and start and end of its messages in the order of its steps."""
+        moves = [Moves(phase, run) for phase, run in zip(self.phases, find.runs, strict=True)]
+        layout = self.layout(find.setting[0], copies=max(each.copies for each in moves))
+        program = Program(
             "expand",
             self.collective,
             layout,
-            lambda: (step for each in moves for step in each.steps()),
+            lambda: (step for each in moves for step in each.steps(layout.n_chunks)),
             sum(each.n_steps for each in moves),
-            _cost(moves, layout),
+            cost(moves, layout),
         )
-
-
-class _Moves:
-    """The messages of a run as steps, forwards or backwards."""
-
-    def __init__(self, phase: Phase, run: Matched) -> None:
-        step = run.step.astype(np.int64)
-        self.n_steps = int(step.max(initial=-1)) + 1
-        src, dst = phase.net.src[run.arc].astype(np.int64), phase.net.dst[run.arc].astype(np.int64)
-        order = np.arange(len(step))
-        if phase.collects:
-            src, dst, step, order = dst, src, self.n_steps - 1 - step, order[::-1]
-        self.op, self.label = (Op.REDUCE, "collect") if phase.collects else (Op.SEND, "spread")
-        order = order[np.argsort(step[order], kind="stable")]
-        counts = np.diff(run.starts)[order]
-        ends = np.cumsum(counts)
-        at = np.repeat(run.starts[:-1][order] - (ends - counts), counts) + np.arange(len(run.pieces))
-        self.src, self.dst = np.repeat(src[order], counts), np.repeat(dst[order], counts)
-        self.chunk = run.pieces[at].astype(np.int64)
-        self.message = np.repeat(np.arange(len(order)), counts)
-        step_of_piece = np.repeat(step[order], counts)
-        self.bounds = np.searchsorted(step_of_piece, np.arange(self.n_steps + 1))
-
-    def steps(self) -> Iterator[Step]:
-        """Yield the steps in the order of time."""
-        for begin, end in zip(self.bounds.tolist(), self.bounds[1:].tolist(), strict=False):
-            yield Step((self._block(slice(begin, end)),), self.label)
-
-    def _block(self, mine: slice) -> Block:
-        return explicit(self.op, self.src[mine], self.dst[mine], self.chunk[mine])
-
-    def largest(self, layout: Layout) -> tuple[float, float]:
-        """Return the bytes of the largest message of each step, added up, and all bytes."""
-        sizes = layout.bytes_of(self.chunk)
-        messages = np.bincount(self.message, weights=sizes)
-        first = np.searchsorted(self.message, np.arange(len(messages)))
-        step = np.searchsorted(self.bounds, first, side="right") - 1
-        most = np.zeros(self.n_steps)
-        np.maximum.at(most, step, messages)
-        return float(most.sum()), float(sizes.sum())
-
-
-def _cost(moves: list[_Moves], layout: Layout) -> Cost:
-    """Return the declared cost: in each step the largest message, and all that is sent."""
-    largest = [each.largest(layout) for each in moves]
-    added = sum(path for each, (path, _) in zip(moves, largest, strict=True) if each.op is Op.REDUCE)
-    term = Term(sum(each.n_steps for each in moves), sum(path for path, _ in largest))
-    return Cost((term,), sum(sent for _, sent in largest), added, is_even=len(layout.chunk_bytes) == 1)
+        begins = np.cumsum([0, *(each.makespan for each in moves[:-1])])
+        names = [each.named() for each in moves]
+        start = [each.start[name] + begin for each, name, begin in zip(moves, names, begins, strict=True)]
+        end = [each.end[name] + begin for each, name, begin in zip(moves, names, begins, strict=True)]
+        return program, (np.concatenate(start), np.concatenate(end))
