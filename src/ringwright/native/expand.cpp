@@ -44,12 +44,12 @@ void check(const Network& net, const Wanted& wanted) {
 nb::tuple matched(int32_t p, Input<int32_t> src, Input<int32_t> dst, Input<int64_t> hop_starts, Input<int32_t> hops,
                   Input<int64_t> delay, Input<double> ps_per_byte, Input<int64_t> latency, Input<uint8_t> holds,
                   Input<int32_t> root, Input<int32_t> target, Input<int64_t> size_bytes, Input<int32_t> far,
-                  Input<int32_t> yard, int64_t merge, int64_t taper, uint64_t seed) {
+                  Input<int32_t> yard, int64_t merge, int64_t taper, bool rarest, uint64_t seed) {
     const Network net{p, view(src), view(dst), view(hop_starts), view(hops), view(delay), view(ps_per_byte), view(latency), view(holds)};
     const Wanted wanted{view(root), view(target), view(size_bytes), view(far), view(yard)};
     require(p > 0 && merge > 0 && taper >= 0, "p, merge or taper");
     check(net, wanted);
-    Matching matching(net, wanted, merge, taper, seed);
+    Matching matching(net, wanted, merge, taper, rarest, seed);
     {
         nb::gil_scoped_release unlocked;
         matching.run();
@@ -65,5 +65,5 @@ NB_MODULE(_expand, module) {
     module.doc() = "Greedy matching of chunks to arcs; ringwright.algorithms.synthesis.expand says what it means.";
     module.def("matched", &matched, nb::arg("p"), nb::arg("src"), nb::arg("dst"), nb::arg("hop_starts"), nb::arg("hops"),
                nb::arg("delay"), nb::arg("ps_per_byte"), nb::arg("latency"), nb::arg("holds"), nb::arg("root"),
-               nb::arg("target"), nb::arg("size_bytes"), nb::arg("far"), nb::arg("yard"), nb::arg("merge"), nb::arg("taper"), nb::arg("seed"));
+               nb::arg("target"), nb::arg("size_bytes"), nb::arg("far"), nb::arg("yard"), nb::arg("merge"), nb::arg("taper"), nb::arg("rarest"), nb::arg("seed"));
 }

@@ -44,8 +44,8 @@ inline uint64_t mixed(uint64_t value) {
 
 class Matching {
 public:
-    Matching(const Network& net, const Wanted& wanted, int64_t merge, int64_t taper, uint64_t seed)
-        : net_(net), wanted_(wanted), merge_(merge), taper_(taper), seed_(mixed(seed)), chunks_(wanted.root.size),
+    Matching(const Network& net, const Wanted& wanted, int64_t merge, int64_t taper, bool rarest, uint64_t seed)
+        : net_(net), wanted_(wanted), merge_(merge), taper_(taper), rarest_(rarest), seed_(mixed(seed)), chunks_(wanted.root.size),
           arcs_(net.src.size), out_(net.p), held_(net.p), missing_(net.p, static_cast<int64_t>(chunks_)) {
         for (size_t arc = 0; arc < arcs_; ++arc) out_[net.src[arc]].push_back(static_cast<int32_t>(arc));
         for (size_t rank = 0; rank < wanted.yard.size; ++rank) yards_ = std::max(yards_, static_cast<size_t>(wanted.yard[rank]) + 1);
@@ -197,7 +197,7 @@ private:
             const int64_t ready = held[next_[arc]].ready;
             int32_t best = -1;
             std::pair<int64_t, uint64_t> least;
-            for (size_t i = next_[arc]; i < held.size() && held[i].ready == ready; ++i) {
+            for (size_t i = next_[arc]; i < held.size() && (rarest_ || held[i].ready == ready); ++i) {
                 const int32_t chunk = held[i].chunk;
                 if (!wants(arc, chunk)) continue;
                 const std::pair<int64_t, uint64_t> key{rarity(arc, chunk), mixed(seed_ ^ (static_cast<uint64_t>(chunk) * arcs_ + arc))};
@@ -260,6 +260,7 @@ private:
     const Network net_;
     const Wanted wanted_;
     const int64_t merge_, taper_;
+    const bool rarest_;
     const uint64_t seed_;
     const size_t chunks_, arcs_;
     size_t yards_ = 0;

@@ -52,7 +52,7 @@ def expand(
     *,
     chunks: Pieces | None = None,
     merge: Pieces | None = None,
-    tries: Tries = 64,
+    tries: Tries = 128,
     link_model: LinkModel = "pipelined",
     seed: Seed = 0,
     budget: Budget | None = None,
@@ -68,8 +68,8 @@ def expand(
     search = Search(question.phases, question.yards, question.sizes, question.most_chunks, seed, deadline)
     finds = search.best(tries, chunks, merge)
     find, program = question.shortest(finds)
-    sent, joined, taper, yards = find.setting
-    facts = {"chunks": sent, "merge": joined, "taper": taper, "yards": len(set(question.yards[yards].tolist()))}
+    sent, joined, taper, yards, rarest = find.setting
+    facts = {"chunks": sent, "merge": joined, "taper": taper, "order": ("oldest", "rarest")[rarest], "yards": len(set(question.yards[yards].tolist()))}
     return told(program, **facts, runs=len(search.finds), seed=find.seed, stopped=deadline.stopped)
 
 
@@ -148,7 +148,7 @@ class _Question:
         known: list[tuple[int, Find, Program]] = []
         for find in finds:
             free, times = self.programs(find)
-            if self._is_exact():
+            if self._is_exact() and not find.setting[-1]:
                 return find, free
             declared = in_order(free, self.machine, *times)
             for program in (free, declared):
@@ -160,7 +160,7 @@ class _Question:
         return best[1], best[2]
 
     def _is_exact(self) -> bool:
-        """Whether the engine does as the run does without being told: data spread, over arcs of one link each."""
+        """Whether the engine does as the run does without being told: data spread, over arcs of one link each, oldest first."""
         direct = bool((np.diff(self.phases[0].net.hop_starts) == 1).all())
         return direct and len(self.phases) == 1 and not self.phases[0].collects
 

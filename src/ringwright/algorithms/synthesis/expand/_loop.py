@@ -2,9 +2,9 @@
 
 Time jumps from event to event: a message has arrived, or an arc is idle again. Then the arcs that may have something to do are
 gone through, quick ones first, equals by lot. An idle arc takes of the chunks at its source those that its target has not and
-will not have: the oldest there, of equally old ones the rarest. It occupies all its resources as the event engine does. What a
-target does not want now it never will, so messages leave in the order in which their data came: the engine, which serves first
-come, first served, does the same without being told.
+will not have: the oldest there, of equally old ones the rarest (or the rarest of all). It occupies all its resources as the
+event engine does. What a target does not want now it never will, so with the oldest first messages leave in the order in which
+their data came: the engine, which serves first come, first served, does the same without being told.
 """
 
 from __future__ import annotations
@@ -78,20 +78,23 @@ class Matched:
         return int(self.end.max(initial=0))
 
 
-def matched(net: Network, wanted: Wanted, merge: int, taper: int, seed: int) -> Matched:
-    """Return the messages of one greedy run: up to ``merge`` chunks each, fewer towards the end with a ``taper``."""
+def matched(net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
+    """Return the messages of one greedy run: up to ``merge`` chunks each, fewer towards the end with a ``taper``.
+
+    ``rarest``: the rarest chunks go first, however old.
+    """
     if native is None:
-        return matched_slowly(net, wanted, merge, taper, seed)
+        return matched_slowly(net, wanted, merge, taper, seed, rarest=rarest)
     arcs = (net.src, net.dst, net.hop_starts, net.hops, net.delay, net.ps_per_byte, net.latency, net.holds)
     chunks = (wanted.root, wanted.target, wanted.size_bytes, wanted.far, wanted.yard)
-    return Matched(*native.matched(net.p, *arcs, *chunks, merge, taper, seed))
+    return Matched(*native.matched(net.p, *arcs, *chunks, merge, taper, rarest, seed))
 
 
-def matched_slowly(net: Network, wanted: Wanted, merge: int, taper: int, seed: int) -> Matched:
+def matched_slowly(net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
     """Return the same by the Python loop."""
     import numpy as np
 
-    loop = _Loop(net, wanted, merge, taper, seed)
+    loop = _Loop(net, wanted, merge, taper, seed, rarest=rarest)
     loop.run()
     kinds = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int32)
     columns = (loop.arc_of, loop.step_of, loop.start, loop.end, loop.starts, loop.pieces)
@@ -107,8 +110,8 @@ def mixed(value: int) -> int:
 
 
 class _Loop:
-    def __init__(self, net: Network, wanted: Wanted, merge: int, taper: int, seed: int) -> None:
-        self.merge, self.taper, self.seed = merge, taper, mixed(seed)
+    def __init__(self, net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> None:
+        self.merge, self.taper, self.rarest, self.seed = merge, taper, rarest, mixed(seed)
         self.src, self.dst = net.src.tolist(), net.dst.tolist()
         self.p, self.n_arcs, n_chunks = net.p, len(self.src), len(wanted.root)
         starts, hops = net.hop_starts.tolist(), net.hops.tolist()
@@ -241,7 +244,7 @@ class _Loop:
         while len(chosen) < most and self._has(arc):
             best, least, ready = -1, (0, 0), held[self.next[arc]][0]
             for at in range(self.next[arc], len(held)):
-                if held[at][0] != ready:
+                if held[at][0] != ready and not self.rarest:
                     break
                 chunk = held[at][1]
                 if not self._wants(arc, chunk):

@@ -1,6 +1,6 @@
 """Which chunks, merged how far, in which order of the lots: runs of the greedy matching, the shortest wins.
 
-A *setting* is (chunks of a block, most chunks of a message, taper, yards). From a few settings the search goes on to neighbours
+A *setting* is (chunks of a block, most chunks of a message, taper, yards, rarest first). From a few settings the search goes on to neighbours
 of the best so far, as long as its tries and its work last; what is left goes into further seeds of the best. The work is
 counted in deliveries, so that the same question finds the same answer on every machine.
 """
@@ -26,11 +26,11 @@ CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MERGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TAPERS = (0, 2, 3)
 FIRST = ((1, 1, 0), (1, 8, 0), (2, 1, 0), (4, 1, 0), (12, 2, 2), (48, 8, 2))  # chunks, merge, taper
-WORK = 400_000  # deliveries of all runs together, at the least one run
+WORK = 1_500_000  # deliveries of all runs together, at the least one run
 MOST_DELIVERIES = 150_000  # of one run, where fewer are possible
 FINALISTS = 3
 
-Setting = tuple[int, int, int, int]  # chunks, merge, taper, yards
+Setting = tuple[int, int, int, int, int]  # chunks, merge, taper, yards, rarest first
 
 
 @dataclass(frozen=True)
@@ -163,14 +163,14 @@ class Search:
     def _run(self, setting: Setting, seed: int) -> None:
         if (setting, seed) in self.finds:
             return
-        chunks, merge, taper, yards = setting
+        chunks, merge, taper, yards, rarest = setting
         runs = []
         self.work += chunks * self.deliveries
         sizes = self.sizes(chunks)
         for phase in self.phases:
             roots, targets = np.repeat(phase.roots, chunks), np.repeat(phase.targets, chunks)
             wanted = Wanted(roots, targets, sizes, phase.far, self.yards[yards])
-            run = matched(phase.net, wanted, merge, taper, seed)
+            run = matched(phase.net, wanted, merge, taper, seed, rarest=bool(rarest))
             if not _is_complete(run, phase, chunks):
                 self.finds[setting, seed] = None
                 return
@@ -201,14 +201,14 @@ class _Allowed:
             near = min(self.chunks, key=lambda each: abs(each - chunks))
             joined = min(self.merges, key=lambda each: abs(each - merge))
             for yards in reversed(self.yards):
-                made[near, joined, taper if joined > 1 else 0, yards] = None
+                made[near, joined, taper if joined > 1 else 0, yards, 0] = None
         yield from made
 
     def beside(self, setting: Setting) -> Iterator[Setting]:
         """Yield the settings that differ by one step in one respect."""
-        for at, values in enumerate((self.chunks, self.merges, self.tapers, self.yards)):
+        for at, values in enumerate((self.chunks, self.merges, self.tapers, self.yards, (0, 1))):
             index = list(values).index(setting[at])
             for other in (index + 1, index - 1):
                 if 0 <= other < len(values):
-                    chunks, merge, taper, yards = (*setting[:at], values[other], *setting[at + 1 :])
-                    yield chunks, merge, taper if merge > 1 else 0, yards
+                    chunks, merge, taper, *rest = (*setting[:at], values[other], *setting[at + 1 :])
+                    yield chunks, merge, taper if merge > 1 else 0, rest[0], rest[1]
