@@ -103,6 +103,7 @@ private:
     };
     using Event = std::pair<int64_t, int64_t>;  // time, arc or arcs + message
     enum : uint8_t { kNot, kHere, kGone };
+    static constexpr size_t kSeen = 256;  // chunks among which the rarest is looked for
 
     uint8_t& at(int32_t rank, size_t chunk) { return taken_[static_cast<size_t>(rank) * chunks_ + chunk]; }
     uint8_t at(int32_t rank, size_t chunk) const { return taken_[static_cast<size_t>(rank) * chunks_ + chunk]; }
@@ -197,7 +198,8 @@ private:
             const int64_t ready = held[next_[arc]].ready;
             int32_t best = -1;
             std::pair<int64_t, uint64_t> least;
-            for (size_t i = next_[arc]; i < held.size() && (rarest_ || held[i].ready == ready); ++i) {
+            const size_t seen = std::min(held.size(), next_[arc] + kSeen);
+            for (size_t i = next_[arc]; i < (rarest_ ? seen : held.size()) && (rarest_ || held[i].ready == ready); ++i) {
                 const int32_t chunk = held[i].chunk;
                 if (!wants(arc, chunk)) continue;
                 const std::pair<int64_t, uint64_t> key{rarity(arc, chunk), mixed(seed_ ^ (static_cast<uint64_t>(chunk) * arcs_ + arc))};

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
+from ringwright.algorithms.networks import network
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.expand._moves import Moves, cost
 from ringwright.algorithms.synthesis.expand._order import in_order
-from ringwright.algorithms.synthesis.expand._search import Find, Phase, Search, network
+from ringwright.algorithms.synthesis.expand._search import Find, Phase, Search
 from ringwright.algorithms.synthesis.expand._yards import partitions
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import hops
@@ -33,7 +34,7 @@ from ringwright.knobs import Range, Seed
 from ringwright.program import Program, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.expand._loop import Network
+    from ringwright.algorithms.networks import Network
     from ringwright.collective import Collective
     from ringwright.program import Layout
     from ringwright.topology import Topology

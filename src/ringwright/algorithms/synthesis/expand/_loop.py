@@ -19,27 +19,11 @@ from ringwright.native import expand as native
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.algorithms.networks import Network
+
 _MASK = (1 << 64) - 1
 _NOT, _HERE, _GONE = range(3)
-
-
-@dataclass(frozen=True)
-class Network:
-    """Arcs between ``p`` ranks, and the resources that a message on each passes in order.
-
-    ``src``, ``dst`` (int32) and ``delay`` (int64 ps) are by arc, ``hop_starts`` (int64) cuts ``hops`` (int32) by arc;
-    ``ps_per_byte`` (float64), ``latency`` (int64 ps) and ``holds`` (uint8) are by resource.
-    """
-
-    p: int
-    src: np.ndarray
-    dst: np.ndarray
-    hop_starts: np.ndarray
-    hops: np.ndarray
-    delay: np.ndarray
-    ps_per_byte: np.ndarray
-    latency: np.ndarray
-    holds: np.ndarray
+_SEEN = 256  # chunks among which the rarest is looked for
 
 
 @dataclass(frozen=True)
@@ -243,7 +227,8 @@ class _Loop:
         held, most = self.held[self.src[arc]], self._limit(arc)
         while len(chosen) < most and self._has(arc):
             best, least, ready = -1, (0, 0), held[self.next[arc]][0]
-            for at in range(self.next[arc], len(held)):
+            stop = min(len(held), self.next[arc] + _SEEN) if self.rarest else len(held)
+            for at in range(self.next[arc], stop):
                 if held[at][0] != ready and not self.rarest:
                     break
                 chunk = held[at][1]

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.synthesis.expand._loop import Matched, Network, Wanted, matched
+from ringwright.algorithms.networks import Network
+from ringwright.algorithms.synthesis.expand._loop import Matched, Wanted, matched
 from ringwright.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
-    from ringwright.costs.arcs import Arcs
-    from ringwright.engines.machine import Machine
 
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MERGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -56,29 +55,6 @@ class Find:
     seed: int
     makespan: int
     runs: tuple[Matched, ...]
-
-
-def network(made: Machine, arcs: Arcs) -> Network:
-    """Return the arcs with the resources of the engine; arcs turned round pass the same ones backwards."""
-    from ringwright.engines.flat import delays, routes
-
-    ends = (arcs.dst, arcs.src) if arcs.reversed else (arcs.src, arcs.dst)
-    starts, hops = routes(made, *ends, np.zeros(arcs.count, bool))
-    late, _ = delays(made, starts, hops)
-    if arcs.reversed:
-        owner = np.repeat(np.arange(arcs.count), np.diff(starts))
-        hops = hops[np.lexsort((-np.arange(len(hops)), owner))]
-    return Network(
-        arcs.p,
-        arcs.src.astype(np.int32),
-        arcs.dst.astype(np.int32),
-        starts.astype(np.int64),
-        hops.astype(np.int32),
-        late.astype(np.int64),
-        made.ps_per_byte,
-        made.latency.astype(np.int64),
-        made.holds.view(np.uint8),
-    )
 
 
 class Search:
