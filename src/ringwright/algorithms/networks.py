@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.flat import delays, routes
+from ringwright.wiring import Dimension, lattice
 
 if TYPE_CHECKING:
+    from ringwright.collective import Collective
     from ringwright.costs.arcs import Arcs
     from ringwright.engines.machine import Machine
+    from ringwright.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -52,3 +55,10 @@ def network(made: Machine, arcs: Arcs) -> Network:
         made.latency.astype(np.int64),
         made.holds.view(np.uint8),
     )
+
+
+def machine_of(collective: Collective, topology: Topology | None) -> Topology:
+    """Return the machine as it is at the start; without one, ranks that are joined pair by pair."""
+    if topology is None:
+        return lattice("full", [Dimension("full", collective.p, 1e9, 1e-6, "rank")])
+    return topology.at(0.0) if topology.faults else topology

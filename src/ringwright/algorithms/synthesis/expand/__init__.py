@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from ringwright.algorithms.networks import network
+from ringwright.algorithms.networks import machine_of, network
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.expand._moves import Moves, cost
-from ringwright.algorithms.synthesis.expand._order import in_order
+from ringwright.algorithms.declared_order import in_order
 from ringwright.algorithms.synthesis.expand._search import Find, Phase, Search
 from ringwright.algorithms.synthesis.expand._yards import partitions
 from ringwright.costs.arcs import Arcs, arcs
@@ -63,7 +63,7 @@ def expand(
     require_commutative("expand", collective)
     if collective.p == 1:
         return nothing("expand", collective)
-    question = _Question(collective, _machine(collective, topology), ALPHA_OF[link_model])
+    question = _Question(collective, machine_of(collective, topology), ALPHA_OF[link_model])
     question.require_few(chunks or 1)
     deadline = Deadline(budget)
     search = Search(question.phases, question.yards, question.sizes, question.most_chunks, seed, deadline)
@@ -72,15 +72,6 @@ def expand(
     sent, joined, taper, yards, rarest = find.setting
     facts = {"chunks": sent, "merge": joined, "taper": taper, "order": ("oldest", "rarest")[rarest], "yards": len(set(question.yards[yards].tolist()))}
     return told(program, **facts, runs=len(search.finds), seed=find.seed, stopped=deadline.stopped)
-
-
-def _machine(collective: Collective, topology: Topology | None) -> Topology:
-    """Return the machine as it is at the start; without one, ranks that are joined pair by pair."""
-    if topology is None:
-        from ringwright.wiring import Dimension, lattice
-
-        return lattice("full", [Dimension("full", collective.p, 1e9, 1e-6, "rank")])
-    return topology.at(0.0) if topology.faults else topology
 
 
 class _Question:
