@@ -1,4 +1,4 @@
-"""The maximum concurrent flow: the least time in which every rank of a group gets its data to every other one, whatever the routes.
+"""The maximum concurrent flow: the least time in which all ranks of a group get their data to each other, whatever the routes.
 
 A linear program over arcs (``costs.arcs``): from each source a flow that leaves at each target what is meant for it, and the
 most loaded resource decides the time. Where turns of the machine take any rank to any other, and all pairs exchange the same
@@ -101,11 +101,15 @@ def _solved(arcs: Arcs, sources: np.ndarray, wanted: np.ndarray, times: int) -> 
     rows = [into[np.flatnonzero(np.arange(p) != source)] for source in sources.tolist()]
     equal = block_diag(rows, format="csr")
     equal = hstack((equal, csr_array((equal.shape[0], 1))), format="csr")
-    right = np.concatenate([np.delete(row, source) for source, row in zip(sources.tolist(), wanted, strict=True)]) / byte
+    right = (
+        np.concatenate([np.delete(row, source) for source, row in zip(sources.tolist(), wanted, strict=True)]) / byte
+    )
     owner = np.repeat(at, np.diff(arcs.starts))
     uses = coo_array((np.full(len(owner), float(times)), (arcs.resources, owner)), shape=(n_resources, n)).tocsr()
     upper = hstack((kron(np.ones((1, len(sources))), uses), -(arcs.rate / rate).reshape(-1, 1)), format="csr")
-    least = float(wanted.sum()) * times / byte / float((arcs.rate / rate).sum())  # the time, at the least, in these units
+    least = (
+        float(wanted.sum()) * times / byte / float((arcs.rate / rate).sum())
+    )  # the time, at the least, in these units
     length = 1.0 + arcs.latency_s / max(float(arcs.latency_s.max(initial=0.0)), 1e-12)
     weight = SHORT * least / max(float(wanted.sum()) / byte, 1e-12) / 2
     cost = np.concatenate((np.tile(weight * length, len(sources)), [1.0]))

@@ -1,8 +1,8 @@
 """The hot loops: compiled where a build is at hand, else their Python twin, with the same results to the bit.
 
-``NATIVE`` says which scanner serves; ``engine`` is the engines' module, ``packets`` that of the
-packet loop, ``plain`` the one of pickled plain data and ``expand`` that of
-the greedy matching of chunks to arcs, or None (their twins live with them). Setting ``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
+``NATIVE`` says which scanner serves; ``engine`` is the engines' module, ``packets`` that of the packet loop, ``plain`` the one of
+pickled plain data and ``expand`` that of the greedy matching of chunks to arcs, or None (their twins live with them). Setting
+``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
 """
 
 from __future__ import annotations

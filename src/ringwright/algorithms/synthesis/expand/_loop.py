@@ -10,6 +10,7 @@ their data came: the engine, which serves first come, first served, does the sam
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -94,23 +95,30 @@ def mixed(value: int) -> int:
 
 
 class _Loop:
-    def __init__(self, net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> None:
+    def __init__(
+        self, net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
+    ) -> None:
         self.merge, self.taper, self.rarest, self.seed = merge, taper, rarest, mixed(seed)
         self.src, self.dst = net.src.tolist(), net.dst.tolist()
         self.p, self.n_arcs, n_chunks = net.p, len(self.src), len(wanted.root)
         starts, hops = net.hop_starts.tolist(), net.hops.tolist()
-        self.hops = [hops[begin:end] for begin, end in zip(starts, starts[1:], strict=False)]
+        self.hops = [hops[begin:end] for begin, end in itertools.pairwise(starts)]
         self.delay, self.latency = net.delay.tolist(), net.latency.tolist()
-        self.ps_per_byte, self.holds = net.ps_per_byte.tolist(), net.holds.tolist()
+        self.ps_per_byte: list[float] = net.ps_per_byte.tolist()
+        self.holds: list[int] = net.holds.tolist()
         self.root, self.target, self.sizes = wanted.root.tolist(), wanted.target.tolist(), wanted.size_bytes.tolist()
-        self.far, self.yard = wanted.far.reshape(-1, max(net.p, 1)).tolist(), wanted.yard.tolist()
+        self.far: list[list[int]] = wanted.far.reshape(-1, max(net.p, 1)).tolist()
+        self.yard: list[int] = wanted.yard.tolist()
         n_yards = max(self.yard, default=-1) + 1
         self.out: list[list[int]] = [[] for _ in range(net.p)]
         for arc, rank in enumerate(self.src):
             self.out[rank].append(arc)
         self.held: list[list[tuple[int, int]]] = [[] for _ in range(net.p)]
         self.missing, self.yard_missing = [n_chunks] * net.p, [n_chunks] * n_yards
-        self.taken, self.inside = [[_NOT] * n_chunks for _ in range(net.p)], [[False] * n_chunks for _ in range(n_yards)]
+        self.taken, self.inside = (
+            [[_NOT] * n_chunks for _ in range(net.p)],
+            [[False] * n_chunks for _ in range(n_yards)],
+        )
         self.copies = [1] * n_chunks
         self.free, self.stepped = [0] * len(self.latency), [-1] * len(self.latency)
         self.next, self.due, self.batch_of = [0] * self.n_arcs, [-1] * self.n_arcs, [-1] * self.n_arcs

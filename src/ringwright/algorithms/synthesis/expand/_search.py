@@ -1,8 +1,8 @@
 """Which chunks, merged how far, in which order of the lots: runs of the greedy matching, the shortest wins.
 
-A *setting* is (chunks of a block, most chunks of a message, taper, yards, rarest first). From a few settings the search goes on to neighbours
-of the best so far, as long as its tries and its work last; what is left goes into further seeds of the best. The work is
-counted in deliveries, so that the same question finds the same answer on every machine.
+A *setting* is (chunks of a block, most chunks of a message, taper, yards, rarest first). From a few settings the search goes on
+to neighbours of the best so far, as long as its tries and its work last; what is left goes into further seeds of the best. The
+work is counted in deliveries, so that the same question finds the same answer on every machine.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class _Allowed:
 
     def first(self) -> Iterator[Setting]:
         """Yield the settings to begin with, moved to what is allowed."""
-        made = {}
+        made: dict[Setting, None] = {}
         for chunks, merge, taper in FIRST:
             near = min(self.chunks, key=lambda each: abs(each - chunks))
             joined = min(self.merges, key=lambda each: abs(each - merge))
@@ -186,5 +186,7 @@ class _Allowed:
             index = list(values).index(setting[at])
             for other in (index + 1, index - 1):
                 if 0 <= other < len(values):
-                    chunks, merge, taper, *rest = (*setting[:at], values[other], *setting[at + 1 :])
-                    yield chunks, merge, taper if merge > 1 else 0, rest[0], rest[1]
+                    near = list(setting)
+                    near[at] = values[other]
+                    chunks, merge, taper, yards, rarest = near
+                    yield chunks, merge, taper if merge > 1 else 0, yards, rarest

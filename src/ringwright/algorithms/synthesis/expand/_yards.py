@@ -23,8 +23,8 @@ def partitions(topology: Topology, group: np.ndarray, arcs: Arcs) -> list[np.nda
     if topology.hosts is not None:
         made.append(_numbered(np.asarray(topology.hosts, np.int64)[group]))
     rates = np.minimum.reduceat(arcs.rate[arcs.resources], arcs.starts[:-1]) if arcs.count else np.zeros(0)
-    for rate in sorted(set(rates.tolist()), reverse=True)[:-1][:MOST]:
-        made.append(_joined(arcs, rates >= rate * (1 - 1e-9)))
+    by_rate = sorted(set(rates.tolist()), reverse=True)[:-1][:MOST]
+    made += [_joined(arcs, rates >= rate * (1 - 1e-9)) for rate in by_rate]
     known: dict[bytes, np.ndarray] = {}
     for each in made:
         if not len(each) or 0 < int(each.max()) < arcs.p - 1:

@@ -62,7 +62,9 @@ def flow_all_to_all(
     flow = concurrent_flow(made, demand)
     proved = proved_s(topology, collective.group, demand, link_prices(flow, topology, collective.group))
     engine = machine(topology, alpha)
-    question = Question(collective, topology, blocks, flow, classes(network(engine, made), made, topology), engine, alpha)
+    question = Question(
+        collective, topology, blocks, flow, classes(network(engine, made), made, topology), engine, alpha
+    )
     chosen, program = best(question, chunks, merge, deadline)
     return told(
         program,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.declared_order import in_order
-from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Exchange
 from ringwright.engines.choose import simulate
+from ringwright.engines.machine import PS
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ WORK = 150_000  # chunks over arcs of all runs together, at the least one run
 MOST_MOVES = 2_000_000
 MOST_DECLARED = 150_000  # moves of a program whose order is declared
 FINALISTS = 2
+CLOSE = 5e-4  # over the optimum of the flow: near enough to stop
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Chosen:
 def best(question: Question, chunks: int | None, merge: int | None, deadline: Deadline) -> tuple[Chosen, Program]:
     """Return the best run and its program, in the order of its data or a declared one."""
     made: list[Chosen] = []
-    work = 0
+    work, least_ps = 0, question.least_s * PS * (1 + CLOSE)
     try:
         for pieces, joined, farthest in _settings(question, chunks, merge):
             work += question.steps_of_chunks * pieces
@@ -47,6 +48,8 @@ def best(question: Question, chunks: int | None, merge: int | None, deadline: De
                 break
             sent = question.run(pieces, joined, farthest=farthest)
             made.append(Chosen(pieces, joined, farthest, sent.makespan, sent))
+            if sent.makespan <= least_ps:
+                break
     except KeyboardInterrupt:
         deadline.interrupted()
         if not made:
@@ -86,6 +89,3 @@ def _shortest(question: Question, made: list[Chosen]) -> tuple[Chosen, Program]:
                 return each, program
     least = min(known, key=lambda each: each[0])
     return least[1], least[2]
-
-
-__all__ = ["Chosen", "Exchange", "best"]

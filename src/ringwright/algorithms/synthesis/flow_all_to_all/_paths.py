@@ -44,7 +44,9 @@ def paths(flow: Flow) -> list[Paths]:
 class _Decomposition:
     """The flow of one source, of which path after path is taken away, the widest arc into each rank first."""
 
-    def __init__(self, source: int, into: list[list[int]], src: list[int], demand: np.ndarray, carried: np.ndarray) -> None:
+    def __init__(
+        self, source: int, into: list[list[int]], src: list[int], demand: np.ndarray, carried: np.ndarray
+    ) -> None:
         self.source, self.into, self.src = source, into, src
         self.demand: list[float] = demand.tolist()
         self.left: list[float] = carried.tolist()
@@ -91,7 +93,9 @@ class _Decomposition:
         arc_to: dict[int, int] = {target: -1}  # rank -> the arc that leads on to the target
         front = [target]
         while self.source not in arc_to:
-            front = [self._step(arc_to, arc) for rank in front for arc in self.into[rank] if self.src[arc] not in arc_to]
+            front = [
+                self._step(arc_to, arc) for rank in front for arc in self.into[rank] if self.src[arc] not in arc_to
+            ]
         path, at = [], self.source
         ends = {arc: rank for rank, arcs in enumerate(self.into) for arc in arcs}
         while at != target:

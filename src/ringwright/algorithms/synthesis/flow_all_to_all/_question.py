@@ -37,7 +37,7 @@ class Question:
     ) -> None:
         self.collective, self.topology, self.blocks = collective, topology, blocks
         self.folded, self.machine, self.alpha = folded, machine, alpha
-        self.arcs, self.p = flow.arcs, collective.p
+        self.arcs, self.p, self.least_s = flow.arcs, collective.p, flow.time_s
         made = paths(flow)
         self.parts = max((each.parts for each in made), default=1)
         turns = self.arcs.symmetry
@@ -59,7 +59,7 @@ class Question:
         return np.arange(self.p if self.arcs.symmetry is not None else 1)
 
     @cached_property
-    def steps_of_chunks(self) -> int:
+    def steps_ofchunks(self) -> int:
         """Arcs on the paths of all items together."""
         return sum(map(len, self.paths))
 
@@ -84,9 +84,11 @@ class Question:
 
     def _block(self, item: int) -> np.ndarray:
         """Return the blocks of an item, turned to all sources."""
-        return self._turned(self.source[item]) * self.p + self._turned(self.target[item])
+        blocks: np.ndarray = self.turned(self.source[item]) * self.p + self.turned(self.target[item])
+        return blocks
 
-    def _turned(self, place: np.ndarray) -> np.ndarray:
+    def turned(self, place: np.ndarray) -> np.ndarray:
+        """Return a place, turned to all sources; int64."""
         if self.arcs.symmetry is None:
             return np.atleast_1d(place)
         return self.arcs.symmetry.turned(place, self.every)
@@ -122,7 +124,7 @@ class Question:
             _, pair = np.unique(src * self.p + dst, return_inverse=True)
             path += float(np.bincount(pair.ravel(), weights=flat[chunk]).max(initial=0.0))
         total = sum(
-            float(flat[self._chunks(item, piece, chosen.pieces)].sum()) * len(self.paths[item])
+            float(flat[self.chunks(item, piece, chosen.pieces)].sum()) * len(self.paths[item])
             for item in range(len(self.paths))
             for piece in range(chosen.pieces)
         )
@@ -132,8 +134,10 @@ class Question:
         times = [np.repeat(np.array(each, np.int64)[order], len(self.every)) for each in (sent.start, sent.end)]
         return program, (times[0], times[1])
 
-    def _chunks(self, item: int, piece: int, pieces: int) -> np.ndarray:
-        return (self._block(item) * self.parts + self.part[item]) * pieces + piece
+    def chunks(self, item: int, piece: int, pieces: int) -> np.ndarray:
+        """Return the chunks of a piece of an item, turned to all sources; int64."""
+        numbers: np.ndarray = (self._block(item) * self.parts + self.part[item]) * pieces + piece
+        return numbers
 
 
 class _Moves:
@@ -155,8 +159,8 @@ class _Moves:
         for number, done in self.chosen.sent.chunks[message]:
             item, piece = divmod(number, pieces)
             arc = question.paths[item][done]
-            ends = question._turned(arcs.src[arc]), question._turned(arcs.dst[arc])  # noqa: SLF001
-            columns.append((*ends, question._chunks(item, piece, pieces)))  # noqa: SLF001
+            ends = question.turned(arcs.src[arc]), question.turned(arcs.dst[arc])
+            columns.append((*ends, question.chunks(item, piece, pieces)))
         src, dst, chunk = (np.stack(column, axis=1) for column in zip(*columns, strict=True))
         if arcs.symmetry is not None:  # of turned chunks those go together that leave the same rank
             order = np.argsort(src, axis=0, kind="stable")

@@ -7,6 +7,7 @@ however old). The event engine serves in that order by itself; for the other the
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -44,11 +45,18 @@ class Exchange:
     """
 
     def __init__(
-        self, net: Network, paths: Sequence[Path], sizes: Sequence[int], merge: int, times: np.ndarray, *, farthest: bool
+        self,
+        net: Network,
+        paths: Sequence[Path],
+        sizes: Sequence[int],
+        merge: int,
+        times: np.ndarray,
+        *,
+        farthest: bool,
     ) -> None:
         starts, hops, each = net.hop_starts.tolist(), net.hops.tolist(), times.tolist()
-        self.hops = [hops[begin:end] for begin, end in zip(starts, starts[1:], strict=False)]
-        self.times = [each[begin:end] for begin, end in zip(starts, starts[1:], strict=False)]
+        self.hops = [hops[begin:end] for begin, end in itertools.pairwise(starts)]
+        self.times = [each[begin:end] for begin, end in itertools.pairwise(starts)]
         self.delay, self.latency = net.delay.tolist(), net.latency.tolist()
         self.ps_per_byte, self.holds = net.ps_per_byte.tolist(), net.holds.tolist()
         self.paths, self.sizes, self.merge, self.farthest = paths, sizes, merge, farthest
