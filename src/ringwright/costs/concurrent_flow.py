@@ -1,8 +1,8 @@
 """The maximum concurrent flow: the least time in which all ranks of a group get their data to each other, whatever the routes.
 
 A linear program over arcs (``costs.arcs``): from each source a flow that leaves at each target what is meant for it, and the
-most loaded resource decides the time. Where turns of the machine take any rank to any other, and all pairs exchange the same
-number of bytes, the flow of one source stands for all. The dual are prices of links. They prove the time, and ``proved_s`` is
+most loaded resource decides the time. Where turns of the machine take ranks to each other, and all pairs exchange the same
+number of bytes, the flow of one source stands for those that it is taken to. The dual are prices of links. They prove the time, and ``proved_s`` is
 that proof: it knows links, capacities and prices alone, neither arcs nor flows.
 
 Source: Shahrokhi and Matula, The maximum concurrent flow problem, J. ACM 37(2), 1990.
@@ -40,7 +40,7 @@ class Flow:
     arcs
         The arcs that it goes over.
     sources
-        Places whose flows are given, int64 of shape (sources,): all, or 0 for all where the arcs have a symmetry.
+        Places whose flows are given, int64 of shape (sources,): all, or one of each orbit where the arcs have a symmetry.
     demand
         Bytes from each source to each place, float64 of shape (sources, places).
     carried
@@ -68,8 +68,8 @@ def concurrent_flow(arcs: Arcs, demand: np.ndarray) -> Flow:
     import numpy as np
 
     every = np.flatnonzero(demand.sum(axis=1) - np.diagonal(demand) > 0)
-    sources = every[:1] if arcs.symmetry is not None else every
-    times = arcs.p if arcs.symmetry is not None else 1
+    sources = every if arcs.symmetry is None else arcs.symmetry.bases[np.isin(arcs.symmetry.bases, every)]
+    times = 1 if arcs.symmetry is None else arcs.symmetry.order
     wanted = demand[sources].astype(float)
     wanted[np.arange(len(sources)), sources] = 0.0
     if not len(sources):

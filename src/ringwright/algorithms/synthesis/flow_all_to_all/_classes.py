@@ -27,10 +27,7 @@ def classes(net: Network, arcs: Arcs, topology: Topology) -> Classes:
     """Return the arcs as they are, or by class where the arcs have a symmetry."""
     if arcs.symmetry is None:
         return Classes(net, np.arange(arcs.count), np.ones(len(net.hops)))
-    mine = np.flatnonzero(arcs.src == 0)
-    offset = arcs.symmetry.back(arcs.dst, arcs.src)
-    number = np.full(arcs.p, -1, np.int64)
-    number[arcs.dst[mine]] = np.arange(len(mine))
+    _, mine, of_arc = np.unique(arcs.symmetry.kinds(arcs.src, arcs.dst), return_index=True, return_inverse=True)
     starts, hops, times = [0], list[int](), list[float]()
     orbits: dict[int, int] = {}
     plain = topology.n_links + len(topology.groups)
@@ -42,7 +39,7 @@ def classes(net: Network, arcs: Arcs, topology: Topology) -> Classes:
         for each in passed:
             kind = orbit_of.get(each, -1 - each)
             hops.append(orbits.setdefault(kind, len(orbits)))
-            times.append(arcs.p / float(arcs.members[kind]) if kind >= 0 else 1.0)
+            times.append(arcs.symmetry.order / float(arcs.members[kind]) if kind >= 0 else 1.0)
         starts.append(len(hops))
     real = np.zeros(len(orbits), np.int64)
     every = np.concatenate([net.hops[net.hop_starts[arc] : net.hop_starts[arc + 1]] for arc in mine.tolist()])
@@ -58,4 +55,4 @@ def classes(net: Network, arcs: Arcs, topology: Topology) -> Classes:
         latency=net.latency[real],
         holds=net.holds[real],
     )
-    return Classes(folded, number[offset], np.array(times))
+    return Classes(folded, of_arc.ravel(), np.array(times))

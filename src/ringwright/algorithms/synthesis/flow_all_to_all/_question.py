@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Question:
-    """Blocks of a collective along a flow. With a symmetry the *items* are those of source 0, else those of all sources."""
+    """Blocks of a collective along a flow. Its *items* are parts of blocks: of one source in each orbit of the machine's turns."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class Question:
         made = paths(flow)
         self.parts = max((each.parts for each in made), default=1)
         turns = self.arcs.symmetry
+        along_axes = turns is not None and turns.table is None
         items = [
-            (target if turns is not None else (target - each.source) % self.p, each.source, target, part, path, share)
+            (target if along_axes else (target - each.source) % self.p, each.source, target, part, path, share)
             for each in made
             for target, parts in each.by_target.items()
             for part, (path, share) in enumerate(parts + [(parts[0][0], 0.0)] * (self.parts - len(parts)))
@@ -55,11 +56,11 @@ class Question:
 
     @property
     def every(self) -> np.ndarray:
-        """The turns that repeat an item: all ranks, or none but 0."""
-        return np.arange(self.p if self.arcs.symmetry is not None else 1)
+        """The turns that repeat an item."""
+        return np.arange(1 if self.arcs.symmetry is None else self.arcs.symmetry.order)
 
     @cached_property
-    def steps_ofchunks(self) -> int:
+    def steps_of_chunks(self) -> int:
         """Arcs on the paths of all items together."""
         return sum(map(len, self.paths))
 
@@ -83,12 +84,12 @@ class Question:
         return sizes(self.blocks, shares, self.parts, pieces, self.collective.unit_bytes)
 
     def _block(self, item: int) -> np.ndarray:
-        """Return the blocks of an item, turned to all sources."""
+        """Return the blocks of an item, turned every way."""
         blocks: np.ndarray = self.turned(self.source[item]) * self.p + self.turned(self.target[item])
         return blocks
 
     def turned(self, place: np.ndarray) -> np.ndarray:
-        """Return a place, turned to all sources; int64."""
+        """Return a place, turned every way; int64."""
         if self.arcs.symmetry is None:
             return np.atleast_1d(place)
         return self.arcs.symmetry.turned(place, self.every)
@@ -135,7 +136,7 @@ class Question:
         return program, (times[0], times[1])
 
     def chunks(self, item: int, piece: int, pieces: int) -> np.ndarray:
-        """Return the chunks of a piece of an item, turned to all sources; int64."""
+        """Return the chunks of a piece of an item, turned every way; int64."""
         numbers: np.ndarray = (self._block(item) * self.parts + self.part[item]) * pieces + piece
         return numbers
 
