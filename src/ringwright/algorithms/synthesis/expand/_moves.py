@@ -74,8 +74,10 @@ class Moves:
         to = self.chunk + self.copy * n_chunks
         for begin, end in zip(self.bounds.tolist(), self.bounds[1:].tolist(), strict=False):
             mine = np.arange(begin, end)
-            kinds = [(Op.SEND, mine[self.copy[mine] > 0]), (self.op, mine[self.copy[mine] == 0])]
-            blocks = [explicit(op, src[at], dst[at], self.chunk[at], to[at]) for op, at in kinds if len(at)]
+            beside = self.copy[mine] > 0
+            parts = np.split(mine, np.flatnonzero(np.diff(beside)) + 1)  # messages stay in the order of the run
+            kinds = [(Op.SEND if self.copy[at[0]] else self.op, at) for at in parts]
+            blocks = [explicit(op, src[at], dst[at], self.chunk[at], to[at]) for op, at in kinds]
             yield Step(tuple(blocks), self.label)
             aside = mine[self.copy[mine] > 0]
             if len(aside):
@@ -83,10 +85,9 @@ class Moves:
 
     def named(self) -> np.ndarray:
         """Return the messages in the order in which the steps name them, int64."""
-        step = np.searchsorted(self.bounds, np.arange(len(self.message)), side="right")
-        order = self.message[np.lexsort((np.arange(len(step)), self.copy == 0, step))]
-        _, first = np.unique(order, return_index=True)
-        return order[np.sort(first)]
+        _, first = np.unique(self.message, return_index=True)
+        named: np.ndarray = self.message[np.sort(first)]
+        return named
 
     def _added(self, aside: np.ndarray, dst: np.ndarray, to: np.ndarray) -> Iterator[Block]:
         """Yield what ranks add of their scratch, on a channel of its own for each message that a rank has got."""
