@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_VARIABLES = 400_000  # of the linear program: some minutes
 SHORT = 1e-6  # weight of a flow's arcs against its time, so that nothing goes in circles
 PRECISE = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
-NONE = 1e-9  # parts of a demand that are nothing
+MOST_PAIRS = 1 << 20  # of ranks whose routes are looked up; above, data may take any links
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,9 @@ def link_prices(flow: Flow, topology: Topology, group: Sequence[int]) -> np.ndar
 
 
 def proved_s(topology: Topology, group: Sequence[int], demand: np.ndarray, prices: np.ndarray) -> float:
-    """Return the seconds that no exchange can take less than, whatever its routes: a proof that needs no trust in a flow.
+    """Return the seconds that no exchange can take less than, through whatever ranks it goes: a proof that trusts no flow.
 
-    Each byte from a source to a target passes links that cost at least the cheapest route between them, and the links
+    Each byte from a source to a target passes links that cost at least the cheapest journey between them, and the links
     offer the sum of their capacities times prices in a second. ``demand`` is float64 of shape (places, places), ``prices`` of
     shape (links + capacities,), none below 0.
     """
@@ -164,16 +164,36 @@ def proved_s(topology: Topology, group: Sequence[int], demand: np.ndarray, price
         cost[each.links] += prices[topology.n_links + number]
     if not math.isfinite(budget) or budget <= 0:
         return 0.0
-    alive = np.flatnonzero(rates > 0)
+    ends, costs = _passages(topology, cost, rates > 0)
     n = topology.n_nodes
-    order = alive[np.argsort(-cost[alive], kind="stable")]  # of parallel links the cheapest counts
-    ends = topology.src[order].astype(np.int64) * n + topology.dst[order]
-    _, last = np.unique(ends[::-1], return_index=True)
+    order = np.argsort(-costs, kind="stable")  # of parallel links the cheapest counts
+    _, last = np.unique((ends[0] * n + ends[1])[order][::-1], return_index=True)
     order = order[::-1][last]
-    tiny = 1e-300  # a link that costs nothing is still a link
-    graph = coo_array((cost[order] + tiny, (topology.src[order], topology.dst[order])), shape=(n, n)).tocsr()
+    tiny = 1e-300  # what costs nothing is still a passage
+    graph = coo_array((costs[order] + tiny, (ends[0][order], ends[1][order])), shape=(n, n)).tocsr()
     ranks = np.asarray(group, np.int64)
     far = dijkstra(graph, indices=ranks)[:, ranks]
     wanted = np.where(np.eye(len(ranks), dtype=bool), 0.0, demand)
     needed = wanted > 0
     return float((wanted[needed] * far[needed]).sum()) / budget
+
+
+def _passages(
+    topology: Topology, cost: np.ndarray, alive: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Return ends and costs of the passages of which all routes consist: the links, or the machine's routes between its ranks.
+
+    Switches do not choose: a message from rank to rank takes the route that the machine has for it.
+    """
+    import numpy as np
+
+    n = topology.n_ranks
+    if topology.n_nodes == n or n * (n - 1) > MOST_PAIRS:
+        links = np.flatnonzero(alive)
+        return (topology.src[links].astype(np.int64), topology.dst[links].astype(np.int64)), cost[links]
+    src, dst = (each.ravel() for each in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
+    src, dst = src[src != dst], dst[src != dst]
+    starts, links = topology.routes(src, dst)
+    owner = np.repeat(np.arange(len(src)), np.diff(starts))
+    whole = np.bincount(owner, weights=~alive[links], minlength=len(src)) == 0
+    return (src[whole], dst[whole]), np.bincount(owner, weights=cost[links], minlength=len(src))[whole]

@@ -44,7 +44,7 @@ def best(question: Question, chunks: int | None, merge: int | None, deadline: De
     try:
         for pieces, joined, farthest in _settings(question, chunks, merge):
             work += question.steps_of_chunks * pieces
-            if made and (work > WORK or deadline.passed()):
+            if made and (work > WORK or deadline.passed() or _is_idle(made, pieces)):
                 break
             sent = question.run(pieces, joined, farthest=farthest)
             made.append(Chosen(pieces, joined, farthest, sent.makespan, sent))
@@ -56,6 +56,14 @@ def best(question: Question, chunks: int | None, merge: int | None, deadline: De
             raise
     made.sort(key=lambda each: (each.makespan, each.pieces, each.merge, each.farthest))
     return _shortest(question, made[:FINALISTS])
+
+
+def _is_idle(made: list[Chosen], pieces: int) -> bool:
+    """Whether the next larger number of pieces is begun though the last one brought nothing."""
+    if made[-1].pieces == pieces:
+        return False
+    last = min(each.makespan for each in made if each.pieces == made[-1].pieces)
+    return any(each.makespan <= last * (1 + CLOSE) for each in made if each.pieces < made[-1].pieces)
 
 
 def _settings(question: Question, chunks: int | None, merge: int | None) -> Iterator[tuple[int, int, bool]]:
