@@ -119,7 +119,7 @@ def test_random_graphs(seed: int, op: str) -> None:
 def test_the_engine_takes_what_the_run_says(name: str, op: str, model: str) -> None:
     topology = fabric(name)
     collective = Collective(op, range(topology.n_ranks), 1 << 24)
-    question = package._Question(collective, topology, ALPHA[model])  # noqa: SLF001
+    question = package._Question(collective, topology, ALPHA[model])
     search = package.Search(
         question.phases, question.yards, question.sizes, question.most_chunks, 0, package.Deadline(None)
     )
@@ -216,7 +216,7 @@ def test_a_budget_stops_with_the_best_so_far() -> None:
 
 def test_an_interrupt_ends_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
-    before = package.Search._run  # noqa: SLF001
+    before = package.Search._run
 
     def run(self: object, setting: object, seed: int) -> None:
         if len(runs) == 2:

@@ -2,8 +2,8 @@
 
 A linear program over arcs (``costs.arcs``): from each source a flow that leaves at each target what is meant for it, and the
 most loaded resource decides the time. Where turns of the machine take ranks to each other, and all pairs exchange the same
-number of bytes, the flow of one source stands for those that it is taken to. The dual are prices of links. They prove the time, and ``proved_s`` is
-that proof: it knows links, capacities and prices alone, neither arcs nor flows.
+number of bytes, the flow of one source stands for those that it is taken to. The dual are prices of links. They prove the
+time, and ``proved_s`` is that proof: it knows links, capacities and prices alone, neither arcs nor flows.
 
 Source: Shahrokhi and Matula, The maximum concurrent flow problem, J. ACM 37(2), 1990.
 """
@@ -152,8 +152,12 @@ def proved_s(topology: Topology, group: Sequence[int], demand: np.ndarray, price
     shape (links + capacities,), none below 0.
     """
     import numpy as np
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
+
+    try:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import dijkstra
+    except ImportError:
+        raise MissingExtraError("the proof of a concurrent flow needs SciPy's graphs", extra="solve") from None
 
     prices = np.maximum(np.asarray(prices, float), 0.0)
     rates = goodput(topology)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Question:
-    """Blocks of a collective along a flow. Its *items* are parts of blocks: of one source in each orbit of the machine's turns."""
+    """Blocks of a collective along a flow. Its *items* are parts of blocks: of one source in each orbit of turns."""
 
     def __init__(
         self,
