@@ -14,6 +14,8 @@ using namespace ringwright;
 
 namespace {
 
+constexpr size_t kMostRanks = size_t{1} << 22, kMostDeliveries = size_t{1} << 32;
+
 void check(const Network& net, const Wanted& wanted) {
     const size_t p = static_cast<size_t>(net.p), arcs = net.src.size, resources = net.ps_per_byte.size;
     require(net.dst.size == arcs && net.delay.size == arcs, "arcs: columns of different lengths");
@@ -35,10 +37,17 @@ void check(const Network& net, const Wanted& wanted) {
     require(!targets || wanted.far.size == p * p, "far: one row a rank");
     require(wanted.yard.size == 0 || wanted.yard.size == p, "yard: one a rank, or none");
     for (size_t i = 0; i < wanted.yard.size; ++i) require(wanted.yard[i] >= 0 && wanted.yard[i] < net.p, "yard");
-    double bytes = 0, slowest = 0;
+    require(p <= kMostRanks && p * chunks <= kMostDeliveries, "p: more ranks or deliveries than can be held");
+    // No sum of times overflows: every chunk comes to every rank, each time over the longest route.
+    double bytes = 0, slowest = 0, latency = 0, delay = 0, hops = 1;
     for (size_t i = 0; i < chunks; ++i) bytes += static_cast<double>(wanted.size_bytes[i]);
     for (size_t i = 0; i < resources; ++i) slowest = std::max(slowest, net.ps_per_byte[i]);
-    require(bytes * slowest * static_cast<double>(p) < 1e18, "sizes and rates: the sum of all times overflows");
+    for (size_t i = 0; i < resources; ++i) latency = std::max(latency, static_cast<double>(net.latency[i]));
+    for (size_t i = 0; i < arcs; ++i) delay = std::max(delay, static_cast<double>(net.delay[i]));
+    for (size_t i = 0; i < arcs; ++i) hops = std::max(hops, static_cast<double>(net.hop_starts[i + 1] - net.hop_starts[i]));
+    const double each = (latency + 1) * hops + delay;
+    const double whole = (bytes * slowest * hops + each * static_cast<double>(chunks)) * static_cast<double>(p);
+    require(whole < 1e18, "sizes, rates and latencies: the sum of all times overflows");
 }
 
 nb::tuple matched(int32_t p, Input<int32_t> src, Input<int32_t> dst, Input<int64_t> hop_starts, Input<int32_t> hops,

@@ -99,14 +99,16 @@ class _Loop:
         self, net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
     ) -> None:
         self.merge, self.taper, self.rarest, self.seed = merge, taper, rarest, mixed(seed)
-        self.src, self.dst = net.src.tolist(), net.dst.tolist()
+        self.src: list[int] = net.src.tolist()
+        self.dst: list[int] = net.dst.tolist()
         self.p, self.n_arcs, n_chunks = net.p, len(self.src), len(wanted.root)
         starts, hops = net.hop_starts.tolist(), net.hops.tolist()
         self.hops = [hops[begin:end] for begin, end in itertools.pairwise(starts)]
         self.delay, self.latency = net.delay.tolist(), net.latency.tolist()
         self.ps_per_byte: list[float] = net.ps_per_byte.tolist()
         self.holds: list[int] = net.holds.tolist()
-        self.root, self.target, self.sizes = wanted.root.tolist(), wanted.target.tolist(), wanted.size_bytes.tolist()
+        self.root, self.sizes = wanted.root.tolist(), wanted.size_bytes.tolist()
+        self.target: list[int] = wanted.target.tolist()
         self.far: list[list[int]] = wanted.far.reshape(-1, max(net.p, 1)).tolist()
         self.yard: list[int] = wanted.yard.tolist()
         n_yards = max(self.yard, default=-1) + 1
