@@ -200,12 +200,40 @@ def flat_of(arrays: Arrays) -> Any:
     )
 
 
+def matched(draw: random.Random) -> Arrays:
+    """Return arcs over resources, and chunks that all or one rank want."""
+    p, arcs, resources, chunks = draw.randint(1, 5), draw.randint(0, 9), draw.randint(1, 5), draw.randint(0, 7)
+    starts, exchanges = cuts(draw, arcs, 3), draw.random() < 0.5
+    times = (0, 1, 7, 1000, 1 << 20)
+    return {
+        "p": p,
+        "src": below(draw, p, arcs),
+        "dst": below(draw, p, arcs),
+        "hop_starts": starts,
+        "hops": below(draw, resources, int(starts[-1])),
+        "delay": picked(draw, times, arcs, np.int64),
+        "ps_per_byte": picked(draw, (0.0, 1e-3, 1.0, 7.5), resources, np.float64),
+        "latency": picked(draw, times, resources, np.int64),
+        "holds": picked(draw, (0, 1, 255), resources, np.uint8),
+        "root": below(draw, p, chunks),
+        "target": below(draw, p, chunks) if exchanges else np.full(chunks, -1, np.int32),
+        "size_bytes": picked(draw, times, chunks, np.int64),
+        "far": below(draw, 9, p * p),
+        "yard": below(draw, p, p) if draw.random() < 0.5 else np.zeros(0, np.int32),
+        "merge": draw.choice((1, 2, 1 << 40)),
+        "taper": draw.choice((0, 1, 3)),
+        "rarest": draw.random() < 0.5,
+        "seed": draw.choice((0, 1, 2**64 - 1)),
+    }
+
+
 ENTRIES: dict[str, Callable[[random.Random], Arrays]] = {
     "events": events,
     "flows": flows,
     "fair_rates": fair_rates,
     "order": order,
     "job": job,
+    "matched": matched,
 }
 
 
@@ -216,14 +244,17 @@ def claim(holds: bool, what: str) -> None:
 
 def tried(entry: str, seed: str, number: int) -> str:
     """Make one input, call the entry point and return what came: answered or refused; what is wrong raises AssertionError."""
-    from ringwright.native import engine
+    from ringwright.native import engine, expand
 
     draw = random.Random(f"{seed} {entry} {number}")  # noqa: S311 - inputs, no secrets
     arrays = ENTRIES[entry](draw)
     if draw.random() < 0.6:
         arrays = hurt(arrays, draw)
     try:
-        found = engine.job(flat_of(arrays)) if entry == "job" else getattr(engine, entry)(**arrays)
+        if entry == "job":
+            found = engine.job(flat_of(arrays))
+        else:
+            found = getattr(expand if entry == "matched" else engine, entry)(**arrays)
     except REFUSED:
         return "refused"
     if entry in ("events", "flows"):
@@ -234,6 +265,9 @@ def tried(entry: str, seed: str, number: int) -> str:
     if entry == "job":
         times = np.array(found[:4])
         claim((np.diff(times[:, times[3] >= 0], axis=0) >= 0).all(), "an end before its beginning")
+    if entry == "matched":
+        claim(bool((found[3] >= found[2]).all()), "an end before its beginning")
+        claim(len(found[4]) == len(found[0]) + 1 and int(found[4][-1]) == len(found[5]), "pieces that no message has")
     if entry == "fair_rates":
         claim(found.min(initial=0) >= 0, "a rate below nothing")
     return "answered"

@@ -1,8 +1,8 @@
 """The hot loops: compiled where a build is at hand, else their Python twin, with the same results to the bit.
 
-``NATIVE`` says which scanner serves; ``engine`` is the engines' module, ``packets`` that of the
-packet loop and ``plain`` the one of pickled plain data, or None
-(their twins live with them). Setting ``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
+``NATIVE`` says which scanner serves; ``engine`` is the engines' module, ``packets`` that of the packet loop, ``plain`` the one of
+pickled plain data and ``expand`` that of the greedy matching of chunks to arcs, or None (their twins live with them). Setting
+``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
     NATIVE: bool
     engine: Any
+    expand: Any
     packets: Any
     plain: Any
 else:
-    Joiner, Scanner, NATIVE, engine, packets, plain = twin.Joiner, twin.Scanner, False, None, None, None
+    Joiner, Scanner, NATIVE = twin.Joiner, twin.Scanner, False
+    engine = expand = packets = plain = None
     if not os.environ.get("RINGWRIGHT_PURE_PYTHON"):
         with contextlib.suppress(ImportError):
             from ringwright.native._scan import Joiner, Scanner
@@ -35,5 +37,7 @@ else:
             from ringwright.native import _packets as packets
         with contextlib.suppress(ImportError):
             from ringwright.native import _plain as plain
+        with contextlib.suppress(ImportError):
+            from ringwright.native import _expand as expand
 
-__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "packets", "plain"]
+__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "expand", "packets", "plain"]

@@ -1,0 +1,64 @@
+"""Arcs between ranks with the resources of the event engine: what a search needs to follow messages as the engine will."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.engines.flat import delays, routes
+from ringwright.wiring import Dimension, lattice
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.costs.arcs import Arcs
+    from ringwright.engines.machine import Machine
+    from ringwright.topology import Topology
+
+
+@dataclass(frozen=True)
+class Network:
+    """Arcs between ``p`` ranks, and the resources that a message on each passes in order.
+
+    ``src``, ``dst`` (int32) and ``delay`` (int64 ps) are by arc, ``hop_starts`` (int64) cuts ``hops`` (int32) by arc;
+    ``ps_per_byte`` (float64), ``latency`` (int64 ps) and ``holds`` (uint8) are by resource.
+    """
+
+    p: int
+    src: np.ndarray
+    dst: np.ndarray
+    hop_starts: np.ndarray
+    hops: np.ndarray
+    delay: np.ndarray
+    ps_per_byte: np.ndarray
+    latency: np.ndarray
+    holds: np.ndarray
+
+
+def network(made: Machine, arcs: Arcs) -> Network:
+    """Return the arcs with the resources of the engine; arcs turned round pass the same ones backwards."""
+    ends = (arcs.dst, arcs.src) if arcs.reversed else (arcs.src, arcs.dst)
+    starts, hops = routes(made, *ends, np.zeros(arcs.count, bool))
+    late, _ = delays(made, starts, hops)
+    if arcs.reversed:
+        owner = np.repeat(np.arange(arcs.count), np.diff(starts))
+        hops = hops[np.lexsort((-np.arange(len(hops)), owner))]
+    return Network(
+        arcs.p,
+        arcs.src.astype(np.int32),
+        arcs.dst.astype(np.int32),
+        starts.astype(np.int64),
+        hops.astype(np.int32),
+        late.astype(np.int64),
+        made.ps_per_byte,
+        made.latency.astype(np.int64),
+        made.holds.view(np.uint8),
+    )
+
+
+def machine_of(collective: Collective, topology: Topology | None) -> Topology:
+    """Return the machine as it is at the start; without one, ranks that are joined pair by pair."""
+    if topology is None:
+        return lattice("full", [Dimension("full", collective.p, 1e9, 1e-6, "rank")])
+    return topology.at(0.0) if topology.faults else topology
