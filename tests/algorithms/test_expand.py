@@ -120,7 +120,7 @@ def test_the_engine_takes_what_the_run_says(name: str, op: str, model: str) -> N
     topology = fabric(name)
     collective = Collective(op, range(topology.n_ranks), 1 << 24)
     question = package._Question(collective, topology, ALPHA[model])
-    search = package.Search(
+    search = package.GreedySearch(
         question.phases, question.yards, question.sizes, question.most_chunks, 0, package.Deadline(None)
     )
     find, program = question.shortest(search.best(24, None, None))
@@ -216,7 +216,7 @@ def test_a_budget_stops_with_the_best_so_far() -> None:
 
 def test_an_interrupt_ends_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
-    before = package.Search._run
+    before = package.GreedySearch._run
 
     def run(self: object, setting: object, seed: int) -> None:
         if len(runs) == 2:
@@ -224,7 +224,7 @@ def test_an_interrupt_ends_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch)
         runs.append(setting)
         before(self, setting, seed)
 
-    monkeypatch.setattr(package.Search, "_run", run)
+    monkeypatch.setattr(package.GreedySearch, "_run", run)
     program = expand(Collective("all-gather", range(9), 9 << 20), fabric("mesh:3x3"))
     assert program.knobs["stopped"]
     assert program.knobs["runs"] == 2

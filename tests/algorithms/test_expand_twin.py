@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.algorithms.networks import Network
+from ringwright.algorithms.networks import ArcNetwork
 from ringwright.algorithms.synthesis.expand._loop import Wanted, matched_slowly
 from ringwright.native import expand as native
 
 pytestmark = pytest.mark.skipif(native is None, reason="no compiled loop")
 
 
-def network(draw: random.Random, p: int) -> Network:
+def network(draw: random.Random, p: int) -> ArcNetwork:
     """Return arcs that share some resources, of which some are busy during their latency."""
     arcs = sorted({(a, b) for a in range(p) for b in range(p) if a != b and draw.random() < 0.6} | {(0, 1)})
     resources = draw.randint(1, 2 * len(arcs))
     lengths = [draw.randint(0, 3) for _ in arcs]
     starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    return Network(
+    return ArcNetwork(
         p,
         np.array([a for a, _ in arcs], np.int32),
         np.array([b for _, b in arcs], np.int32),
@@ -48,7 +48,7 @@ def wanted(draw: random.Random, p: int) -> Wanted:
     )
 
 
-def arguments(net: Network, chunks: Wanted) -> dict[str, Any]:
+def arguments(net: ArcNetwork, chunks: Wanted) -> dict[str, Any]:
     return {name: getattr(net, name) for name in net.__dataclass_fields__} | {
         name: getattr(chunks, name) for name in chunks.__dataclass_fields__
     }

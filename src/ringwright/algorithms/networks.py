@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Network:
+class ArcNetwork:
     """Arcs between ``p`` ranks, and the resources that a message on each passes in order.
 
     ``src``, ``dst`` (int32) and ``delay`` (int64 ps) are by arc, ``hop_starts`` (int64) cuts ``hops`` (int32) by arc;
@@ -36,7 +36,7 @@ class Network:
     holds: np.ndarray
 
 
-def network(made: Machine, arcs: Arcs) -> Network:
+def network(made: Machine, arcs: Arcs) -> ArcNetwork:
     """Return the arcs with the resources of the engine; arcs turned round pass the same ones backwards."""
     ends = (arcs.dst, arcs.src) if arcs.reversed else (arcs.src, arcs.dst)
     starts, hops = routes(made, *ends, np.zeros(arcs.count, bool))
@@ -44,7 +44,7 @@ def network(made: Machine, arcs: Arcs) -> Network:
     if arcs.reversed:
         owner = np.repeat(np.arange(arcs.count), np.diff(starts))
         hops = hops[np.lexsort((-np.arange(len(hops)), owner))]
-    return Network(
+    return ArcNetwork(
         arcs.p,
         arcs.src.astype(np.int32),
         arcs.dst.astype(np.int32),

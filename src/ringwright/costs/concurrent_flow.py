@@ -32,7 +32,7 @@ MOST_PAIRS = 1 << 20  # of ranks whose routes are looked up; above, data may tak
 
 
 @dataclass(frozen=True)
-class Flow:
+class ConcurrentFlow:
     """The best flow of an exchange on arcs.
 
     Parameters
@@ -59,7 +59,7 @@ class Flow:
     prices: np.ndarray
 
 
-def concurrent_flow(arcs: Arcs, demand: np.ndarray) -> Flow:
+def concurrent_flow(arcs: Arcs, demand: np.ndarray) -> ConcurrentFlow:
     """Return the best flow for a demand in bytes, float64 of shape (places, places), by source and target.
 
     ``arcs`` with a symmetry are for a demand that is the same between all pairs. Raises InfeasibleError where a demand cannot be
@@ -73,7 +73,7 @@ def concurrent_flow(arcs: Arcs, demand: np.ndarray) -> Flow:
     wanted = demand[sources].astype(float)
     wanted[np.arange(len(sources)), sources] = 0.0
     if not len(sources):
-        return Flow(arcs, sources, wanted, np.zeros((0, arcs.count)), 0.0, np.zeros(len(arcs.rate)))
+        return ConcurrentFlow(arcs, sources, wanted, np.zeros((0, arcs.count)), 0.0, np.zeros(len(arcs.rate)))
     if len(sources) * arcs.count > MOST_VARIABLES:
         raise DeclinedError(
             f"the concurrent flow of {len(sources):,} sources over {arcs.count:,} arcs is too large a linear program",
@@ -81,7 +81,7 @@ def concurrent_flow(arcs: Arcs, demand: np.ndarray) -> Flow:
             remedy="equal blocks on a fabric without faults, whose symmetry folds it, or fewer ranks",
         )
     carried, time_s, prices = _solved(arcs, sources, wanted, times)
-    return Flow(arcs, sources, wanted, carried, time_s, prices)
+    return ConcurrentFlow(arcs, sources, wanted, carried, time_s, prices)
 
 
 def _solved(arcs: Arcs, sources: np.ndarray, wanted: np.ndarray, times: int) -> tuple[np.ndarray, float, np.ndarray]:
@@ -126,7 +126,7 @@ def _solved(arcs: Arcs, sources: np.ndarray, wanted: np.ndarray, times: int) -> 
     return carried, time_s, prices / float((prices * arcs.rate).sum())
 
 
-def link_prices(flow: Flow, topology: Topology, group: Sequence[int]) -> np.ndarray:
+def link_prices(flow: ConcurrentFlow, topology: Topology, group: Sequence[int]) -> np.ndarray:
     """Return the prices of all links, then of all shared capacities: float64 of shape (links + capacities,)."""
     import numpy as np
 

@@ -23,8 +23,8 @@ from ringwright.algorithms.declared_order import in_order
 from ringwright.algorithms.networks import machine_of, network
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
-from ringwright.algorithms.synthesis.expand._moves import Moves, cost
-from ringwright.algorithms.synthesis.expand._search import Find, Phase, Search
+from ringwright.algorithms.synthesis.expand._moves import RunMoves, cost
+from ringwright.algorithms.synthesis.expand._search import Find, GreedyPhase, GreedySearch
 from ringwright.algorithms.synthesis.expand._yards import partitions
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import hops
@@ -35,7 +35,7 @@ from ringwright.knobs import Range, Seed
 from ringwright.program import Program, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.networks import Network
+    from ringwright.algorithms.networks import ArcNetwork
     from ringwright.collective import Collective
     from ringwright.program import Layout
     from ringwright.topology import Topology
@@ -67,7 +67,7 @@ def expand(
     question = _Question(collective, machine_of(collective, topology), ALPHA_OF[link_model])
     question.require_few(chunks or 1)
     deadline = Deadline(budget)
-    search = Search(question.phases, question.yards, question.sizes, question.most_chunks, seed, deadline)
+    search = GreedySearch(question.phases, question.yards, question.sizes, question.most_chunks, seed, deadline)
     finds = search.best(tries, chunks, merge)
     find, program = question.shortest(finds)
     sent, joined, taper, yards, rarest = find.setting
@@ -104,18 +104,18 @@ class _Question:
         if op in SPREADING:
             self.phases.append(self._spread(network(self.machine, made), made))
 
-    def _spread(self, net: Network, made: Arcs) -> Phase:
+    def _spread(self, net: ArcNetwork, made: Arcs) -> GreedyPhase:
         hops(made, np.unique(self.roots))  # raises where one cannot be reached
         n = len(self.roots)
         targets = np.full(n, -1, np.int32)
         count = n * (self.collective.p - 1)
-        return Phase(net, self.roots.astype(np.int32), targets, np.zeros(0, np.int32), count, made.reversed)
+        return GreedyPhase(net, self.roots.astype(np.int32), targets, np.zeros(0, np.int32), count, made.reversed)
 
-    def _exchange(self, net: Network, turned: Arcs) -> Phase:
+    def _exchange(self, net: ArcNetwork, turned: Arcs) -> GreedyPhase:
         p = self.collective.p
         far = hops(turned, np.arange(p)).astype(np.int32)
         targets = np.tile(np.arange(p, dtype=np.int32), p)
-        return Phase(net, self.roots.astype(np.int32), targets, far.ravel(), int(far.sum()))
+        return GreedyPhase(net, self.roots.astype(np.int32), targets, far.ravel(), int(far.sum()))
 
     def require_few(self, chunks: int) -> None:
         """Raise DeclinedError where even one run delivers more chunks than can be held."""
@@ -165,7 +165,7 @@ class _Question:
 
     def programs(self, find: Find) -> tuple[Program, tuple[np.ndarray, np.ndarray]]:
         """Return the runs of a find as a program, and start and end of its messages in the order of its steps."""
-        moves = [Moves(phase, run) for phase, run in zip(self.phases, find.runs, strict=True)]
+        moves = [RunMoves(phase, run) for phase, run in zip(self.phases, find.runs, strict=True)]
         layout = self.layout(find.setting[0], copies=max(each.copies for each in moves))
         program = Program(
             "expand",

@@ -20,7 +20,7 @@ from ringwright.native import expand as native
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.algorithms.networks import Network
+    from ringwright.algorithms.networks import ArcNetwork
 
 _MASK = (1 << 64) - 1
 _NOT, _HERE, _GONE = range(3)
@@ -63,7 +63,7 @@ class Matched:
         return int(self.end.max(initial=0))
 
 
-def matched(net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
+def matched(net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
     """Return the messages of one greedy run: up to ``merge`` chunks each, fewer towards the end with a ``taper``.
 
     ``rarest``: the rarest chunks go first, however old.
@@ -75,7 +75,9 @@ def matched(net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, 
     return Matched(*native.matched(net.p, *arcs, *chunks, merge, taper, rarest, seed))
 
 
-def matched_slowly(net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
+def matched_slowly(
+    net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
+) -> Matched:
     """Return the same by the Python loop."""
     import numpy as np
 
@@ -96,7 +98,7 @@ def mixed(value: int) -> int:
 
 class _Loop:
     def __init__(
-        self, net: Network, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
+        self, net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
     ) -> None:
         self.merge, self.taper, self.rarest, self.seed = merge, taper, rarest, mixed(seed)
         self.src: list[int] = net.src.tolist()

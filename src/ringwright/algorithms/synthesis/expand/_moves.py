@@ -15,17 +15,17 @@ from ringwright.program import Block, Cost, Op, Step, Term, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.expand._loop import Matched
-    from ringwright.algorithms.synthesis.expand._search import Phase
+    from ringwright.algorithms.synthesis.expand._search import GreedyPhase
     from ringwright.program import Layout
 
 
-class Moves:
+class RunMoves:
     """The messages of a run as moves: per chunk that a message carries its source, target, message and copy of the slots.
 
     ``start`` and ``end`` (int64 ps, by message of the run) are when it is under way, as the phase begins at 0.
     """
 
-    def __init__(self, phase: Phase, run: Matched) -> None:
+    def __init__(self, phase: GreedyPhase, run: Matched) -> None:
         step, number = run.step.astype(np.int64), np.arange(len(run.step))
         self.src, self.dst = phase.net.src[run.arc].astype(np.int64), phase.net.dst[run.arc].astype(np.int64)
         self.depth = int(step.max(initial=-1)) + 1
@@ -113,7 +113,7 @@ class Moves:
         return float(most.sum()), float(sizes.sum())
 
 
-def cost(moves: Sequence[Moves], layout: Layout) -> Cost:
+def cost(moves: Sequence[RunMoves], layout: Layout) -> Cost:
     """Return the declared cost: in each step the largest message, and all that is sent."""
     largest = [each.largest(layout) for each in moves]
     added = sum(path for each, (path, _) in zip(moves, largest, strict=True) if each.op is Op.REDUCE)

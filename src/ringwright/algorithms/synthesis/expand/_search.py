@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.networks import Network
+from ringwright.algorithms.networks import ArcNetwork
 from ringwright.algorithms.synthesis.expand._loop import Matched, Wanted, matched
 from ringwright.errors import InfeasibleError
 
@@ -33,13 +33,13 @@ Setting = tuple[int, int, int, int, int]  # chunks, merge, taper, yards, rarest 
 
 
 @dataclass(frozen=True)
-class Phase:
+class GreedyPhase:
     """One gathering or exchange: arcs as data flow in a run, chunks by number of chunks of a block, and what makes it complete.
 
     ``collects``: it is run backwards, from the end to the start.
     """
 
-    net: Network
+    net: ArcNetwork
     roots: np.ndarray
     targets: np.ndarray
     far: np.ndarray
@@ -57,12 +57,12 @@ class Find:
     runs: tuple[Matched, ...]
 
 
-class Search:
+class GreedySearch:
     """The runs of one question: phases over the same chunks, whose sizes ``sizes(chunks)`` says."""
 
     def __init__(
         self,
-        phases: Sequence[Phase],
+        phases: Sequence[GreedyPhase],
         yards: Sequence[np.ndarray],
         sizes: Callable[[int], np.ndarray],
         most_chunks: int,
@@ -154,7 +154,7 @@ class Search:
         self.finds[setting, seed] = Find(setting, seed, sum(run.makespan for run in runs), tuple(runs))
 
 
-def _is_complete(run: Matched, phase: Phase, chunks: int) -> bool:
+def _is_complete(run: Matched, phase: GreedyPhase, chunks: int) -> bool:
     if not len(phase.far):
         return len(run.pieces) == phase.deliveries * chunks
     last = np.full(len(phase.roots) * chunks, -1, np.int64)

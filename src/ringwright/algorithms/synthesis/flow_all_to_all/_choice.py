@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ringwright.algorithms.searching import Deadline
     from ringwright.algorithms.synthesis.flow_all_to_all._question import Question
-    from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Sent
+    from ringwright.algorithms.synthesis.flow_all_to_all._rounds import SentMessages
     from ringwright.program import Program
 
 PIECES, MERGES = (1, 2, 4, 8, 16), (1, 8, 64, 4096)
@@ -27,19 +27,19 @@ CLOSE = 5e-4  # over the optimum of the flow: near enough to stop
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenRun:
     """One run and what it was asked for; ``makespan`` in ps."""
 
     pieces: int
     merge: int
     farthest: bool
     makespan: int
-    sent: Sent
+    sent: SentMessages
 
 
-def best(question: Question, chunks: int | None, merge: int | None, deadline: Deadline) -> tuple[Chosen, Program]:
+def best(question: Question, chunks: int | None, merge: int | None, deadline: Deadline) -> tuple[ChosenRun, Program]:
     """Return the best run and its program, in the order of its data or a declared one."""
-    made: list[Chosen] = []
+    made: list[ChosenRun] = []
     work, least_ps = 0, question.least_s * PS * (1 + CLOSE)
     try:
         for pieces, joined, farthest in _settings(question, chunks, merge):
@@ -47,7 +47,7 @@ def best(question: Question, chunks: int | None, merge: int | None, deadline: De
             if made and (work > WORK or deadline.passed() or _is_idle(made, pieces)):
                 break
             sent = question.run(pieces, joined, farthest=farthest)
-            made.append(Chosen(pieces, joined, farthest, sent.makespan, sent))
+            made.append(ChosenRun(pieces, joined, farthest, sent.makespan, sent))
             if sent.makespan <= least_ps:
                 break
     except KeyboardInterrupt:
@@ -58,7 +58,7 @@ def best(question: Question, chunks: int | None, merge: int | None, deadline: De
     return _shortest(question, made[:FINALISTS])
 
 
-def _is_idle(made: list[Chosen], pieces: int) -> bool:
+def _is_idle(made: list[ChosenRun], pieces: int) -> bool:
     """Whether the next larger number of pieces is begun though the last one brought nothing."""
     if made[-1].pieces == pieces:
         return False
@@ -83,9 +83,9 @@ def _settings(question: Question, chunks: int | None, merge: int | None) -> Iter
                 yield pieces, joined, farthest
 
 
-def _shortest(question: Question, made: list[Chosen]) -> tuple[Chosen, Program]:
+def _shortest(question: Question, made: list[ChosenRun]) -> tuple[ChosenRun, Program]:
     """Return the run that the engine needs least time for."""
-    known: list[tuple[int, Chosen, Program]] = []
+    known: list[tuple[int, ChosenRun, Program]] = []
     for each in made:
         free, times = question.program(each)
         if question.moves * each.pieces > MOST_DECLARED:

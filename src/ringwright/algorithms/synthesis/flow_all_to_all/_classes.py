@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.networks import Network
+    from ringwright.algorithms.networks import ArcNetwork
     from ringwright.costs.arcs import Arcs
     from ringwright.topology import Topology
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Classes:
     """Arcs by class: ``of_arc`` (int64) is the class of each arc; ``times`` how often a message of all passes each hop."""
 
-    net: Network
+    net: ArcNetwork
     of_arc: np.ndarray
     times: np.ndarray
 
 
-def classes(net: Network, arcs: Arcs, topology: Topology) -> Classes:
+def classes(net: ArcNetwork, arcs: Arcs, topology: Topology) -> Classes:
     """Return the arcs as they are, or by class where the arcs have a symmetry."""
     if arcs.symmetry is None:
         return Classes(net, np.arange(arcs.count), np.ones(len(net.hops)))

@@ -10,14 +10,14 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.costs.concurrent_flow import Flow
+    from ringwright.costs.concurrent_flow import ConcurrentFlow
 
 MOST_PARTS = 8  # of a block: further ones go with the last
 LITTLE = 1e-6  # part of a block that gets no path of its own
 
 
 @dataclass(frozen=True)
-class Paths:
+class SourcePaths:
     """Paths of one source: those of target t are ``by_target[t]``, pairs of arcs and share; shares of a target add up to 1."""
 
     source: int
@@ -29,7 +29,7 @@ class Paths:
         return max((len(each) for each in self.by_target.values()), default=1)
 
 
-def paths(flow: Flow) -> list[Paths]:
+def paths(flow: ConcurrentFlow) -> list[SourcePaths]:
     """Return the paths that a flow is made of, for each of its sources."""
     into: list[list[int]] = [[] for _ in range(flow.arcs.p)]
     for arc, rank in enumerate(flow.arcs.dst.tolist()):
@@ -51,10 +51,10 @@ class _Decomposition:
         self.demand: list[float] = demand.tolist()
         self.left: list[float] = carried.tolist()
 
-    def paths(self) -> Paths:
+    def paths(self) -> SourcePaths:
         """Return all paths, targets of much data first."""
         order = sorted(range(len(self.demand)), key=lambda rank: (-self.demand[rank], rank))
-        return Paths(self.source, {target: self._of(target) for target in order if self.demand[target] > 0})
+        return SourcePaths(self.source, {target: self._of(target) for target in order if self.demand[target] > 0})
 
     def _of(self, target: int) -> list[tuple[tuple[int, ...], float]]:
         wanted = left = self.demand[target]

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.synthesis.flow_all_to_all._paths import paths, sizes
-from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Exchange
+from ringwright.algorithms.synthesis.flow_all_to_all._rounds import ChunkRelay
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.flow_all_to_all._choice import Chosen
+    from ringwright.algorithms.synthesis.flow_all_to_all._choice import ChosenRun
     from ringwright.algorithms.synthesis.flow_all_to_all._classes import Classes
-    from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Path, Sent
+    from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Path, SentMessages
     from ringwright.collective import Collective
-    from ringwright.costs.concurrent_flow import Flow
+    from ringwright.costs.concurrent_flow import ConcurrentFlow
     from ringwright.engines.machine import Machine
     from ringwright.topology import Topology
 
@@ -30,7 +30,7 @@ class Question:
         collective: Collective,
         topology: Topology,
         blocks: np.ndarray,
-        flow: Flow,
+        flow: ConcurrentFlow,
         folded: Classes,
         machine: Machine,
         alpha: str,
@@ -88,13 +88,13 @@ class Question:
         blocks: np.ndarray = self.turned(self.source[item]) * self.p + self.turned(self.target[item])
         return blocks
 
-    def turned(self, place: np.ndarray) -> np.ndarray:
-        """Return a place, turned every way; int64."""
+    def turned(self, rank: np.ndarray) -> np.ndarray:
+        """Return a rank, turned every way; int64."""
         if self.arcs.symmetry is None:
-            return np.atleast_1d(place)
-        return self.arcs.symmetry.turned(place, self.every)
+            return np.atleast_1d(rank)
+        return self.arcs.symmetry.turned(rank, self.every)
 
-    def run(self, pieces: int, merge: int, *, farthest: bool) -> Sent:
+    def run(self, pieces: int, merge: int, *, farthest: bool) -> SentMessages:
         """Return one run; chunk ``item * pieces + piece`` of it stands for its turns."""
         table = self.sizes(pieces)
         largest = [
@@ -103,9 +103,9 @@ class Question:
             for piece in range(pieces)
         ]
         routes = [tuple(self.folded.of_arc[list(path)].tolist()) for path in self.paths for _ in range(pieces)]
-        return Exchange(self.folded.net, routes, largest, merge, self.folded.times, farthest=farthest).run()
+        return ChunkRelay(self.folded.net, routes, largest, merge, self.folded.times, farthest=farthest).run()
 
-    def program(self, chosen: Chosen) -> tuple[Program, tuple[np.ndarray, np.ndarray]]:
+    def program(self, chosen: ChosenRun) -> tuple[Program, tuple[np.ndarray, np.ndarray]]:
         """Return a run as a program, and start and end of its messages in the order of its steps."""
         sent, table = chosen.sent, self.sizes(chosen.pieces)
         layout = cut(self.collective, self.parts * chosen.pieces, shares=table.ravel())
@@ -144,7 +144,7 @@ class Question:
 class _Moves:
     """The moves of messages of a run: all turns of a message one after the other, of each its chunks."""
 
-    def __init__(self, question: Question, chosen: Chosen) -> None:
+    def __init__(self, question: Question, chosen: ChosenRun) -> None:
         self.question, self.chosen = question, chosen
 
     def of(self, messages: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

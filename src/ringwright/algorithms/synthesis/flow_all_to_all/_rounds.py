@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.algorithms.networks import Network
+    from ringwright.algorithms.networks import ArcNetwork
 
 Path = tuple[int, ...]
 
 
 @dataclass
-class Sent:
+class SentMessages:
     """Messages in the order in which they start: arc, step, start and end (ps), and (chunk, arcs done before) of each chunk."""
 
     arc: list[int] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Sent:
         return max(self.end, default=0)
 
 
-class Exchange:
+class ChunkRelay:
     """One run: chunks with their paths and bytes over a network.
 
     ``times`` (float64, one a hop) says how often the bytes of a message pass there, where an arc stands for many.
@@ -46,7 +46,7 @@ class Exchange:
 
     def __init__(
         self,
-        net: Network,
+        net: ArcNetwork,
         paths: Sequence[Path],
         sizes: Sequence[int],
         merge: int,
@@ -70,9 +70,9 @@ class Exchange:
         for path, size in zip(paths, sizes, strict=True):
             for arc in path:
                 self.left[arc] += size
-        self.sent = Sent()
+        self.sent = SentMessages()
 
-    def run(self) -> Sent:
+    def run(self) -> SentMessages:
         """Return the messages."""
         for chunk, path in enumerate(self.paths):
             if path:
