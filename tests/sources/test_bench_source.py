@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ringwright.trace import Trace
 from ringwright.trace_tables import rows
 from shared_data import needs_shared_data, real
 from sources.test_nccl_tests_source import NEW
+from work_done import calls_made
 from written import sources
 
 GIB = 1 << 30
@@ -268,3 +270,15 @@ def test_real_torch_benchmarks(name: str, ranks: int, median_gbs: float) -> None
     (entry,) = bandwidth(trace)
     assert (entry["size_bytes"], entry["nranks"], entry["samples"]) == (4_000_000_000, ranks, 5)
     assert entry["busbw_gbs"] == pytest.approx(median_gbs, abs=0.01)
+
+
+def test_many_tables_in_one_file_are_told_apart_without_looking_at_all_for_each(tmp_path: Path) -> None:
+    needed = []
+    table = "# size count type redop time algbw busbw\n 1024 256 float sum 10.0 0.10 0.10\n# Avg bus bandwidth : 0.10\n"
+    for number in (300, 600):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        held = sources(folder, {"all_reduce.txt": (table * number).encode()})
+        assert len(set(read_bench(held).df["text"])) == number
+        needed.append(calls_made(partial(read_bench, held)))
+    assert needed[1] < 2.1 * needed[0]

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.noise import spread
+from ringwright.analysis.table_claims import TableClaims
 from ringwright.laws import reason
 from ringwright.laws.ceilings import above, ceiling
 from ringwright.laws.tables import MOST_BYTES
@@ -61,9 +62,9 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
         pl.col("first").min(),
     )
     joined = joined.sort("kind", "first", "op", "size_bytes", maintain_order=True)
-    gpus = [claim for claim in trace.table("claims").to_dicts() if claim["field"] == "gpu"]
+    claims = TableClaims(trace, ("gpu",))
     nics = _most_nics(trace)
-    return [_limited(_entry(row), gpus, nics) for row in joined.to_dicts()]
+    return [_limited(_entry(row), claims, nics) for row in joined.to_dicts()]
 
 
 def _most_nics(trace: Trace) -> int:
@@ -185,19 +186,14 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _limited(entry: dict[str, Any], gpus: list[dict[str, Any]], nics: int) -> dict[str, Any]:
+def _limited(entry: dict[str, Any], claims: TableClaims, nics: int) -> dict[str, Any]:
     """Take the rates from an entry that is faster than its GPUs' links, and say so."""
-    named = {gpu for claim in gpus if _is_of(entry, str(claim["source"])) and (gpu := str(claim["value"]))}
+    told = claims.job("gpu") if entry["kind"] == "job" else claims.table(entry["table"], "gpu")
     # the root of a job's own call is done when its buffers are full, before the NICs are
     nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]
-    gpu = named.pop() if len(named) == 1 else ""
+    gpu = "" if told is None or told.is_disputed else told.value
     limit = ceiling(entry["op"] or "", entry["nranks"], nodes, gpu, nics=nics)
     broken = above(entry["busbw_gbs"], limit)
     if not broken:
         return entry | {"law": ""}
     return entry | {"law": reason("ceiling", broken), "algbw_gbs": None, "busbw_gbs": None}
-
-
-def _is_of(entry: dict[str, Any], source: str) -> bool:
-    """Say whether what a source claims holds for an entry: a job's for all of it, a table's for that table."""
-    return entry["kind"] == "job" or entry["table"] == source or str(entry["table"]).startswith(f"{source} ")

@@ -6,20 +6,25 @@ import bisect
 import math
 import re
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
+from ringwright.analysis.table_claims import TableClaims
 from ringwright.costs import nccl
 from ringwright.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
+    from ringwright.analysis.document import Row
     from ringwright.costs.nccl import NcclSystem
     from ringwright.trace import Trace
 
 _GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
+_GPU_MEMORY = re.compile(
+    r"-?(?<!\d)\d+GB", re.IGNORECASE
+)  # from the first digit on, or many digits are tried from each
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
 _CLAIMED = ("gpu", "release", "hosts", "nodes")
-_MOST_WORDS = 64  # in front of which the name of a table may begin with that of its source
 _NODE_TYPES = {
     ("A100", 8): "dgx-a100",
     ("H100", 8): "dgx-h100",
@@ -62,9 +67,9 @@ class BenchmarkTimes:
             return self.inplace_s[size]
         return inside if inside is not None and inside < out / _STEADY else out
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
-        """Sizes above 0, smallest first."""
+        """Sizes above 0, smallest first; asked for when all are known."""
         return sorted(size for size in self.times_s.keys() | self.inplace_s.keys() if size > 0)
 
     def at(self, size: int) -> float | None:
@@ -86,13 +91,13 @@ class BenchmarkTimes:
         return None if time_s is None else size / time_s / 1e9 * (bus_factor(self.op, self.nranks) or 1.0)
 
 
-def tables(trace: Trace) -> list[BenchmarkTimes]:
-    """Return the tables of a Trace, in the order in which they were read."""
-    claims = _claims(trace)
+def tables(trace: Trace, rates: list[Row] | None = None) -> list[BenchmarkTimes]:
+    """Return the tables of a Trace, in the order in which they were read; ``rates`` is its bandwidth where that is known."""
+    claims = TableClaims(trace, _CLAIMED)
     source = str(trace.meta.get("source", ""))
     groups: dict[tuple[Any, ...], BenchmarkTimes] = {}
-    for entry in bandwidth(trace):
-        if entry["law"]:
+    for entry in bandwidth(trace) if rates is None else rates:
+        if entry["law"] or not entry["time_us"]:  # 0 to the digits shown is no time to divide by
             continue
         key = tuple(entry[name] for name in ("kind", "table", "op", "nranks", "datatype", "algorithm"))
         if entry["kind"] == "job":
@@ -111,22 +116,10 @@ def tables(trace: Trace) -> list[BenchmarkTimes]:
     return list(groups.values())
 
 
-def _claims(trace: Trace) -> dict[tuple[str | None, str], tuple[int, str]]:
-    """Return the first claim of each source about each field of a machine, and, under None, of all; each with its place."""
-    first: dict[tuple[str | None, str], tuple[int, str]] = {}
-    for at, claim in enumerate(trace.table("claims").to_dicts()):
-        if claim["field"] in _CLAIMED:
-            for source in (str(claim["source"]), None):
-                first.setdefault((source, claim["field"]), (at, claim["value"]))
-    return first
-
-
-def _describe(table: BenchmarkTimes, claims: dict[tuple[str | None, str], tuple[int, str]], trace: Trace) -> None:
+def _describe(table: BenchmarkTimes, claims: TableClaims, trace: Trace) -> None:
     """Take GPU, release and hosts from the claims of this table's source; of a job from the first of all."""
-    ends = [at for at, letter in enumerate(table.name) if letter == " "][:_MOST_WORDS]
-    sources = [None] if table.kind == "job" else [table.name, *(table.name[:end] for end in ends)]
-    told = {name: [claims[source, name] for source in sources if (source, name) in claims] for name in _CLAIMED}
-    known = {name: min(each)[1] for name, each in told.items() if each}
+    every = {name: claims.job(name) if table.kind == "job" else claims.table(table.name, name) for name in _CLAIMED}
+    known = {name: told.value for name, told in every.items() if told is not None}
     releases = trace.meta.get("nccl_versions") or []
     table.gpu = known.get("gpu", "")
     table.release = known.get("release", "") or (str(releases[0]) if len(releases) == 1 and table.kind == "job" else "")
@@ -135,15 +128,20 @@ def _describe(table: BenchmarkTimes, claims: dict[tuple[str | None, str], tuple[
         table.nnodes = int(known["nodes"])
 
 
+@lru_cache(maxsize=1024)
 def gpu_model(spelled: str) -> str:
     """Return the model of a GPU: ``NVIDIA A100-SXM4-40GB`` -> A100-SXM4."""
-    bare = _GPU_NOISE.sub(" ", re.sub(r"-?\d+GB", " ", spelled, flags=re.IGNORECASE).replace("NVIDIA", "nvidia"))
+    bare = _GPU_NOISE.sub(" ", _GPU_MEMORY.sub(" ", spelled).replace("NVIDIA", "nvidia"))
     return "-".join(bare.strip(" -").split()).upper().strip("-")
 
 
 def same_gpu(one: str, other: str) -> bool:
     """Say whether two GPUs are of one model; H100 agrees with H100-SXM5 but not with H100-PCIE."""
-    a, b = gpu_model(one), gpu_model(other)
+    return same_model(gpu_model(one), gpu_model(other))
+
+
+def same_model(a: str, b: str) -> bool:
+    """Say whether two models, as :func:`gpu_model` spells them, are one."""
     if not a or not b:
         return False
     if a == b:

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
-from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, same_gpu, system_of, tables
+from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, system_of, tables
 from ringwright.analysis.document import CliffFinding, JobFinding
+from ringwright.analysis.peers import Peers
 from ringwright.costs import nccl
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
+    from ringwright.analysis.document import Row
     from ringwright.costs.nccl import NcclChoice, NcclSystem
     from ringwright.trace import Trace
 
@@ -30,19 +32,25 @@ _LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=nccl.%
 
 
 def expected(
-    trace: Trace, others: Sequence[Trace] = (), *, box: str | None = None, release: str | None = None
+    trace: Trace,
+    others: Sequence[Trace] = (),
+    *,
+    box: str | None = None,
+    release: str | None = None,
+    rates: list[Row] | None = None,
 ) -> list[JobFinding]:
     """Return findings on what was measured, the most severe first: {severity, title, detail, evidence, command}.
 
     ``others``: Traces of benchmarks or performance tables to compare with; tables of one Trace are compared with each
-    other too. ``box`` (``dgx-a100:2``) and ``release`` say what the Trace does not, for NCCL's model.
+    other too. ``box`` (``dgx-a100:2``) and ``release`` say what the Trace does not, for NCCL's model; ``rates`` is
+    the Trace's bandwidth where that is known already.
     """
-    mine = [table for table in tables(trace) if table.source != "perf-table" and table.sizes]
-    peers = [*mine, *(table for other in others for table in tables(other) if table.sizes)]
+    mine = [table for table in tables(trace, rates) if table.source != "perf-table" and table.sizes]
+    peers = Peers([*mine, *(table for other in others for table in tables(other) if table.sizes)])
     findings: list[JobFinding] = []
     unsure: dict[str, list[str]] = {}
     for table in mine:
-        findings += _against_peers(table, [peer for peer in peers if peer is not table])
+        findings += _against_peers(table, peers)
         try:
             findings += _against_model(table, box, release)
         except RingwrightError as error:
@@ -50,6 +58,9 @@ def expected(
     for reason, labels in unsure.items():
         detail = f"{reason}; so nothing is said about {_some(labels)}"
         findings.append(_finding("info", "cannot tell what NCCL's model expects", detail, labels[:8], ""))
+    if peers.left_out:
+        detail = f"{peers.left_out:,} of {len(mine):,} tables: their sizes differ too much to compare each with each"
+        findings.append(_finding("info", "not every table was compared with equal clusters", detail, [], ""))
     return sorted(_with_command(trace, findings), key=lambda item: _ORDER[item["severity"]])
 
 
@@ -68,21 +79,12 @@ def _some(names: list[str]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- peers
-def _against_peers(table: BenchmarkTimes, peers: list[BenchmarkTimes]) -> list[JobFinding]:
+def _against_peers(table: BenchmarkTimes, peers: Peers) -> list[JobFinding]:
     """Compare with the best equal cluster at the largest size that both have."""
-    best: tuple[float, int, BenchmarkTimes] | None = None
-    for peer in peers:
-        if not _equal(table, peer):
-            continue
-        size = next((size for size in reversed(table.sizes) if size >= LARGE_BYTES and peer.at(size) is not None), None)
-        if size is None:
-            continue
-        factor = table.steady_s(size) / (peer.at(size) or float("inf"))
-        if best is None or factor > best[0]:
-            best = factor, size, peer
+    best = peers.best(table, LARGE_BYTES)
     if best is None:
         return []
-    factor, size, peer = best
+    factor, size, peer = best.factor, best.size_bytes, best.table
     here, there = table.bus_gbs(size) or 0.0, peer.bus_gbs(size) or 0.0
     where = "the same hosts" if table.hosts and table.hosts == peer.hosts else "an equal cluster"
     detail = (
@@ -94,12 +96,6 @@ def _against_peers(table: BenchmarkTimes, peers: list[BenchmarkTimes]) -> list[J
         return [_finding("info", f"as fast as {where}", detail, evidence, "")] if factor > 1 / SLOW else []
     words, command = _cause(table, factor, size, peer)
     return [_finding("warning", f"{factor:.1f}x below {where}{words}", detail, evidence, command)]
-
-
-def _equal(table: BenchmarkTimes, peer: BenchmarkTimes) -> bool:
-    nodes_agree = table.nnodes is None or peer.nnodes is None or table.nnodes == peer.nnodes
-    same = table.op == peer.op and table.nranks == peer.nranks and table.nranks is not None
-    return same and nodes_agree and same_gpu(table.gpu, peer.gpu)
 
 
 def _machine(table: BenchmarkTimes) -> str:
@@ -195,16 +191,18 @@ def _choices(table: BenchmarkTimes, size: int, system: NcclSystem, release: str 
 
 
 # -------------------------------------------------------------------------------------------------------------- cliffs
-def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) -> list[CliffFinding]:
+def cliffs(
+    trace: Trace, *, box: str | None = None, release: str | None = None, rates: list[Row] | None = None
+) -> list[CliffFinding]:
     """Return every fall of bandwidth by more than 30 % from one size to the next, the deepest first.
 
     Each is a finding with ``op``, ``table``, ``from_bytes``, ``to_bytes``, ``fall`` (share of bandwidth lost) and ``model``:
     what NCCL's model changes there, or why it cannot tell. A fall that the in-place run does not show is the cost of a
-    first call (loading a kernel) and is marked so.
+    first call (loading a kernel) and is marked so. ``rates`` is the Trace's bandwidth where that is known already.
     """
     findings: list[CliffFinding] = []
     usual = remedies.report(trace.meta)
-    for table in tables(trace):
+    for table in tables(trace, rates):
         sizes = table.sizes
         for low, high in itertools.pairwise(sizes):
             cliff = _cliff(table, low, high)

@@ -255,7 +255,8 @@ def _judgements(given: _Prepared, facts: Facts) -> Judgements:
 
 def _conclusions(given: _Prepared, seen: Judged) -> Conclusions:
     told = findings(seen, given.claims)
-    told += [*expected(given.trace), *cliffs(given.trace)] if given.has["measured"] else []
+    if given.has["measured"]:
+        told += [*expected(given.trace, rates=seen["bandwidth"]), *cliffs(given.trace, rates=seen["bandwidth"])]
     return {
         "findings": told,
         "warnings": [f"{each['title']}: {each['detail']}" for each in told if each["severity"] == "warning"],

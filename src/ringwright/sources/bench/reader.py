@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -71,11 +71,14 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
 def _apart(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:
     """Return the tables under names that tell them apart: two tables are never one, be they of one file or of one name."""
     shared = Counter((table.name, table.op, table.ranks, table.dtype) for table, _ in tables)
+    files: defaultdict[str, set[str]] = defaultdict(set)
+    for table, file in tables:
+        files[table.name].add(file)
     apart = []
     for table, file in tables:
         title = table.name
         if shared[table.name, table.op, table.ranks, table.dtype] > 1:
-            is_elsewhere = any(mate.name == title and other != file for mate, other in tables)
+            is_elsewhere = len(files[title]) > 1
             title = file if is_elsewhere and title in file else title
             title += f", line {table.line}" if table.line else ""
             title += f", {table.setting}" if table.setting else ""
