@@ -133,7 +133,7 @@ def test_size_chooses_from_the_frontier() -> None:
 
 
 def test_an_all_reduce_takes_both_halves_and_no_more() -> None:
-    """Moves that wait for data alone let later steps overtake earlier ones (15.2 ms); in step it is 14/6 blocks over an NVLink."""
+    """RoundsMoves that wait for data alone let later steps overtake earlier ones (15.2 ms); in step it is 14/6 blocks over an NVLink."""
     top = fabric("dgx-1:1")
     program = sccl(of("all-reduce", top, 1 << 30), top)
     assert program.knobs["in_step"]

@@ -15,11 +15,11 @@ import pytest
 
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.synthesis.sccl import _automorphisms, answers, sccl
-from ringwright.algorithms.synthesis.sccl.model import Asked, Model, Schedule
+from ringwright.algorithms.synthesis.sccl.model import AskedSearch, Model, RoundsSchedule
 from ringwright.algorithms.synthesis.sccl.pipelined import batches
-from ringwright.algorithms.synthesis.sccl.question import Question, question_of
+from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion, question_of
 from ringwright.collective import Collective
-from ringwright.costs.round_limits import Limit, Wires, wires_of
+from ringwright.costs.round_limits import RoundLimit, UnitLinks, wires_of
 from ringwright.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from small_fabrics import wrong
@@ -28,13 +28,13 @@ pytestmark = pytest.mark.once  # nothing here is compiled
 NEVER = Deadline(None)
 
 
-def question(on: str, op: str, root: int = 0) -> Question:
+def question(on: str, op: str, root: int = 0) -> RoundsQuestion:
     top = fabric(on)
     collective = Collective(op, range(top.n_ranks), 1 << 20, root=root)
     return question_of(collective, wires_of(top, collective.group), op)
 
 
-def keeps(asked: Question, schedule: Schedule) -> None:
+def keeps(asked: RoundsQuestion, schedule: RoundsSchedule) -> None:
     """Hold a schedule against the rules: causal, complete, within all limits; no solver's word is taken."""
     held = {(flow, chunk, src) for flow, (src, _) in enumerate(asked.flows) for chunk in range(schedule.asked.chunks)}
     assert len(schedule.lasts) == schedule.asked.steps
@@ -59,7 +59,7 @@ def keeps(asked: Question, schedule: Schedule) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- tried in every way
-def reachable(asked: Question, chunks: int, steps: int, rounds: int) -> bool:
+def reachable(asked: RoundsQuestion, chunks: int, steps: int, rounds: int) -> bool:
     """Try all ways to send, step by step: what ranks may hold afterwards."""
     every = [(flow, chunk) for flow in range(len(asked.flows)) for chunk in range(chunks)]
     start = frozenset((flow, chunk, asked.flows[flow][0]) for flow, chunk in every)
@@ -76,7 +76,7 @@ def reachable(asked: Question, chunks: int, steps: int, rounds: int) -> bool:
 
 
 def _after(
-    wires: Wires, state: frozenset[tuple[int, int, int]], lasts: int
+    wires: UnitLinks, state: frozenset[tuple[int, int, int]], lasts: int
 ) -> Iterator[frozenset[tuple[int, int, int]]]:
     """Yield what may be held after a step in which every edge carries as much as it can; one limit an edge."""
     options = []
@@ -87,13 +87,13 @@ def _after(
         yield state.union(*chosen)
 
 
-def small(draw: random.Random) -> Wires:
+def small(draw: random.Random) -> UnitLinks:
     """Return a machine of 3 or 4 ranks that is strongly connected, each edge with a limit of its own."""
     p = draw.choice((3, 3, 4))
     edges = {(rank, (rank + 1) % p) for rank in range(p)}
     edges |= {(a, b) for a, b in itertools.permutations(range(p), 2) if draw.random() < 0.3}
-    limits = tuple(Limit((edge,), draw.choice((1, 1, 2))) for edge in range(len(edges)))
-    return Wires(p, tuple(sorted(edges)), limits)
+    limits = tuple(RoundLimit((edge,), draw.choice((1, 1, 2))) for edge in range(len(edges)))
+    return UnitLinks(p, tuple(sorted(edges)), limits)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -105,7 +105,7 @@ def test_the_search_says_what_trying_everything_says(seed: int) -> None:
     told = set()
     for chunks, steps in itertools.product((1, 2) if op == "broadcast" else (1,), (1, 2, 3)):
         for rounds in range(steps, 5):
-            made = answers.answer(asked, Asked(chunks, steps, rounds), 0, NEVER)
+            made = answers.answer(asked, AskedSearch(chunks, steps, rounds), 0, NEVER)
             assert (made.schedule is not None) == reachable(asked, chunks, steps, rounds), (op, wires, made)
             assert (made.schedule is None) == bool(made.proof)
             told.add(made.schedule is not None)
@@ -134,8 +134,8 @@ def test_permutations_map_the_machine_onto_itself_and_fix_no_rank(on: str, order
 def test_a_broken_link_leaves_fewer_permutations() -> None:
     """With one edge at half rate nothing takes that edge to another one."""
     wires = wires_of(fabric("ring:6"), range(6))
-    limits = tuple(Limit(each.edges, 2 - (number == 0)) for number, each in enumerate(wires.limits))
-    assert _automorphisms.free_group(Wires(6, wires.edges, limits)) == ()
+    limits = tuple(RoundLimit(each.edges, 2 - (number == 0)) for number, each in enumerate(wires.limits))
+    assert _automorphisms.free_group(UnitLinks(6, wires.edges, limits)) == ()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_broken_link_leaves_fewer_permutations() -> None:
 )
 def test_schedules_keep_the_rules(on: str, op: str, asked: tuple[int, int, int]) -> None:
     wanted = question(on, op)
-    made = answers.answer(wanted, Asked(*asked), 0, NEVER)
+    made = answers.answer(wanted, AskedSearch(*asked), 0, NEVER)
     assert made.schedule is not None
     keeps(wanted, made.schedule)
 
@@ -165,20 +165,20 @@ def test_batches_follow_each_other() -> None:
     for chunks, more in ((1, 0), (6, 0), (13, 2), (60, 5)):
         steps = each.steps(chunks)
         assert steps == height + -(-chunks // 6) - 1
-        schedule = each.repeated(Asked(chunks, steps + more, steps + 2 * more))
+        schedule = each.repeated(AskedSearch(chunks, steps + more, steps + 2 * more))
         assert schedule is not None
         keeps(wanted, schedule)
-    assert each.repeated(Asked(13, each.steps(13) - 1, 99)) is None
+    assert each.repeated(AskedSearch(13, each.steps(13) - 1, 99)) is None
     assert batches(question("dgx-1:1", "gather"), 0, NEVER) == ()
 
 
 def test_the_fewest_rounds_of_a_model_are_the_fewest() -> None:
     wanted = question("ring:5", "all-gather")
-    made, _ = Model(wanted, Asked(1, 2, 30), fewest=True).solve(5.0, 0, NEVER)
-    assert isinstance(made, Schedule)
+    made, _ = Model(wanted, AskedSearch(1, 2, 30), fewest=True).solve(5.0, 0, NEVER)
+    assert isinstance(made, RoundsSchedule)
     keeps(wanted, made)
     assert made.asked.rounds == 2
-    assert not answers.answer(wanted, Asked(1, 2, 1), 0, NEVER).schedule
+    assert not answers.answer(wanted, AskedSearch(1, 2, 1), 0, NEVER).schedule
 
 
 # ------------------------------------------------------------------------------------------------ budgets, Ctrl-C, again
@@ -199,7 +199,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, searches: int) -> None:
     """Let the deadline pass once so many searches were made."""
     solve, made = Model.solve, []
 
-    def counted(model: Model, work: float, seed: int, deadline: Deadline) -> tuple[Schedule | bool | None, float]:
+    def counted(model: Model, work: float, seed: int, deadline: Deadline) -> tuple[RoundsSchedule | bool | None, float]:
         made.append(1)
         answered = solve(model, work, seed, deadline)
         if len(made) >= searches:
@@ -224,7 +224,7 @@ def test_ctrl_c_ends_a_search_in_the_solver(monkeypatch: pytest.MonkeyPatch) -> 
     from ringwright.algorithms.synthesis.sccl import solving
 
     wanted, deadline = question("mesh:4x4", "all-to-all"), Deadline(None)
-    model = Model(wanted, Asked(1, 6, 16), detour=0)
+    model = Model(wanted, AskedSearch(1, 6, 16), detour=0)
     monkeypatch.setattr(solving, "LISTENS_S", 0.01)
     timer = threading.Timer(0.5, _thread.interrupt_main)
     timer.start()
@@ -262,8 +262,8 @@ def test_the_seed_changes_the_search_and_not_the_frontier() -> None:
 def test_asked_for_more_than_is_weighed() -> None:
     """A model too large is not made; what smaller ones say stands."""
     wanted = question("dgx-1:1", "all-to-all")
-    assert answers.size(wanted, Asked(100, 50, 300)) > answers.MOST_VARIABLES
-    made = answers.answer(wanted, Asked(100, 50, 300), 0, NEVER, 0.01)
+    assert answers.size(wanted, AskedSearch(100, 50, 300)) > answers.MOST_VARIABLES
+    made = answers.answer(wanted, AskedSearch(100, 50, 300), 0, NEVER, 0.01)
     assert made.schedule is None
     assert not made.proof
     assert "weighs at most" in made.why

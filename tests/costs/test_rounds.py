@@ -13,7 +13,7 @@ import pytest
 from ringwright.collective import Collective
 from ringwright.costs.arborescences import least_route, least_tree
 from ringwright.costs.lower_bounds import bound
-from ringwright.costs.round_limits import Limit, Wires, wires_of
+from ringwright.costs.round_limits import RoundLimit, UnitLinks, wires_of
 from ringwright.costs.rounds import Flow, proven_rounds, rounds_bound, steps_bound
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
@@ -24,7 +24,7 @@ def gathering(p: int) -> list[Flow]:
     return [(rank, tuple(end for end in range(p) if end != rank)) for rank in range(p)]
 
 
-def wires(on: str) -> Wires:
+def wires(on: str) -> UnitLinks:
     top = fabric(on)
     return wires_of(top, range(top.n_ranks))
 
@@ -72,7 +72,7 @@ def test_prices_prove_what_they_prove() -> None:
         assert proven <= best
         assert proven == proven_rounds(machine, flows, [3 * price for price in prices])
     assert proven_rounds(machine, flows, [Fraction(1)] * 16) == best
-    doubled = Wires(8, machine.edges, tuple(Limit(each.edges, 2) for each in machine.limits))
+    doubled = UnitLinks(8, machine.edges, tuple(RoundLimit(each.edges, 2) for each in machine.limits))
     assert proven_rounds(doubled, flows, [Fraction(1)] * 16) == best / 2
     for prices in ([Fraction(0)] * 16, [Fraction(-1), *[Fraction(1)] * 15], []):
         with pytest.raises(UsageError, match="prices are 0 or more"):
@@ -174,7 +174,7 @@ def test_a_group_shares_links_with_nobody_else() -> None:
 
 
 def test_what_cannot_be_reached_is_said() -> None:
-    one_way = Wires(3, ((0, 1), (1, 2)), (Limit((0,), 1), Limit((1,), 1)))
+    one_way = UnitLinks(3, ((0, 1), (1, 2)), (RoundLimit((0,), 1), RoundLimit((1,), 1)))
     with pytest.raises(InfeasibleError, match="nothing gets from place 1 of the group to place 0"):
         steps_bound(one_way, gathering(3))
     assert steps_bound(one_way, gathering(3)[:1]) == (2, 0, 2)

@@ -26,7 +26,7 @@ WHOLE = 1e-6  # by how much a rate may fall short of a whole multiple of the slo
 
 
 @dataclass(frozen=True)
-class Limit:
+class RoundLimit:
     """At most ``chunks`` a round cross ``edges`` in all (an edge that is named twice counts twice)."""
 
     edges: tuple[int, ...]
@@ -34,22 +34,22 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Wires:
+class UnitLinks:
     """Edges between ``p`` ranks, and the limits on them. ``unit_rate`` is bytes/s of one chunk a round."""
 
     p: int
     edges: tuple[tuple[int, int], ...]
-    limits: tuple[Limit, ...]
+    limits: tuple[RoundLimit, ...]
     unit_rate: float = 1.0
 
     @cached_property
-    def turned(self) -> Wires:
+    def turned(self) -> UnitLinks:
         """The same with every edge the other way round, in the order of the edges: equal where both ways are alike."""
         ends = sorted((there, here, edge) for edge, (here, there) in enumerate(self.edges))
         number = {edge: at for at, (_, _, edge) in enumerate(ends)}
         limits = ((tuple(sorted(number[edge] for edge in limit.edges)), limit.chunks) for limit in self.limits)
-        turned = tuple(Limit(edges, chunks) for edges, chunks in sorted(limits))
-        return Wires(self.p, tuple((here, there) for here, there, _ in ends), turned, self.unit_rate)
+        turned = tuple(RoundLimit(edges, chunks) for edges, chunks in sorted(limits))
+        return UnitLinks(self.p, tuple((here, there) for here, there, _ in ends), turned, self.unit_rate)
 
     @cached_property
     def hops(self) -> tuple[tuple[float, ...], ...]:
@@ -81,7 +81,7 @@ def _hops(p: int, root: int, leaving: list[list[int]]) -> list[float]:
 
 
 # ------------------------------------------------------------------------------------------------------- of a topology
-def wires_of(topology: Topology | None, group: Sequence[int]) -> Wires:
+def wires_of(topology: Topology | None, group: Sequence[int]) -> UnitLinks:
     """Return the edges and limits between the ranks of a group, as the machine is at the start; None: a link for each pair.
 
     An edge joins two ranks whose route passes no third one. Rates count in whole multiples of the slowest.
@@ -91,7 +91,7 @@ def wires_of(topology: Topology | None, group: Sequence[int]) -> Wires:
     p = len(group)
     pairs = [(here, there) for here in range(p) for there in range(p) if here != there]
     if topology is None:
-        return Wires(p, tuple(pairs), tuple(Limit((edge,), 1) for edge in range(len(pairs))))
+        return UnitLinks(p, tuple(pairs), tuple(RoundLimit((edge,), 1) for edge in range(len(pairs))))
     if max(group) >= topology.n_ranks:
         raise UsageError(f"{topology.name} has no rank {max(group)}", remedy=f"0 to {topology.n_ranks - 1}")
     now = topology.at(0.0) if topology.faults else topology
@@ -127,7 +127,7 @@ def _routes(topology: Topology, group: Sequence[int], pairs: list[tuple[int, int
 
 def _limited(
     topology: Topology, p: int, edges: list[tuple[int, int]], crossed: list[list[int]], rate: np.ndarray
-) -> Wires:
+) -> UnitLinks:
     users: dict[tuple[str, int], list[int]] = {}
     starts, groups = topology.memberships
     for edge, links in enumerate(crossed):
@@ -136,7 +136,7 @@ def _limited(
             for group in groups[starts[link] : starts[link + 1]].tolist():
                 users.setdefault(("group", group), []).append(edge)
     if not users:
-        return Wires(p, (), ())
+        return UnitLinks(p, (), ())
     rates = {
         key: float(rate[key[1]]) if key[0] == "link" else float(topology.groups[key[1]].rate) for key in sorted(users)
     }
@@ -145,4 +145,4 @@ def _limited(
     for key, speed in rates.items():
         chunks, named = int(min(speed / unit + WHOLE, 1e6)), tuple(sorted(users[key]))
         least[named] = min(chunks, least.get(named, chunks))
-    return Wires(p, tuple(edges), tuple(Limit(named, chunks) for named, chunks in sorted(least.items())), unit)
+    return UnitLinks(p, tuple(edges), tuple(RoundLimit(named, chunks) for named, chunks in sorted(least.items())), unit)

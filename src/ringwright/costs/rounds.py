@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ringwright.costs.cheapest_trees import Price, least_route, least_tree
-from ringwright.costs.round_limits import Wires
+from ringwright.costs.round_limits import UnitLinks
 from ringwright.errors import InfeasibleError, MissingExtraError, UsageError
 
 Flow = tuple[int, tuple[int, ...]]  # where a chunk is, and where it must go
@@ -28,7 +28,7 @@ REMEDY = "ringwright bound all-gather --topology FILE"
 
 
 # ------------------------------------------------------------------------------------------------------------- bounds
-def steps_bound(wires: Wires, flows: Sequence[Flow]) -> tuple[int, int, int]:
+def steps_bound(wires: UnitLinks, flows: Sequence[Flow]) -> tuple[int, int, int]:
     """Return (steps, from, to): the farthest that a chunk must go. InfeasibleError where it cannot get there."""
     far = max(((wires.hops[src][dst], src, dst) for src, ends in flows for dst in ends), key=lambda each: each[0])
     if far[0] == float("inf"):
@@ -36,7 +36,7 @@ def steps_bound(wires: Wires, flows: Sequence[Flow]) -> tuple[int, int, int]:
     return int(far[0]), far[1], far[2]
 
 
-def proven_rounds(wires: Wires, flows: Sequence[Flow], prices: Sequence[Fraction]) -> Fraction:
+def proven_rounds(wires: UnitLinks, flows: Sequence[Flow], prices: Sequence[Fraction]) -> Fraction:
     """Return the rounds per chunk that prices on the limits prove, whoever made them; exact.
 
     Prices count in proportion; UsageError where one is negative, or none is positive.
@@ -51,7 +51,7 @@ def proven_rounds(wires: Wires, flows: Sequence[Flow], prices: Sequence[Fraction
     return total / spent
 
 
-def _cheapest(wires: Wires, flow: Flow, lengths: Sequence[Price]) -> list[int]:
+def _cheapest(wires: UnitLinks, flow: Flow, lengths: Sequence[Price]) -> list[int]:
     src, ends = flow
     if len(ends) == 1:
         chosen = least_route(wires.p, src, ends[0], wires.edges, lengths)
@@ -72,7 +72,7 @@ class RoundsBound:
     prices: tuple[Fraction, ...]
 
 
-def rounds_bound(wires: Wires, flows: Sequence[Flow], alike: Sequence[int] | None = None) -> RoundsBound:
+def rounds_bound(wires: UnitLinks, flows: Sequence[Flow], alike: Sequence[int] | None = None) -> RoundsBound:
     """Return the highest bound on rounds per chunk, with its proof; limits with one number in ``alike`` get one price."""
     groups = list(range(len(wires.limits))) if alike is None else list(alike)
     weight = Counter[int]()
@@ -98,7 +98,7 @@ def rounds_bound(wires: Wires, flows: Sequence[Flow], alike: Sequence[int] | Non
     return _rational(wires, flows, [best_price[group] for group in groups], best)
 
 
-def _around_ranks(wires: Wires, groups: list[int], weight: Counter[int]) -> list[dict[int, float]]:
+def _around_ranks(wires: UnitLinks, groups: list[int], weight: Counter[int]) -> list[dict[int, float]]:
     """Return prices on all that enters one rank, or leaves it, or does so at any rank: often the best, and a start."""
     made: list[dict[int, float]] = []
     for end in (0, 1):
@@ -124,7 +124,7 @@ def _scaled(spent: Counter[int], weight: Counter[int]) -> dict[int, float]:
 
 
 def _cut(
-    wires: Wires, flows: Sequence[Flow], groups: list[int], price: dict[int, float]
+    wires: UnitLinks, flows: Sequence[Flow], groups: list[int], price: dict[int, float]
 ) -> tuple[float, list[tuple[int, Counter[int]]]]:
     """Return the cheapest trees' total price, and per source how often they use the limits of each group."""
     lengths = [float(each) for each in wires.lengths([price[group] for group in groups])]
@@ -168,7 +168,7 @@ def _priced(weight: Counter[int], cuts: list[tuple[int, Counter[int]]]) -> tuple
     return float(-solved.fun), {group: max(0.0, float(solved.x[at])) for at, group in enumerate(groups)}
 
 
-def _rational(wires: Wires, flows: Sequence[Flow], prices: list[float], value: float) -> RoundsBound:
+def _rational(wires: UnitLinks, flows: Sequence[Flow], prices: list[float], value: float) -> RoundsBound:
     """Return the bound of prices near the given ones that are simple fractions, where these prove as much."""
     top = max(prices)
     near = tuple(Fraction(price / top).limit_denominator(5040) for price in prices)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, told
-from ringwright.algorithms.synthesis.sccl.frontier import Frontier, Wanted, frontier
+from ringwright.algorithms.synthesis.sccl.frontier import Frontier, WantedAnswer, frontier
 from ringwright.algorithms.synthesis.sccl.programs import backwards, forwards, program_of
-from ringwright.algorithms.synthesis.sccl.question import TURNED, Question, question_of
+from ringwright.algorithms.synthesis.sccl.question import TURNED, RoundsQuestion, question_of
 from ringwright.costs.round_limits import wires_of
 from ringwright.engines.choose import simulate
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
@@ -31,7 +31,7 @@ from ringwright.knobs import Range, Seed
 from ringwright.program import nothing
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.sccl.model import Schedule
+    from ringwright.algorithms.synthesis.sccl.model import RoundsSchedule
     from ringwright.collective import Collective
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -65,7 +65,7 @@ def sccl(
         return nothing("sccl", collective)
     _require_small(collective)
     units = max(1, int(collective.block_bytes.min()) // collective.unit_bytes)
-    wanted, deadline = Wanted(chunks, steps, rounds, units), Deadline(budget)
+    wanted, deadline = WantedAnswer(chunks, steps, rounds, units), Deadline(budget)
     asked = _questions(collective, topology)
     sought = [frontier(asked[0], wanted, seed, deadline)]
     chosen = _choices(asked, sought, wanted, seed, deadline)
@@ -94,7 +94,7 @@ def _require_small(collective: Collective) -> None:
         )
 
 
-def _questions(collective: Collective, topology: Topology | None) -> list[Question]:
+def _questions(collective: Collective, topology: Topology | None) -> list[RoundsQuestion]:
     """Return what is to be asked: a reduction on the machine turned round; of an all-reduce both halves."""
     wires = wires_of(topology, collective.group)
     if collective.op == "all-reduce":
@@ -105,8 +105,8 @@ def _questions(collective: Collective, topology: Topology | None) -> list[Questi
 
 
 def _choices(
-    asked: list[Question], sought: list[Frontier], wanted: Wanted, seed: int, deadline: Deadline
-) -> list[tuple[Schedule, ...]]:
+    asked: list[RoundsQuestion], sought: list[Frontier], wanted: WantedAnswer, seed: int, deadline: Deadline
+) -> list[tuple[RoundsSchedule, ...]]:
     """Return a schedule for each question, once for each point of the frontier; halves of an all-reduce have the same chunks.
 
     Where the second half is another question, its frontiers are added to what is ``sought``.
@@ -114,7 +114,7 @@ def _choices(
     first = sought[0].schedules
     if len(asked) == 1 or asked[0] == asked[1]:
         return [(each,) * len(asked) for each in first]
-    chosen: list[tuple[Schedule, ...]] = []
+    chosen: list[tuple[RoundsSchedule, ...]] = []
     for each in first:
         try:
             sought.append(frontier(asked[1], replace(wanted, chunks=each.asked.chunks), seed, deadline))
@@ -126,7 +126,9 @@ def _choices(
     return chosen
 
 
-def _programs(collective: Collective, asked: list[Question], choice: tuple[Schedule, ...]) -> Iterator[Program]:
+def _programs(
+    collective: Collective, asked: list[RoundsQuestion], choice: tuple[RoundsSchedule, ...]
+) -> Iterator[Program]:
     """Yield the program whose moves wait for data alone, and the one that keeps step."""
     moves = []
     for number, (question, schedule) in enumerate(zip(asked, choice, strict=True)):
@@ -141,7 +143,7 @@ def _programs(collective: Collective, asked: list[Question], choice: tuple[Sched
 
 
 def _model_s(
-    collective: Collective, asked: list[Question], choice: tuple[Schedule, ...], topology: Topology | None
+    collective: Collective, asked: list[RoundsQuestion], choice: tuple[RoundsSchedule, ...], topology: Topology | None
 ) -> float:
     """Return S alpha + (R/C) b beta: the longest latency of a link for each step, the slowest link for each round."""
     latency_s = ALPHA_S if topology is None else float(topology.latency_s.max(initial=0.0))
@@ -158,6 +160,6 @@ def _time_s(program: Program, topology: Topology | None, link_model: LinkModel) 
     return simulate(program, topology, engine="events", alpha=ALPHA_OF[link_model]).time_s
 
 
-def _named(choice: tuple[Schedule, ...]) -> str:
+def _named(choice: tuple[RoundsSchedule, ...]) -> str:
     steps, rounds = sum(each.asked.steps for each in choice), sum(each.asked.rounds for each in choice)
     return f"({choice[0].asked.chunks},{steps},{rounds})"

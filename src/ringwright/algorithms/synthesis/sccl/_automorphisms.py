@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.costs.round_limits import Wires
+    from ringwright.costs.round_limits import UnitLinks
 
 Permutation = tuple[int, ...]
 MOST_TRIES = 4000  # ranks mapped in the search for what takes rank 0 to one other rank
@@ -21,7 +21,7 @@ MOST_EACH = 4  # permutations that take rank 0 to one other rank
 
 
 @lru_cache(256)
-def free_group(wires: Wires) -> tuple[Permutation, ...]:
+def free_group(wires: UnitLinks) -> tuple[Permutation, ...]:
     """Return generators of a group of automorphisms in which only the identity fixes a rank; none where none is seen."""
     search = _Search(wires)
     taking = [search.taking(target) if target else [] for target in range(wires.p)]
@@ -68,7 +68,7 @@ def _is_free(group: frozenset[Permutation]) -> bool:
 class _Search:
     """Automorphisms of one machine, found by mapping ranks in the order of a walk along its edges."""
 
-    def __init__(self, wires: Wires) -> None:
+    def __init__(self, wires: UnitLinks) -> None:
         self.p = wires.p
         self.of_edges = {pair: number for number, pair in enumerate(wires.edges)}
         self.wires = wires
@@ -151,13 +151,13 @@ class _Search:
         )
 
 
-def edge_images(wires: Wires, made: Permutation) -> list[int]:
+def edge_images(wires: UnitLinks, made: Permutation) -> list[int]:
     """Return where each edge goes."""
     number = {pair: at for at, pair in enumerate(wires.edges)}
     return [number[made[here], made[there]] for here, there in wires.edges]
 
 
-def limit_orbits(wires: Wires, generators: tuple[Permutation, ...]) -> list[int]:
+def limit_orbits(wires: UnitLinks, generators: tuple[Permutation, ...]) -> list[int]:
     """Return a number for each limit, the same for those that the group maps onto each other."""
     number = {(limit.edges, limit.chunks): at for at, limit in enumerate(wires.limits)}
     images = []

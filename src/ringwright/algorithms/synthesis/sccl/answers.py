@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ringwright.algorithms.synthesis.sccl.model import ENDLESS, Asked, Model, Schedule
+from ringwright.algorithms.synthesis.sccl.model import ENDLESS, AskedSearch, Model, RoundsSchedule
 from ringwright.algorithms.synthesis.sccl.pipelined import Batch, batches
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
     from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation
-    from ringwright.algorithms.synthesis.sccl.question import Question
+    from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion
 
 T = TypeVar("T")
 WORK = 20.0  # deterministic time of the search over all schedules (about as many CPU seconds)
@@ -27,10 +27,10 @@ MOST_KNOWN = 4096
 
 
 @dataclass(frozen=True)
-class Answer:
+class RoundsAnswer:
     """A schedule; or ``proof`` that there is none; or neither, and ``why`` not. ``work`` is the solver's deterministic time."""
 
-    schedule: Schedule | None = None
+    schedule: RoundsSchedule | None = None
     proof: str = ""
     why: str = ""
     work: float = 0.0
@@ -39,28 +39,30 @@ class Answer:
 _KNOWN: dict[tuple[object, ...], Any] = {}  # in the order in which they were asked
 
 
-def answer(question: Question, asked: Asked, seed: int, deadline: Deadline, work: float = WORK) -> Answer:
+def answer(
+    question: RoundsQuestion, asked: AskedSearch, seed: int, deadline: Deadline, work: float = WORK
+) -> RoundsAnswer:
     """Return the answer after at most about so much ``work`` (the solver's deterministic time)."""
     proof = excluded(question, asked)
     if proof:
-        return Answer(proof=proof)
+        return RoundsAnswer(proof=proof)
     for each in known_batches(question, seed, deadline):
         schedule = each.repeated(asked)
         if schedule is not None:
-            return Answer(schedule)
+            return RoundsAnswer(schedule)
     return _kept((question, asked, seed, work), lambda: _searched(question, asked, seed, deadline, work), deadline)
 
 
-def incumbent(question: Question, asked: Asked, seed: int, deadline: Deadline, work: float) -> Answer:
+def incumbent(question: RoundsQuestion, asked: AskedSearch, seed: int, deadline: Deadline, work: float) -> RoundsAnswer:
     """Return a schedule with as few rounds as a short search reaches, at most those asked for."""
     return _kept(
         (question, asked, seed, work, "fewest"), lambda: _fewest(question, asked, seed, deadline, work), deadline
     )
 
 
-def _fewest(question: Question, asked: Asked, seed: int, deadline: Deadline, most: float) -> Answer:
+def _fewest(question: RoundsQuestion, asked: AskedSearch, seed: int, deadline: Deadline, most: float) -> RoundsAnswer:
     least = max(asked.steps, math.ceil(question.rounds.per_chunk * asked.chunks))
-    best: Schedule | None = None
+    best: RoundsSchedule | None = None
     spent = 0.0
     for generators, detour, share in _attempts(question):
         if deadline.passed() or (best is not None and best.asked.rounds <= least):
@@ -70,11 +72,11 @@ def _fewest(question: Question, asked: Asked, seed: int, deadline: Deadline, mos
         limit = asked if best is None else replace(asked, rounds=best.asked.rounds - 1)
         made, more = Model(question, limit, generators, detour, fewest=True).solve(most * share, seed, deadline)
         spent += more
-        best = made if isinstance(made, Schedule) else best
-    return Answer(best, why="" if best else "a short search reached nothing", work=spent)
+        best = made if isinstance(made, RoundsSchedule) else best
+    return RoundsAnswer(best, why="" if best else "a short search reached nothing", work=spent)
 
 
-def known_batches(question: Question, seed: int, deadline: Deadline) -> tuple[Batch, ...]:
+def known_batches(question: RoundsQuestion, seed: int, deadline: Deadline) -> tuple[Batch, ...]:
     """Return the batches of a broadcast."""
     return _kept((question, seed), lambda: batches(question, seed, deadline), deadline)
 
@@ -92,7 +94,7 @@ def _kept(key: tuple[object, ...], make: Callable[[], T], deadline: Deadline) ->
     return kept
 
 
-def excluded(question: Question, asked: Asked) -> str:
+def excluded(question: RoundsQuestion, asked: AskedSearch) -> str:
     """Return the bound that excludes an answer, in words; empty where none does."""
     steps, src, dst = question.steps
     if asked.steps < steps:
@@ -105,7 +107,7 @@ def excluded(question: Question, asked: Asked) -> str:
     return ""
 
 
-def _searched(question: Question, asked: Asked, seed: int, deadline: Deadline, most: float) -> Answer:
+def _searched(question: RoundsQuestion, asked: AskedSearch, seed: int, deadline: Deadline, most: float) -> RoundsAnswer:
     spent = 0.0
     for generators, detour, share in _attempts(question):
         if deadline.passed():
@@ -114,18 +116,18 @@ def _searched(question: Question, asked: Asked, seed: int, deadline: Deadline, m
         if size(question, asked, generators) > MOST_VARIABLES:
             if is_full:
                 why = f"the search over all schedules weighs at most {MOST_VARIABLES:,} sends, and smaller ones were not enough"
-                return Answer(why=why, work=spent)
+                return RoundsAnswer(why=why, work=spent)
             continue
         made, more = Model(question, asked, generators, detour).solve(most * share, seed, deadline)
         spent += more
-        if isinstance(made, Schedule):
-            return Answer(made, work=spent)
+        if isinstance(made, RoundsSchedule):
+            return RoundsAnswer(made, work=spent)
         if made is False and is_full:
-            return Answer(proof="the search over all schedules is exhausted", work=spent)
-    return Answer(why="stopped" if deadline.stopped else f"{most:g} units of work were not enough", work=spent)
+            return RoundsAnswer(proof="the search over all schedules is exhausted", work=spent)
+    return RoundsAnswer(why="stopped" if deadline.stopped else f"{most:g} units of work were not enough", work=spent)
 
 
-def _attempts(question: Question) -> Iterator[tuple[tuple[Permutation, ...], int, float]]:
+def _attempts(question: RoundsQuestion) -> Iterator[tuple[tuple[Permutation, ...], int, float]]:
     """Yield the restrictions to try: permutations that schedules keep, hops that routes may be longer, share of the work."""
     is_single = all(len(ends) == 1 for _, ends in question.flows)
     detours = (0, 1, ENDLESS) if is_single else (ENDLESS,)
@@ -138,7 +140,7 @@ def _attempts(question: Question) -> Iterator[tuple[tuple[Permutation, ...], int
         yield (), detour, 1.0 if detour == ENDLESS else RESTRICTED
 
 
-def size(question: Question, asked: Asked, generators: tuple[Permutation, ...] = ()) -> int:
+def size(question: RoundsQuestion, asked: AskedSearch, generators: tuple[Permutation, ...] = ()) -> int:
     """Return about how many sends a model weighs."""
     from ringwright.algorithms.synthesis.sccl._automorphisms import closed
 

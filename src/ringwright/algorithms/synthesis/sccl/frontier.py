@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import nothing_yet
 from ringwright.algorithms.synthesis.sccl.answers import answer, excluded, incumbent, known_batches
-from ringwright.algorithms.synthesis.sccl.model import Asked, Schedule
+from ringwright.algorithms.synthesis.sccl.model import AskedSearch, RoundsSchedule
 from ringwright.algorithms.synthesis.sccl.pipelined import series
 from ringwright.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
-    from ringwright.algorithms.synthesis.sccl.question import Question
+    from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion
 
 MOST_CHUNKS = 12
 MOST_OPEN = 2  # questions in a row without an answer
@@ -30,7 +30,7 @@ MOST_WORK = 3.0  # of all searches, after which what is known is enough
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedAnswer:
     """What a user asks for; None leaves it to the search."""
 
     chunks: int | None = None
@@ -38,22 +38,22 @@ class Wanted:
     rounds: int | None = None
     most_chunks: int = MOST_CHUNKS  # where their number is left to the search
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> AskedSearch | None:
         """Return the one question that this is; None where it is several."""
         if self.chunks is None or self.steps is None or self.rounds is None:
             return None
-        return Asked(self.chunks, self.steps, self.rounds)
+        return AskedSearch(self.chunks, self.steps, self.rounds)
 
 
 @dataclass(frozen=True)
 class Frontier:
     """Schedules that none of the others beats, the fewest steps first, and how many questions on the way stayed open."""
 
-    schedules: tuple[Schedule, ...]
+    schedules: tuple[RoundsSchedule, ...]
     unsettled: int = 0
 
 
-def frontier(question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> Frontier:
+def frontier(question: RoundsQuestion, wanted: WantedAnswer, seed: int, deadline: Deadline) -> Frontier:
     """Return the frontier as far as it is wanted; InfeasibleError where there is nothing."""
     asked = wanted.asked()
     if asked is None:
@@ -71,10 +71,10 @@ def frontier(question: Question, wanted: Wanted, seed: int, deadline: Deadline) 
 class _Search:
     """The search in progress: the schedule with the fewest rounds per chunk at each number of steps."""
 
-    def __init__(self, question: Question, wanted: Wanted, seed: int, deadline: Deadline) -> None:
+    def __init__(self, question: RoundsQuestion, wanted: WantedAnswer, seed: int, deadline: Deadline) -> None:
         self.question, self.wanted, self.seed, self.deadline = question, wanted, seed, deadline
-        self.best: dict[int, Schedule] = {}
-        self.excluded: list[Asked] = []
+        self.best: dict[int, RoundsSchedule] = {}
+        self.excluded: list[AskedSearch] = []
         self.open = self.unsettled = 0  # questions without an answer: since the last schedule, and in all
         self.work = 0.0
         self.why = ""
@@ -104,7 +104,7 @@ class _Search:
         """Keep what a short search reaches with the fewest steps, so that there is something to improve."""
         chunks, steps = self.wanted.chunks or 1, self.wanted.steps or self.question.steps[0]
         most = AMPLE * math.ceil(self.question.rounds.per_chunk * chunks) + steps
-        if excluded(self.question, asked := Asked(chunks, steps, most)):
+        if excluded(self.question, asked := AskedSearch(chunks, steps, most)):
             return
         made = incumbent(self.question, asked, self.seed, self.deadline, WORK)
         self.work += made.work
@@ -131,13 +131,13 @@ class _Search:
                 return
             for steps in _range(self.wanted.steps, fewest, rounds):
                 is_gain = Fraction(rounds, chunks) < self._least(steps) and self.open < MOST_OPEN
-                if not is_gain or self._is_there(Asked(chunks, steps, rounds)):
+                if not is_gain or self._is_there(AskedSearch(chunks, steps, rounds)):
                     break
 
     def _is_over(self) -> bool:
         return self.deadline.passed() or (self.work > MOST_WORK and bool(self.best))
 
-    def _is_there(self, asked: Asked) -> bool:
+    def _is_there(self, asked: AskedSearch) -> bool:
         """Return whether there is a schedule, and keep it; what is excluded is so with more chunks, fewer steps or rounds too."""
         if any(
             each.chunks <= asked.chunks and each.steps >= asked.steps and each.rounds >= asked.rounds
@@ -166,7 +166,7 @@ class _Search:
 
     def _raise(self) -> None:
         steps, rounds = self.wanted.steps, self.wanted.rounds
-        limit = Asked(self.wanted.chunks or 1, steps or self.question.steps[0], rounds or 1 << 30)
+        limit = AskedSearch(self.wanted.chunks or 1, steps or self.question.steps[0], rounds or 1 << 30)
         proof = excluded(self.question, limit)
         if proof and not self.deadline.stopped:
             raise InfeasibleError(f"no algorithm is as wanted: {proof}", remedy="steps=none:rounds=none")
@@ -175,7 +175,7 @@ class _Search:
         raise InfeasibleError(f"no algorithm was reached: {self.why}", remedy="fewer chunks, steps=none:rounds=none")
 
 
-def _ratio(schedule: Schedule) -> Fraction:
+def _ratio(schedule: RoundsSchedule) -> Fraction:
     return Fraction(schedule.asked.rounds, schedule.asked.chunks)
 
 

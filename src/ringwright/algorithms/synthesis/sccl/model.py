@@ -19,7 +19,7 @@ from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
-    from ringwright.algorithms.synthesis.sccl.question import Question
+    from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion
 
 ENDLESS = 1 << 20
 Send = tuple[int, int, int, int]  # step, edge, flow, chunk of the flow
@@ -27,7 +27,7 @@ Key = tuple[int, int, int, int]  # flow, edge, chunk of the flow, step
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedSearch:
     """Chunks of each flow, steps and rounds."""
 
     chunks: int
@@ -39,10 +39,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RoundsSchedule:
     """An algorithm: its sends in order, and how many rounds each step lasts."""
 
-    asked: Asked
+    asked: AskedSearch
     sends: tuple[Send, ...]
     lasts: tuple[int, ...]
 
@@ -55,8 +55,8 @@ class Model:
 
     def __init__(
         self,
-        question: Question,
-        asked: Asked,
+        question: RoundsQuestion,
+        asked: AskedSearch,
         generators: tuple[Permutation, ...] = (),
         detour: int = ENDLESS,
         period: int = 0,
@@ -179,7 +179,7 @@ class Model:
             if (sent := self.sends.get((*divmod(first, len(self.edges)), chunk, step))) is not None
         ]
 
-    def solve(self, work: float, seed: int, deadline: Deadline) -> tuple[Schedule | bool | None, float]:
+    def solve(self, work: float, seed: int, deadline: Deadline) -> tuple[RoundsSchedule | bool | None, float]:
         """Return a schedule, False where there is none, None where neither was shown in time; and the work that it took."""
         from ringwright.algorithms.synthesis.sccl.solving import solved
 
@@ -189,7 +189,7 @@ class Model:
             return self._schedule(solver), spent
         return False if status == self.cp.INFEASIBLE else None, spent
 
-    def _schedule(self, solver: Any) -> Schedule:
+    def _schedule(self, solver: Any) -> RoundsSchedule:
         taken = {key for key, sent in self.sends.items() if solver.boolean_value(sent)}
         size = len(self.edges)
         sends = [
@@ -201,7 +201,7 @@ class Model:
             if (*divmod(self.first_edge[flow * size + edge], size), chunk, step) in taken
         ]
         lasts = tuple(solver.value(each) for each in self.lasts)
-        return Schedule(replace(self.asked, rounds=sum(lasts)), tuple(self._used(sends)), lasts)
+        return RoundsSchedule(replace(self.asked, rounds=sum(lasts)), tuple(self._used(sends)), lasts)
 
     def _used(self, sends: list[Send]) -> list[Send]:
         """Return the sends that bring a chunk nearer to who needs it: those that its targets are traced back to."""

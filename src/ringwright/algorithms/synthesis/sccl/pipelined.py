@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.synthesis.sccl.model import Asked, Model, Schedule
+from ringwright.algorithms.synthesis.sccl.model import AskedSearch, Model, RoundsSchedule
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
-    from ringwright.algorithms.synthesis.sccl.question import Question
+    from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion
 
 PERIODS = (1, 2)
 WORK, WORK_LAST = 0.2, 2.0  # deterministic time of one search, and of the one with the most steps
@@ -25,7 +25,7 @@ MOST_CHUNKS = 1024
 class Batch:
     """The schedule of one batch; the next one starts ``period`` steps later."""
 
-    schedule: Schedule
+    schedule: RoundsSchedule
     period: int
 
     def batches(self, chunks: int) -> int:
@@ -36,7 +36,7 @@ class Batch:
         """Return the steps, and rounds, that so many chunks take."""
         return self.schedule.asked.steps + (self.batches(chunks) - 1) * self.period
 
-    def repeated(self, asked: Asked) -> Schedule | None:
+    def repeated(self, asked: AskedSearch) -> RoundsSchedule | None:
         """Return the schedule of several batches, the last perhaps of fewer chunks; None where it takes longer than asked."""
         if self.steps(asked.chunks) > asked.steps:
             return None
@@ -47,10 +47,10 @@ class Batch:
             for batch in range(self.batches(asked.chunks))
             if batch * each + chunk < asked.chunks
         )
-        return Schedule(asked, tuple(sends), (1 + asked.rounds - asked.steps, *[1] * (asked.steps - 1)))
+        return RoundsSchedule(asked, tuple(sends), (1 + asked.rounds - asked.steps, *[1] * (asked.steps - 1)))
 
 
-def batches(question: Question, seed: int, deadline: Deadline) -> tuple[Batch, ...]:
+def batches(question: RoundsQuestion, seed: int, deadline: Deadline) -> tuple[Batch, ...]:
     """Return batches with the fewest steps for each period, the shorter ones last; none where the question is no broadcast."""
     made: list[Batch] = []
     if not question.is_broadcast:
@@ -64,8 +64,8 @@ def batches(question: Question, seed: int, deadline: Deadline) -> tuple[Batch, .
 
 
 def _shortest(
-    question: Question, chunks: int, period: int, most: int, seed: int, deadline: Deadline
-) -> Schedule | None:
+    question: RoundsQuestion, chunks: int, period: int, most: int, seed: int, deadline: Deadline
+) -> RoundsSchedule | None:
     """Return the batch with the fewest steps, at most ``most``: 1, 2, 4, ... more steps than needed, then halving between.
 
     What is not settled in time counts as none.
@@ -74,8 +74,8 @@ def _shortest(
     best, steps, stride = None, low, 1
     while low <= most and not deadline.passed():
         work = WORK if steps < most or best else WORK_LAST
-        schedule, _ = Model(question, Asked(chunks, steps, steps), period=period).solve(work, seed, deadline)
-        if isinstance(schedule, Schedule):
+        schedule, _ = Model(question, AskedSearch(chunks, steps, steps), period=period).solve(work, seed, deadline)
+        if isinstance(schedule, RoundsSchedule):
             best, most = schedule, steps - 1
         else:
             low = steps + 1
@@ -84,7 +84,7 @@ def _shortest(
     return best
 
 
-def series(each: Batch, asked: tuple[int | None, int | None, int | None], most: int) -> list[Schedule]:
+def series(each: Batch, asked: tuple[int | None, int | None, int | None], most: int) -> list[RoundsSchedule]:
     """Return the schedules of 1, 2, 4, ... batches with at most ``most`` chunks, and those with what is asked for of them."""
     chunks, steps, rounds = asked
     size = each.schedule.asked.chunks
@@ -100,6 +100,6 @@ def series(each: Batch, asked: tuple[int | None, int | None, int | None], most: 
         total = each.steps(count)
         wanted = zip(asked, (count, total, total), strict=True)
         if count <= MOST_CHUNKS and all(want in (None, have) for want, have in wanted):
-            schedule = each.repeated(Asked(count, total, total))
+            schedule = each.repeated(AskedSearch(count, total, total))
             made += [schedule] if schedule else []
     return made

@@ -13,15 +13,15 @@ from ringwright.algorithms.offers import is_even
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.synthesis.sccl.model import Schedule
-    from ringwright.algorithms.synthesis.sccl.question import Question
+    from ringwright.algorithms.synthesis.sccl.model import RoundsSchedule
+    from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion
     from ringwright.collective import Collective
     from ringwright.program import Layout
 
 
 @dataclass(frozen=True)
-class Moves:
-    """Moves of one step, in order: kind, sources, targets and chunks (int64 of shape (moves,))."""
+class RoundsMoves:
+    """RoundsMoves of one step, in order: kind, sources, targets and chunks (int64 of shape (moves,))."""
 
     op: Op
     src: np.ndarray
@@ -29,17 +29,17 @@ class Moves:
     chunk: np.ndarray
 
 
-def forwards(question: Question, schedule: Schedule) -> list[Moves]:
+def forwards(question: RoundsQuestion, schedule: RoundsSchedule) -> list[RoundsMoves]:
     """Return the moves of each step."""
     return [_moves(question, schedule, step, Op.SEND) for step in range(schedule.asked.steps)]
 
 
-def backwards(question: Question, schedule: Schedule) -> list[Moves]:
+def backwards(question: RoundsQuestion, schedule: RoundsSchedule) -> list[RoundsMoves]:
     """Return the moves of each step of the reduction that is the schedule turned round in time and direction."""
     return [_moves(question, schedule, step, Op.REDUCE) for step in reversed(range(schedule.asked.steps))]
 
 
-def _moves(question: Question, schedule: Schedule, step: int, op: Op) -> Moves:
+def _moves(question: RoundsQuestion, schedule: RoundsSchedule, step: int, op: Op) -> RoundsMoves:
     rows = [
         (*question.wires.edges[edge], question.blocks[flow] * schedule.asked.chunks + chunk)
         for at, edge, flow, chunk in schedule.sends
@@ -48,10 +48,10 @@ def _moves(question: Question, schedule: Schedule, step: int, op: Op) -> Moves:
     rows.sort(key=lambda row: ((row[1] - row[0]) % question.wires.p, row))  # so that no rank is the first target of all
     table = np.array(rows, np.int64).reshape(-1, 3)
     src, dst = (table[:, 0], table[:, 1]) if op is Op.SEND else (table[:, 1], table[:, 0])
-    return Moves(op, src, dst, table[:, 2])
+    return RoundsMoves(op, src, dst, table[:, 2])
 
 
-def program_of(collective: Collective, parts: int, steps: Sequence[Moves], *, in_step: bool = False) -> Program:
+def program_of(collective: Collective, parts: int, steps: Sequence[RoundsMoves], *, in_step: bool = False) -> Program:
     """Return the program that does the moves of each step, the collective's blocks cut into ``parts`` chunks.
 
     ``in_step``: a rank begins a step when all that it receives in the one before has come, so that no message of a later step
@@ -68,14 +68,14 @@ def program_of(collective: Collective, parts: int, steps: Sequence[Moves], *, in
     )
 
 
-def _steps(steps: Sequence[Moves], in_step: bool) -> Iterator[Step]:
+def _steps(steps: Sequence[RoundsMoves], in_step: bool) -> Iterator[Step]:
     for number, each in enumerate(steps):
         label = "reduce" if each.op is Op.REDUCE else "send"
         blocks = (explicit(each.op, each.src, each.dst, each.chunk),) if len(each.src) else ()
         yield Step(blocks, label, number if in_step else 0)
 
 
-def _cost(collective: Collective, layout: Layout, parts: int, steps: Sequence[Moves]) -> Cost:
+def _cost(collective: Collective, layout: Layout, parts: int, steps: Sequence[RoundsMoves]) -> Cost:
     """Count what is moved: of each step the largest message is on the critical path."""
     sent, path, reduced, messages = 0, 0, 0, 0
     for each in steps:

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation, free_group, limit_orbits
-from ringwright.costs.round_limits import Wires
+from ringwright.costs.round_limits import UnitLinks
 from ringwright.costs.rounds import Flow, RoundsBound, rounds_bound, steps_bound
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ ROOTED = ("broadcast", "gather", "scatter")
 
 
 @dataclass(frozen=True)
-class Question:
+class RoundsQuestion:
     """Flows over wires: a chunk of each flow, or several. ``blocks`` are the blocks of the collective that flows carry."""
 
-    wires: Wires
+    wires: UnitLinks
     flows: tuple[Flow, ...]
     blocks: tuple[int, ...]
     is_rooted: bool = False
@@ -48,11 +48,11 @@ class Question:
 
 
 @lru_cache(256)
-def _rounds(wires: Wires, flows: tuple[Flow, ...], generators: tuple[Permutation, ...]) -> RoundsBound:
+def _rounds(wires: UnitLinks, flows: tuple[Flow, ...], generators: tuple[Permutation, ...]) -> RoundsBound:
     return rounds_bound(wires, flows, limit_orbits(wires, generators))
 
 
-def question_of(collective: Collective, wires: Wires, op: str) -> Question:
+def question_of(collective: Collective, wires: UnitLinks, op: str) -> RoundsQuestion:
     """Return the question for an operation that moves and does not add (a reduction's other half, turned round)."""
     p, root = collective.p, collective.root
     others = [tuple(end for end in range(p) if end != rank) for rank in range(p)]
@@ -66,4 +66,4 @@ def question_of(collective: Collective, wires: Wires, op: str) -> Question:
         flows = [((root, (rank,)), rank) for rank in others[root]]
     else:
         flows = [((src, (dst,)), src * p + dst) for src in range(p) for dst in others[src]]
-    return Question(wires, tuple(flow for flow, _ in flows), tuple(block for _, block in flows), op in ROOTED)
+    return RoundsQuestion(wires, tuple(flow for flow, _ in flows), tuple(block for _, block in flows), op in ROOTED)
