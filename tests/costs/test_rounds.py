@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ringwright.collective import Collective
-from ringwright.costs.arborescences import least_route, least_tree
+from ringwright.costs.cheapest_trees import least_route, least_tree
 from ringwright.costs.lower_bounds import bound
 from ringwright.costs.round_limits import RoundLimit, UnitLinks, wires_of
 from ringwright.costs.rounds import Flow, proven_rounds, rounds_bound, steps_bound
