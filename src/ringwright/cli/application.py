@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _LISTED = {"systems": "every_knob", "export": "every_export", "convert": "every_format"}
 _HELP = {"--help", "-h"}
 _HEADING = "Examples\n--------\n"
-EVERYWHERE = """First steps: ringwright summary --sample
-Every verb: -q no progress, -v progress in pipes, --json; VERB --help: examples."""
+EVERYWHERE = "Every verb: -q no progress, -v progress in pipes, --json; VERB --help: examples."
 
 
 def app() -> App:
@@ -29,7 +28,7 @@ def app() -> App:
 
     application = App(
         name=called.NAME,
-        help="See what your collectives did.",
+        help=called.as_called("See what your collectives did. First steps: ringwright summary --sample"),
         version=__version__,
         help_format="plaintext",
         help_epilogue=called.as_called(EVERYWHERE),
