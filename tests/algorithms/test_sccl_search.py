@@ -138,6 +138,17 @@ def test_a_broken_link_leaves_fewer_permutations() -> None:
     assert _automorphisms.free_group(UnitLinks(6, wires.edges, limits)) == ()
 
 
+def test_permutations_keep_what_links_share() -> None:
+    """All edges of a ring that turns one way look alike; two and two share a limit, and a turn by one would part them."""
+    edges = ((0, 1), (1, 2), (2, 3), (3, 0))
+    apart = tuple(RoundLimit((edge,), 1) for edge in range(4))
+    shared = (RoundLimit((0, 1), 1), RoundLimit((2, 3), 1))
+    orders = [
+        len(_automorphisms.closed(4, _automorphisms.free_group(UnitLinks(4, edges, each)))) for each in (apart, shared)
+    ]
+    assert orders == [4, 2]
+
+
 @pytest.mark.parametrize(
     ("on", "op", "asked"),
     [
@@ -170,6 +181,18 @@ def test_batches_follow_each_other() -> None:
         keeps(wanted, schedule)
     assert each.repeated(AskedSearch(13, each.steps(13) - 1, 99)) is None
     assert batches(question("dgx-1:1", "gather"), 0, NEVER) == ()
+
+
+def test_batches_further_apart_are_shorter() -> None:
+    """Below a switch a chain takes 7 steps; two chunks every two steps take fewer, and fit between each other."""
+    wanted = question("switch:8", "broadcast", root=1)
+    chain, pair = batches(wanted, 0, NEVER)
+    assert (chain.period, pair.period) == (1, 2)
+    assert pair.schedule.asked.steps < chain.schedule.asked.steps == 7
+    for chunks in (2, 7, 16):
+        schedule = pair.repeated(AskedSearch(chunks, pair.steps(chunks), pair.steps(chunks)))
+        assert schedule is not None
+        keeps(wanted, schedule)
 
 
 def test_the_fewest_rounds_of_a_model_are_the_fewest() -> None:
