@@ -199,7 +199,7 @@ private:
             int32_t best = -1;
             std::pair<int64_t, uint64_t> least;
             const size_t seen = std::min(held.size(), next_[arc] + kSeen);
-            for (size_t i = next_[arc]; i < (rarest_ ? seen : held.size()) && (rarest_ || held[i].ready == ready); ++i) {
+            for (size_t i = next_[arc]; i < seen && (rarest_ || held[i].ready == ready); ++i) {
                 const int32_t chunk = held[i].chunk;
                 if (!wants(arc, chunk)) continue;
                 const std::pair<int64_t, uint64_t> key{rarity(arc, chunk), mixed(seed_ ^ (static_cast<uint64_t>(chunk) * arcs_ + arc))};

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "all-to-all")
-FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1")
+FABRICS = ("ring:8", "full:6", "switch:8", "torus:2x3", "mesh:3x3", "dgx-1:1")
 MOST_DELIVERIES = 1_000_000
 COLLECTING, SPREADING = ("reduce-scatter", "reduce", "all-reduce"), ("all-gather", "broadcast", "all-reduce")
 

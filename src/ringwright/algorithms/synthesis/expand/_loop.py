@@ -239,8 +239,7 @@ class _Loop:
         held, most = self.held[self.src[arc]], self._limit(arc)
         while len(chosen) < most and self._has(arc):
             best, least, ready = -1, (0, 0), held[self.next[arc]][0]
-            stop = min(len(held), self.next[arc] + _SEEN) if self.rarest else len(held)
-            for at in range(self.next[arc], stop):
+            for at in range(self.next[arc], min(len(held), self.next[arc] + _SEEN)):
                 if held[at][0] != ready and not self.rarest:
                     break
                 chunk = held[at][1]

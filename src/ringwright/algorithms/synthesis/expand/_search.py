@@ -25,7 +25,7 @@ CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 MERGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TAPERS = (0, 2, 3)
 FIRST = ((1, 1, 0), (1, 8, 0), (2, 1, 0), (4, 1, 0), (12, 2, 2), (48, 8, 2))  # chunks, merge, taper
-WORK = 1_500_000  # deliveries of all runs together, at the least one run
+WORK = 2_000_000  # of all runs together, at the least one run
 MOST_DELIVERIES = 150_000  # of one run, where fewer are possible
 FINALISTS = 3
 
@@ -79,6 +79,11 @@ class GreedySearch:
         """Deliveries of one chunk a block, all phases."""
         return sum(phase.deliveries for phase in self.phases)
 
+    @cached_property
+    def effort(self) -> int:
+        """The work of one chunk a block: its deliveries, each as often as arcs wait for what it occupies."""
+        return sum(phase.deliveries * _waiting(phase.net) for phase in self.phases)
+
     def best(self, tries: int, chunks: int | None, merge: int | None) -> list[Find]:
         """Return the shortest finds of ``tries`` runs, the best first; chunks and merge as given, where they are."""
         allowed = _Allowed(
@@ -110,7 +115,7 @@ class GreedySearch:
             return True
         if len(self.finds) >= tries or self.deadline.passed():
             return False
-        return self.work + chunks * self.deliveries <= WORK
+        return self.work + chunks * self.effort <= WORK
 
     def _climb(self, allowed: _Allowed, tries: int) -> None:
         """Try the first settings, then neighbours of the best as long as they are better or new."""
@@ -141,7 +146,7 @@ class GreedySearch:
             return
         chunks, merge, taper, yards, rarest = setting
         runs = []
-        self.work += chunks * self.deliveries
+        self.work += chunks * self.effort
         sizes = self.sizes(chunks)
         for phase in self.phases:
             roots, targets = np.repeat(phase.roots, chunks), np.repeat(phase.targets, chunks)
@@ -152,6 +157,12 @@ class GreedySearch:
                 return
             runs.append(run)
         self.finds[setting, seed] = Find(setting, seed, sum(run.makespan for run in runs), tuple(runs))
+
+
+def _waiting(net: ArcNetwork) -> int:
+    """Return how many arcs share a resource, half of the mean over what an arc passes; 1 at the least."""
+    arcs_on = np.bincount(net.hops, minlength=1)[net.hops]
+    return max(1, int(arcs_on.mean()) // 2) if len(arcs_on) else 1
 
 
 def _is_complete(run: Matched, phase: GreedyPhase, chunks: int) -> bool:

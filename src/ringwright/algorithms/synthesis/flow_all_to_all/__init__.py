@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-to-all",)
-FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
+FABRICS = ("ring:8", "full:6", "switch:8", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
 
 
 def flow_all_to_all(
