@@ -11,8 +11,10 @@ import pytest
 from ringwright import interpreter, validity
 from ringwright.algorithms.synthesis import expand as package
 from ringwright.algorithms.synthesis.expand import expand
+from ringwright.algorithms.synthesis.expand._yards import partitions
 from ringwright.collective import Collective
 from ringwright.contracts.algorithm_checks import right
+from ringwright.costs.arcs import arcs
 from ringwright.costs.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
@@ -113,6 +115,7 @@ def test_random_graphs(seed: int, op: str) -> None:
     assert took(program, topology, model) >= bound(collective, topology, alpha=ALPHA[model]).time_s * 1e6 * (1 - 1e-9)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("model", ["blocking", "pipelined"])
 @pytest.mark.parametrize("op", package.OPS)
 @pytest.mark.parametrize("name", ["torus:3x3", "mesh:2x3", "dgx-1:1", "dgx-a100:1", "switch:5"])
@@ -139,19 +142,25 @@ def test_every_message_is_one_of_the_run() -> None:
         assert max(pairs.values()) <= 2
 
 
-def test_a_host_gets_no_chunk_twice() -> None:
-    topology = fabric("dgx-a100:2")
-    program = expand(Collective("all-gather", range(16), 1 << 30), topology, chunks=4)
-    if program.knobs["yards"] != 2:
-        pytest.skip("the shortest run has no yards")
-    came = [
-        (chunk, dst // 8)
-        for step in program.steps()
-        for block in step.blocks
-        for src, dst, chunk in zip(*(each.tolist() for each in block.arrays()[:3]), strict=True)
-        if src // 8 != dst // 8
-    ]
-    assert len(came) == len(set(came)) == 16 * 4
+def test_a_yard_gets_no_chunk_twice() -> None:
+    question = package._Question(Collective("all-gather", range(16), 1 << 30), fabric("dgx-a100:2"), "busy")
+    hosts = [len(set(yards.tolist())) for yards in question.yards].index(2)
+    for twice_is_allowed, yards in ((True, 0), (False, hosts)):
+        search = package.GreedySearch(
+            question.phases, question.yards, question.sizes, question.most_chunks, 0, package.Deadline(None)
+        )
+        search._run((4, 1, 0, yards, 0), 0)
+        (find,) = search.finds.values()
+        program, _ = question.programs(find)
+        came = [
+            (chunk, dst // 8)
+            for step in program.steps()
+            for block in step.blocks
+            for src, dst, chunk in zip(*(each.tolist() for each in block.arrays()[:3]), strict=True)
+            if src // 8 != dst // 8
+        ]
+        assert len(set(came)) == 16 * 4
+        assert (len(came) > len(set(came))) is twice_is_allowed
 
 
 def test_seeds_and_processes_do_not_matter() -> None:
@@ -243,3 +252,9 @@ def test_hosts_are_no_yards_where_ranks_have_none() -> None:
     src, dst = np.array([0, 1, 2, 3, 3, 3]), np.array([3, 3, 3, 0, 1, 2])
     star = Topology("star", 3, kinds, src, dst, np.full(6, 1e9), np.full(6, 1e-6), np.zeros(6, np.int64), ("link",))
     assert expand(Collective("all-gather", range(3), 3 << 20), star).knobs["yards"] == 0
+
+
+def test_hosts_are_yards_though_no_rate_tells_them() -> None:
+    topology = dataclasses.replace(fabric("full:4"), hosts=np.array([0, 1, 0, 1]))
+    made = partitions(topology, np.arange(4), arcs(topology, range(4), turning=False))
+    assert [each.tolist() for each in made] == [[], [0, 1, 0, 1]]

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
 
 from ringwright import validity
+from ringwright.algorithms.networks import network
 from ringwright.algorithms.synthesis.flow_all_to_all import _choice, flow_all_to_all
+from ringwright.algorithms.synthesis.flow_all_to_all._classes import classes
 from ringwright.algorithms.synthesis.flow_all_to_all._paths import sizes
 from ringwright.collective import Collective
 from ringwright.contracts.algorithm_checks import right
+from ringwright.costs.arcs import arcs
 from ringwright.costs.lower_bounds import bound
 from ringwright.engines.choose import simulate
+from ringwright.engines.machine import machine
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.sources.topology import read_topology
-from ringwright.topology import RANK, Topology
+from ringwright.topology import RANK, SharedCapacity, Topology
 from shared_data import needs_shared_data, real
 
 ALPHA = {"blocking": "busy", "pipelined": "pipelined"}
@@ -134,3 +139,16 @@ def test_what_it_does_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_choice, "CLOSE", -1.0)
     stopped = flow_all_to_all(Collective("all-to-all", range(9), 9 << 20), fabric("mesh:3x3"), budget=0.001)
     assert stopped.knobs["stopped"]
+
+
+def test_a_capacity_that_two_ranks_share_is_passed_twice_by_a_message_of_all() -> None:
+    plain = fabric("full:4")
+    halves = [np.flatnonzero(plain.src // 2 == half) for half in (0, 1)]
+    rate = float(plain.rate[0])
+    shared = tuple(SharedCapacity(f"half {at}", rate, links) for at, links in enumerate(halves))
+    topology = dataclasses.replace(plain, groups=shared, axes=())
+    made = arcs(topology, range(4))
+    assert made.symmetry is not None
+    folded = classes(network(machine(topology), made), made, topology)
+    assert set(folded.times.tolist()) == {1.0, 2.0}
+    assert 0 <= near(topology, "pipelined") < 0.01
