@@ -118,6 +118,9 @@ def test_hostile_arrays_are_refused(name: str) -> None:
 def test_times_that_add_up_to_too_much_are_refused() -> None:
     net = network(random.Random(1), 3)
     chunks = wanted(random.Random(1), 3)
-    given = arguments(net, chunks) | {"size_bytes": np.full(len(chunks.root), 1 << 60, np.int64)}
-    with pytest.raises(ValueError, match="overflows"):
-        native.matched(**given, merge=1, taper=0, rarest=False, seed=0)
+    sizes = {"size_bytes": np.full(len(chunks.root), 1 << 60, np.int64)}
+    none = {"root": np.zeros(0, np.int32), "target": np.zeros(0, np.int32), "size_bytes": np.zeros(0, np.int64)}
+    late = none | {"latency": np.full(len(net.latency), (1 << 62) - 1, np.int64)}  # though nothing is sent
+    for given in (sizes, late):
+        with pytest.raises(ValueError, match="overflows"):
+            native.matched(**arguments(net, chunks) | given, merge=1, taper=0, rarest=False, seed=0)

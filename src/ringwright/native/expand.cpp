@@ -46,7 +46,7 @@ void check(const Network& net, const Wanted& wanted) {
     for (size_t i = 0; i < arcs; ++i) delay = std::max(delay, static_cast<double>(net.delay[i]));
     for (size_t i = 0; i < arcs; ++i) hops = std::max(hops, static_cast<double>(net.hop_starts[i + 1] - net.hop_starts[i]));
     const double each = (latency + 1) * hops + delay;
-    const double whole = (bytes * slowest * hops + each * static_cast<double>(chunks)) * static_cast<double>(p);
+    const double whole = (bytes * slowest * hops + each * static_cast<double>(chunks + 1)) * static_cast<double>(p);
     require(whole < 1e18, "sizes, rates and latencies: the sum of all times overflows");
 }
 
