@@ -129,7 +129,7 @@ def test_the_engine_takes_what_the_run_says(name: str, op: str, model: str) -> N
     find, program = question.shortest(search.best(24, None, None))
     took_ps = simulate(program, topology, alpha=ALPHA[model]).time_ps
     assert took_ps <= find.makespan
-    if question._is_exact() and not find.setting[-1]:  # noqa: SLF001
+    if question._is_exact() and not find.setting[-1]:
         assert took_ps == find.makespan
 
 
