@@ -32,7 +32,8 @@ from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
 from ringwright.costs.lower_bounds import bounds
-from ringwright.costs.tree_search import MOST_TIMED
+from ringwright.costs.shared_trees import TreeDemand, forests
+from ringwright.costs.tree_pool import MOST_TIMED
 from ringwright.costs.tree_search import forest as packed
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
@@ -41,13 +42,15 @@ from ringwright.knobs import Seed
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ringwright.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
 MOST_MOVES, MOST_TRIED = 400_000, 1_000_000  # of one candidate; of all that are run to see which is fastest
 MOST_KNOWN = 64
-_KNOWN: OrderedDict[tuple[bytes, bytes, int, int], Forest] = OrderedDict()  # forests that were packed in this process
+_KNOWN: OrderedDict[tuple[bytes, bytes, int, int], tuple[Forest, ...]] = OrderedDict()  # packed in this process
 FOLDED = 4  # listed moves that a block which turns repeat is worth
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
 NEVER = 4_000_000
@@ -113,6 +116,9 @@ class _Question:
         if not uneven:
             weight[:] = weight.max()
         self.arcs, self.weight = arcs(topology, collective.group, turning=not uneven), weight
+        turns = self.arcs.symmetry
+        # Where turns take every rank to every other one, equal blocks are best: so is the mean over the turns of any others.
+        self.is_free = collective.op == "all-reduce" and (turns is None or len(turns.bases) > 1)
 
     def best(self, pieces: int | None, *, blocking: bool) -> PiecedForest:
         """Return what takes the shortest time: by its rounds, then by the engine, as far as a number of moves reaches.
@@ -120,8 +126,7 @@ class _Question:
         Of each form (variant, merged or apart, streams, ramp) the one that its rounds say is best is run; then, from the
         fastest on, more and fewer pieces, as long as that gets faster.
         """
-        smallest = max(int(self.blocks.min()) // self.collective.unit_bytes, 1)
-        every = candidates(self._sets(), pieces, smallest, blocking=blocking)
+        every = candidates(self._sets(), pieces, self._smallest, blocking=blocking)
         fits = [each for each in every if self._moves(each) <= MOST_MOVES]
         if not fits:
             return self._least(every)
@@ -209,6 +214,8 @@ class _Question:
             return (self._packed(self.arcs, rounds, *first),)
         if op in ("reduce-scatter", "reduce"):
             return (self._packed(self.arcs.turned_round(), rounds, *first),)
+        if self.is_free and not rounds:
+            return self._shared()
         spreading = self._packed(self.arcs, rounds, *first[1:])
         collecting = spreading.mirrored()
         if collecting is None or collecting.time_s > spreading.time_s * (1 + 1e-6):
@@ -219,27 +226,48 @@ class _Question:
         """Return a forest for blocks of these bytes: one for parts of the largest, which serves all sizes, made larger."""
         largest = float(self.weight.max())
         parts = self.weight / largest
-        key = (_digest(made), parts.tobytes(), rounds, self.seed)
-        if key not in _KNOWN:
-            least_s = self._least_s(reverse=made.reversed) / largest
-            stop = self.deadline.passed
-            one = packed(made, parts, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop)
-            if one.stopped:
-                return _larger(one, largest, self.weight)
-            _KNOWN[key] = one
-            if len(_KNOWN) > MOST_KNOWN:
-                _KNOWN.popitem(last=False)
-        return _larger(_KNOWN[key], largest, self.weight)
+        spreads, collects = ("broadcast", "reduce") if self.is_rooted else ("all-gather", "reduce-scatter")
 
-    def _least_s(self, *, reverse: bool) -> float:
+        def search() -> tuple[Forest, ...]:
+            least_s = self._least_s(collects if made.reversed else spreads) / largest
+            stop = self.deadline.passed
+            return (packed(made, parts, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop),)
+
+        (one,) = _known((_digest(made), parts.tobytes(), rounds, self.seed), search)
+        return _larger(one, largest, self.weight)
+
+    def _shared(self) -> tuple[Forest, ...]:
+        """Return forests that collect and spread blocks which the roots share out as is best, in the limit of large data."""
+        largest = float(self.weight.max())
+        parts = self.weight / largest
+
+        def search() -> tuple[Forest, ...]:
+            demand = TreeDemand((self.arcs.turned_round(), self.arcs), parts, is_free=True)
+            least_s = self._least_s("all-reduce") / largest
+            return forests([demand], seed=self.seed, proved_s=least_s, must_stop=self.deadline.passed)[0]
+
+        two = _known((_digest(self.arcs), b"free" + parts.tobytes(), 0, self.seed), search)
+        return tuple(_larger(each, largest, each.block_bytes * largest) for each in two)
+
+    def _least_s(self, op: str) -> float:
         """Return what no trees are faster than, by the cuts that the machine suggests: where they reach that they are best."""
-        op = (
-            ("reduce" if reverse else "broadcast")
-            if self.is_rooted
-            else ("reduce-scatter" if reverse else "all-gather")
-        )
         bandwidth = bounds(dataclasses.replace(self.collective, op=op), self.machine, exact=False)
         return max((each.time_s for each in bandwidth if each.kind != "distance"), default=0.0)
+
+    def _smallest(self, forests: Sequence[Forest]) -> int:
+        """Return the elements of the smallest block that forests carry: no block is cut into more pieces."""
+        return max(int(self._blocks(forests).min()) // self.collective.unit_bytes, 1)
+
+    def _blocks(self, forests: Sequence[Forest]) -> np.ndarray:
+        """Return the bytes of the block of each root: where roots share the data out, whole elements, all of them together."""
+        if not self.is_free or forests[0].by_rounds:
+            return self.blocks
+        weight = forests[0].block_bytes
+        units, rest = divmod(self.collective.size_bytes, self.collective.unit_bytes)
+        ends = np.cumsum(weight[weight > 0])
+        blocks = np.diff(np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64), prepend=0) * self.collective.unit_bytes
+        blocks[-1] += rest
+        return blocks
 
     def rounds(self, chosen: PiecedForest) -> TreeRounds:
         """Return the rounds of a candidate."""
@@ -247,9 +275,20 @@ class _Question:
         phases = tuple(tree_moves(each, ends) for each in chosen.forests)
         ends = of_all_roots(ends, self.arcs.symmetry)
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
-        return TreeRounds(
-            self.collective, phases, ends, chosen.sizes, chosen.streams, self.blocks, chosen.merged, labels
-        )
+        blocks = self._blocks(chosen.forests)
+        return TreeRounds(self.collective, phases, ends, chosen.sizes, chosen.streams, blocks, chosen.merged, labels)
+
+
+def _known(key: tuple[bytes, bytes, int, int], search: Callable[[], tuple[Forest, ...]]) -> tuple[Forest, ...]:
+    """Return what was packed before in this process; what a budget stopped is not kept."""
+    if key in _KNOWN:
+        return _KNOWN[key]
+    made = search()
+    if not any(each.stopped for each in made):
+        _KNOWN[key] = made
+        if len(_KNOWN) > MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return made
 
 
 def _digest(made: Arcs) -> bytes:

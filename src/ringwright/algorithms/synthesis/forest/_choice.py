@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,13 +53,17 @@ def beside(one: PiecedForest, every: Sequence[PiecedForest]) -> list[PiecedFores
 
 
 def candidates(
-    forests: Sequence[tuple[Forest, ...]], pieces: int | None, most_pieces: int, *, blocking: bool
+    forests: Sequence[tuple[Forest, ...]],
+    pieces: int | None,
+    most_of: Callable[[Sequence[Forest]], int],
+    *,
+    blocking: bool,
 ) -> list[PiecedForest]:
-    """Return all that may be best, merged ones and such as are not, the shortest time first."""
+    """Return all that may be best, merged ones and such as are not, the shortest time first; ``most_of`` limits their pieces."""
     made: list[PiecedForest] = []
     for each in forests:
         rounds = [forest.rounds for forest in each]
-        both = len(each) > 1
+        both, most_pieces = len(each) > 1, most_of(each)
         for count in PIECES if pieces is None else (pieces,):
             if count == 1 or count <= most_pieces:
                 made += [
