@@ -6,8 +6,8 @@ a root's trees add up to its block in each phase. Where the blocks are *free* (a
 program shares the data out among the roots, and a rank behind a slow link adds up little or nothing.
 
 The dual prices every resource. At those prices each root gets the tree that costs least, first the lowest trees, then such in
-which places wait, then any (``tree_pool``): a fixed block costs at least its cheapest trees, free data at least the cheapest of all
-roots. When nothing is cheaper than what is in use, nothing is better.
+which places wait, then any (``tree_pool``): a fixed block costs at least its cheapest trees, free data at least those of the
+cheapest root. When nothing is cheaper than what is in use, nothing is better.
 """
 
 from __future__ import annotations
@@ -87,14 +87,16 @@ def forests(
     *,
     seed: int = 0,
     proved_s: float = 0.0,
+    enough: float = CLOSE,
     must_stop: Callable[[], bool] = lambda: False,
 ) -> list[tuple[Forest, ...]]:
     """Return for each demand a forest for each phase, which together take the least time in the limit of large data.
 
-    ``proved_s``: what nothing is faster than, where that is known. The time of all, and its proof, count in equal parts for each
-    phase of a demand. Raises InfeasibleError where a root cannot reach a place, MissingExtraError without SciPy.
+    ``proved_s``: what nothing is faster than, where that is known; the search ends where the time is above what is proved by
+    no more than a part, ``enough``. The time of all, and its proof, count in equal parts for each phase of a demand. Raises
+    InfeasibleError where a root cannot reach a place, MissingExtraError without SciPy.
     """
-    return _SharedSearch(demands, seed).searched(must_stop, proved_s)
+    return _SharedSearch(demands, seed).searched(must_stop, proved_s, enough)
 
 
 class _SharedSearch:
@@ -116,7 +118,7 @@ class _SharedSearch:
         self.every = [pool for pools in self.pools for pool in pools]
         self.bytes = max(float(pool.bytes.max(initial=1.0)) for pool in self.every)
 
-    def searched(self, must_stop: Callable[[], bool], proved_s: float) -> list[tuple[Forest, ...]]:
+    def searched(self, must_stop: Callable[[], bool], proved_s: float, enough: float) -> list[tuple[Forest, ...]]:
         """Search trees as low as they may be: layered, then with some rounds more, then any."""
         import numpy as np
 
@@ -136,10 +138,10 @@ class _SharedSearch:
             cheapest = self._add(stage, prices)
             least = max(least, cheapest) if stage < 0 else least
             is_done = self._count == before or (idle >= STUCK if stage > 0 else cheapest >= time * (1 - CLOSE))
-            if is_done and least < time * (1 - CLOSE):
+            if is_done and least < time * (1 - enough):
                 least = max(least, self._least([pool.cost(pool.any(prices), prices) for pool in self.every]))
                 stages, idle = stages[1:], 0
-            if least >= time * (1 - CLOSE) or not stages:
+            if least >= time * (1 - enough) or not stages:
                 break
             if must_stop():
                 stopped = True
@@ -160,7 +162,7 @@ class _SharedSearch:
         return self._least(costs)
 
     def _least(self, costs: Sequence[np.ndarray]) -> float:
-        """Return what all data cost together where each pool's roots cost as much: those that are free go by the cheapest root."""
+        """Return what all data cost together where each pool's roots cost as much: free data go by the cheapest root."""
         total, at = 0.0, 0
         for demand in self.demands:
             each = sum(costs[at : at + len(demand.phases)][1:], costs[at])

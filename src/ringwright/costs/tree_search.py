@@ -1,8 +1,8 @@
 """The search for one forest: a linear program over trees, which are made when the prices of resources call for them.
 
-Every root's weights add up to one, and the most loaded resource decides the time (*throughput*, ``shared_trees``), or the sum over
-*rounds* of the most loaded resource in each: then every block goes on in rounds that all trees share, and one message a link and
-round does everything. Trees come from the program's dual, which is a price for each resource and round (``tree_pool``).
+Every root's weights add up to one, and the most loaded resource decides the time (*throughput*, see ``shared_trees``), or the sum
+over *rounds* of the most loaded resource in each: then every block goes on in rounds that all trees share, and one message a link
+and round does everything. Trees come from the program's dual, which is a price for each resource and round (``tree_pool``).
 
 Sources: Zhao et al., ForestColl, arXiv 2402.06787 (the optimum that forests attain); column generation is textbook.
 """
@@ -40,8 +40,8 @@ def forest(
     """Return the best forest for blocks of some bytes (float64 of shape (places,); 0: no root) on arcs.
 
     ``rounds``: how many all trees share (0: throughput alone counts); ``first``: a forest whose trees are worth a try by
-    rounds; ``proved_s``: what nothing is faster than, where that is known. Raises InfeasibleError where a root cannot reach a place
-    (in as many rounds), MissingExtraError without SciPy.
+    rounds; ``proved_s``: what nothing is faster than, where that is known. Raises InfeasibleError where a root cannot reach a
+    place (in as many rounds), MissingExtraError without SciPy.
     """
     import numpy as np
 

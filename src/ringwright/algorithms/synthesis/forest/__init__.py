@@ -53,6 +53,8 @@ MOST_KNOWN = 64
 _KNOWN: OrderedDict[tuple[bytes, bytes, int, int], tuple[Forest, ...]] = OrderedDict()  # packed in this process
 FOLDED = 4  # listed moves that a block which turns repeat is worth
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
+ALIKE = 1.01  # time over what the cuts prove up to which trees that are the same both ways do
+SHARED = 1e-3  # part of the time that a closer optimum of free blocks could save at most, at which its search ends
 NEVER = 4_000_000
 MOST_ROWS = 13_000  # of the linear program by rounds, times roots
 
@@ -244,10 +246,12 @@ class _Question:
         def search() -> tuple[Forest, ...]:
             least_s = self._least_s("all-reduce") / largest
             mirrored = self._mirrored(parts, least_s)
-            if mirrored and sum(each.time_s for each in mirrored) <= least_s * NEARLY:
+            if mirrored and sum(each.time_s for each in mirrored) <= least_s * ALIKE:
                 return mirrored
             demand = TreeDemand((self.arcs.turned_round(), self.arcs), parts, is_free=True)
-            apart = forests([demand], seed=self.seed, proved_s=least_s, must_stop=self.deadline.passed)[0]
+            apart = forests([demand], seed=self.seed, proved_s=least_s, enough=SHARED, must_stop=self.deadline.passed)[
+                0
+            ]
             times = [sum(each.time_s for each in two) for two in (apart, mirrored) if two]
             return mirrored if mirrored and times[-1] <= times[0] * NEARLY else apart
 
@@ -263,7 +267,8 @@ class _Question:
         if both is None:
             return ()
         demand = TreeDemand((both,), parts, is_free=True)
-        (one,) = forests([demand], seed=self.seed, proved_s=least_s, must_stop=self.deadline.passed)[0]
+        stop = self.deadline.passed
+        (one,) = forests([demand], seed=self.seed, proved_s=least_s, enough=SHARED, must_stop=stop)[0]
         spreading = dataclasses.replace(one, arcs=self.arcs, time_s=one.time_s / 2, least_s=one.least_s / 2)
         collecting = spreading.mirrored()
         return () if collecting is None else (dataclasses.replace(collecting, time_s=one.time_s / 2), spreading)
@@ -284,7 +289,9 @@ class _Question:
         weight = forests[0].block_bytes
         units, rest = divmod(self.collective.size_bytes, self.collective.unit_bytes)
         ends = np.cumsum(weight[weight > 0])
-        blocks = np.diff(np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64), prepend=0) * self.collective.unit_bytes
+        blocks = (
+            np.diff(np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64), prepend=0) * self.collective.unit_bytes
+        )
         blocks[-1] += rest
         return blocks
 
