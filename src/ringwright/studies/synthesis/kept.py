@@ -7,6 +7,7 @@ What cannot be read, or is of another version, counts as not kept.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -80,14 +81,13 @@ def keep(name: str, program: Program) -> None:
     arrays = {each: np.concatenate(rows) if rows else np.zeros(0, np.int64) for each, rows in listed.items()}
     template = np.zeros(0, np.int64) if layout.template is None else layout.template
     text = np.frombuffer(json.dumps(told).encode(), np.uint8)
+    file = io.BytesIO()
     try:
+        src, dst, chunk, to = (arrays[each] for each in ARRAYS)
+        sizes = layout.chunk_bytes
+        np.savez_compressed(file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to)
         folder().mkdir(parents=True, exist_ok=True)
-        with drafts.draft(folder() / f"{name}.npz") as target, target.open("wb") as file:
-            src, dst, chunk, to = (arrays[each] for each in ARRAYS)
-            sizes = layout.chunk_bytes
-            np.savez_compressed(
-                file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to
-            )
+        drafts.write(folder() / f"{name}.npz", file.getvalue())
     except (OSError, RingwrightError, TypeError):
         return
 

@@ -59,22 +59,25 @@ def candidates(
     *,
     blocking: bool,
 ) -> list[PiecedForest]:
-    """Return all that may be best, merged ones and such as are not, the shortest time first; ``most_of`` limits their pieces."""
+    """Return all that may be best, merged ones and such as are not, the shortest time first.
+
+    ``pieces`` that are asked for are at most ``most_of`` the forests: those that their smallest block has.
+    """
     made: list[PiecedForest] = []
     for each in forests:
         rounds = [forest.rounds for forest in each]
-        both, most_pieces = len(each) > 1, most_of(each)
-        for count in PIECES if pieces is None else (pieces,):
-            if count == 1 or count <= most_pieces:
+        both, most_pieces = len(each) > 1, max(most_of(each), 1)
+        for count in PIECES if pieces is None else (min(pieces, most_pieces),):
+            if count <= most_pieces:
                 made += [
                     PiecedForest(each, (1,) * count, streams, True, time_s(rounds, count, streams, blocking=blocking))
                     for streams in STREAMS
                     if streams <= count
                 ]
-        for count in APART if pieces is None else (pieces,):
+        for count in APART if pieces is None else (min(pieces, most_pieces),):
             for halvings in HALVINGS:
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
-                if len(sizes) <= most_pieces:
+                if len(sizes) <= max(most_pieces, 1):
                     made.append(PiecedForest(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
