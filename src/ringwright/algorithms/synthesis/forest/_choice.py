@@ -77,7 +77,7 @@ def candidates(
         for count in APART if pieces is None else (min(pieces, most_pieces),):
             for halvings in HALVINGS:
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
-                if len(sizes) <= max(most_pieces, 1):
+                if len(sizes) <= most_pieces:
                     made.append(PiecedForest(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
@@ -108,8 +108,9 @@ def apart_s(phases: Sequence[Rounds], sizes: Sequence[int], *, blocking: bool) -
     tail_s = latency_s = 0.0
     for phase in phases:
         last = min(sizes[0], sizes[-1]) / sum(sizes)
-        with np.errstate(invalid="ignore"):
-            alike = np.nan_to_num(phase.moves / phase.messages, nan=1.0).max(axis=1, initial=1.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = phase.moves / phase.messages
+        alike = np.where(np.isfinite(ratio), ratio, 1.0).max(axis=1, initial=1.0)
         behind = slice(1, None)
         tail_s += last * float((phase.seconds.max(axis=1) / alike)[behind].sum())
         latency_s += float(phase.latency_s.sum())
