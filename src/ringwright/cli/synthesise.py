@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -87,6 +88,7 @@ def synthesise(
         link_model={"busy": "blocking"}.get(link_model, link_model),
         seed=machine.seed,
         fresh=fresh,
+        healthy=replace(machine, fault=()).build() if machine.fault else None,
     )
     wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
     with progress.steps("searching") as advance:

@@ -72,6 +72,27 @@ class Arcs:
         """Return the arcs from the receiver's side: trees on them collect instead of spread."""
         return dataclasses.replace(self, src=self.dst, dst=self.src, reversed=not self.reversed)
 
+    def back(self) -> np.ndarray:
+        """Return the arc the other way of each arc, -1 where there is none. int64 of shape (arcs,)."""
+        import numpy as np
+
+        number = {ends: arc for arc, ends in enumerate(zip(self.src.tolist(), self.dst.tolist(), strict=True))}
+        ways = zip(self.dst.tolist(), self.src.tolist(), strict=True)
+        return np.array([number.get(ends, -1) for ends in ways], np.int64)
+
+    def both_ways(self) -> Arcs | None:
+        """Return the arcs with what the arc back uses too: for trees that collect and spread; None where one has no way back."""
+        import numpy as np
+
+        back = self.back()
+        if (back < 0).any():
+            return None
+        owner = np.repeat(np.arange(self.count), np.diff(self.starts))
+        owner = np.concatenate((owner, back[owner]))
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(self.count + 1))
+        return dataclasses.replace(self, starts=starts, resources=np.tile(self.resources, 2)[order])
+
     def cost(self, prices: np.ndarray) -> np.ndarray:
         """Return what a byte over each arc costs at a price a byte of each resource.
 
