@@ -1,8 +1,8 @@
 """Lower bounds on the time of several collectives that begin together on one machine: what all of them must get across a cut.
 
-Each collective by itself has a bound (``lower_bounds``), and none is done sooner than that. Through the links into and out of a set
-of nodes must go what each of them has to get there, one after the other or mixed, so the sum over what the links carry is a
-bound as well; and so is what must enter all parts of a machine together (``lower_bounds``, sharing).
+Each collective by itself has a bound (``lower_bounds``), and none is done sooner than that. Through the links into and out of a
+set of nodes must go what each of them has to get there, one after the other or mixed, so the sum over what the links carry is
+a bound as well; and so is what must enter all parts of a machine together (``lower_bounds``, sharing).
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ A *demand* is what one group of ranks wants: blocks that are spread, collected, 
 a root's trees add up to its block in each phase. Where the blocks are *free* (all-reduce: any rank may add up any part), the
 program shares the data out among the roots, and a rank behind a slow link adds up little or nothing.
 
-Several demands are also weighed each by itself, a little: of all plans that are done at the same time the one counts in which each
-demand could be done soonest. The dual prices every resource, and for each demand what it takes up itself. At those prices each root gets the tree that costs least, first the lowest trees, then such in
-which places wait, then any (``tree_pool``): a fixed block costs at least its cheapest trees, free data at least those of the
-cheapest root. When nothing is cheaper than what is in use, nothing is better.
+Several demands are also weighed each by itself, a little: of all plans that are done at the same time the one counts in which
+each demand could be done soonest. The dual prices every resource, and for each demand what it takes up itself. At those prices
+each root gets the tree that costs least, first the lowest trees, then such in which places wait, then any (``tree_pool``): a
+fixed block costs at least its cheapest trees, free data at least those of the cheapest root. When nothing is cheaper than what
+is in use, nothing is better.
 """
 
 from __future__ import annotations

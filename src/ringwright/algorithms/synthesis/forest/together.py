@@ -35,8 +35,8 @@ MOST_TRIED = 1_000_000  # moves of all groups in a try
 class PlannedTogether:
     """Programs of groups that know of each other, in the order of their collectives.
 
-    ``time_s`` is when the last one is done, by the event engine; ``forest_s`` what the most loaded link takes in the limit of large
-    data; ``least_s`` what the program's dual proves for all trees of these groups over the machine's routes.
+    ``time_s`` is when the last one is done, by the event engine; ``forest_s`` what the most loaded link takes in the limit of
+    large data; ``least_s`` what the program's dual proves for all trees of these groups over the machine's routes.
     """
 
     programs: tuple[Program, ...]
