@@ -112,9 +112,39 @@ def synthesise(
 ) -> Synthesised:
     """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
 
-    The usual methods end with the first that comes within 1 % of the bound.
+    The usual methods end with the first that comes within 1 % of the bound. Of each size the fastest row comes first.
     A method that finds nothing is among the declined; where none finds anything its error is raised. With the machine as it is
     without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one.
+    """
+    asked = methods(question.op, method)
+    finds: list[_FoundForSize] = []
+    others: list[RivalRow] = []
+    faults: list[Replanned] = []
+    total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
+
+    def tell(name: str) -> None:
+        nonlocal done
+        if progress is not None:
+            progress(done, total, name)
+        done += 1
+
+    for size in sizes:
+        here = _of_size(question, asked, size, tell, ends_near=method == USUAL)
+        finds.append(here)
+        if question.healthy is not None and here.best is not None:
+            without = replace(question, topology=question.healthy, healthy=None)
+            before = _of_size(without, asked, size, tell, ends_near=method == USUAL)
+            if before.best is not None:
+                faults.append(replanned(before.best, here.best, question.topology, question.alpha))
+        if rivals:
+            tell("other algorithms")
+            best_us = None if here.best is None else here.best.time_us
+            others += _rivals(question, question.collective(size), best_us)
+    if progress is not None:
+        progress(total, total, "")
+    rows = [row for each in finds for row in each.rows]
+    if not rows:
+        raise next(error for each in finds for error in each.errors)
     rows.sort(key=lambda row: (row.size_bytes, row.time_us))
     named = regions(rows, others) if method == BEST else []
     programs = {size: each.best.program for size, each in zip(sizes, finds, strict=True) if each.best is not None}
