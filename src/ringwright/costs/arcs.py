@@ -81,10 +81,10 @@ class Arcs:
         import numpy as np
 
         number = {ends: arc for arc, ends in enumerate(zip(self.src.tolist(), self.dst.tolist(), strict=True))}
-        ways = zip(self.dst.tolist(), self.src.tolist(), strict=True)
-        return np.array([number.get(ends, -1) for ends in ways], np.int64)
+        turned = zip(self.dst.tolist(), self.src.tolist(), strict=True)
+        return np.array([number.get(ends, -1) for ends in turned], np.int64)
 
-    def both_ways(self) -> Arcs | None:
+    def there_and_back(self) -> Arcs | None:
         """Return the arcs with what the arc back uses too: for trees that collect and spread; None where one has no way back."""
         import numpy as np
 

@@ -74,8 +74,8 @@ def _across(wanted: Sequence[Demand], partition: Partition, *, adds: bool) -> It
             entering += 2.0 * (len(held) - 1) * each.size_bytes
         else:
             entering += float(mine[1].sum())
-    ways = (("out of", sums[0], partition.leaving), ("into", sums[1], partition.entering))
-    for crossing, needed, capacity in ways:
+    sides = (("out of", sums[0], partition.leaving), ("into", sums[1], partition.entering))
+    for crossing, needed, capacity in sides:
         with np.errstate(divide="ignore", invalid="ignore"):
             time_s = np.where(needed > 0, needed / capacity, 0.0)
         if len(time_s):

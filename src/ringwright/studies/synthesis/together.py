@@ -137,10 +137,10 @@ def grouped(axes: str, ranks: Sequence[int]) -> dict[str, tuple[tuple[int, ...],
     """
     sizes: dict[str, int] = {}
     for part in axes.split(","):
-        name, equals, size = part.strip().partition("=")
-        if not name or not equals or not size.isdigit() or int(size) < 1 or name in sizes:
+        name, equals, digits = part.strip().partition("=")
+        if not name or not equals or not digits.isdecimal() or int(digits) < 1 or name in sizes:
             raise UsageError(f"'{part}' is no axis and its size", where=f"groups '{axes}'", remedy=AXES)
-        sizes[name] = int(size)
+        sizes[name] = int(digits)
     if math.prod(sizes.values()) != len(ranks):
         raise UsageError(
             f"{' x '.join(map(str, sizes.values()))} is not {len(ranks):,} ranks", where=f"groups '{axes}'", remedy=AXES
@@ -197,10 +197,13 @@ def share(
     rows = []
     for at, call in enumerate(calls):
         mine = [number for number, each in enumerate(owner) if each == at]
-        latest = [max(times[number] for number in mine) for times in (alone_us, beside_us, together_us)]
+        alone_last, beside_last, together_last = (
+            max(times[number] for number in mine) for times in (alone_us, beside_us, together_us)
+        )
         proved = [right[number] for number in mine]
         verified = False if False in proved else None if None in proved else True
-        rows.append(GroupRow(call.op, call.size_bytes, call.axis, len(mine), len(call.groups[0]), *latest, verified))
+        facts = call.op, call.size_bytes, call.axis, len(mine), len(call.groups[0])
+        rows.append(GroupRow(*facts, alone_last, beside_last, together_last, verified))
     if progress is not None:
         progress(total, total, "")
     return SharedMachine(

@@ -272,7 +272,7 @@ class ForestQuestion:
 
         Where links are alike both ways nothing is better: with any two forests their mirrors are as good, and so is the mean.
         """
-        both = self.arcs.both_ways()
+        both = self.arcs.there_and_back()
         if both is None:
             return ()
         demand = TreeDemand((both,), parts, is_free=True)
@@ -296,9 +296,8 @@ class ForestQuestion:
         weight = forests[0].block_bytes
         units, rest = divmod(self.collective.size_bytes, self.collective.unit_bytes)
         ends = np.cumsum(weight[weight > 0])
-        blocks = (
-            np.diff(np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64), prepend=0) * self.collective.unit_bytes
-        )
+        whole = np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64)
+        blocks: np.ndarray = np.diff(whole, prepend=0) * self.collective.unit_bytes
         blocks[-1] += rest
         return blocks
 

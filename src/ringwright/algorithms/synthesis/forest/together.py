@@ -98,7 +98,7 @@ def _demand(question: ForestQuestion, *, is_free: bool) -> TreeDemand:
     """
     arcs, op = question.arcs, question.collective.op
     if op == "all-reduce":
-        both = arcs.both_ways()
+        both = arcs.there_and_back()
         return TreeDemand((arcs.turned_round(), arcs) if both is None else (both,), question.weight, is_free=is_free)
     spreads = op in ("all-gather", "broadcast")
     return TreeDemand((arcs if spreads else arcs.turned_round(),), question.weight)
