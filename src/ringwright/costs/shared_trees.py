@@ -5,9 +5,11 @@ A *demand* is what one group of ranks wants: blocks that are spread, collected, 
 a root's trees add up to its block in each phase. Where the blocks are *free* (all-reduce: any rank may add up any part), the
 program shares the data out among the roots, and a rank behind a slow link adds up little or nothing.
 
-The dual prices every resource. At those prices each root gets the tree that costs least, first the lowest trees, then such in
-which places wait, then any (``tree_pool``): a fixed block costs at least its cheapest trees, free data at least those of the
-cheapest root. When nothing is cheaper than what is in use, nothing is better.
+Several demands are also weighed each by itself, a little: of all plans that are done at the same time the one counts in which
+each demand could be done soonest. The dual prices every resource, and for each demand what it takes up itself. At those prices
+each root gets the tree that costs least, first the lowest trees, then such in which places wait, then any (``tree_pool``): a
+fixed block costs at least its cheapest trees, free data at least those of the cheapest root. When nothing is cheaper than what
+is in use, nothing is better.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 
 CLOSE = 1e-7  # optimum over its proof, less one, at which the search ends
 STUCK = 2  # pricings without gain that end a stage of timed trees
 ROUNDED = 1e-4  # what whole shares may cost, each time that weights are rounded
+EVEN = 1e-3  # what the times of all demands by themselves count, beside that of all together
 LEAST = 1e-9  # weight of a tree below which it is left out
 
 
@@ -116,13 +119,15 @@ class _SharedSearch:
             load_bytes = np.full(len(roots), whole) if demand.is_free else demand.blocks[roots] * demand.times
             self.pools.append([TreePool(each, roots, load_bytes, 1, seed) for each in demand.phases])
         self.every = [pool for pools in self.pools for pool in pools]
+        self.owner = [at for at, pools in enumerate(self.pools) for _ in pools]
+        self.alone = len(demands) if len(demands) > 1 else 0  # columns of the times of demands by themselves
         self.bytes = max(float(pool.bytes.max(initial=1.0)) for pool in self.every)
 
     def searched(self, must_stop: Callable[[], bool], proved_s: float, enough: float) -> list[tuple[Forest, ...]]:
         """Search trees as low as they may be: layered, then with some rounds more, then any."""
         import numpy as np
 
-        self._add(0, np.broadcast_to(1.0 / self.rate, (1, len(self.rate))) / len(self.rate))
+        self._add(0, np.broadcast_to(1.0 / self.rate, (len(self.demands), 1, len(self.rate))) / len(self.rate))
         stages = [*range(1 + max(len(pool.waiting) for pool in self.every)), -1]
         time, least, stopped, calm = np.inf, proved_s * self.unit, False, None
         best, idle = np.inf, 0
@@ -130,7 +135,7 @@ class _SharedSearch:
             time, prices, weights = self._solved()
             idle = 0 if time < best * (1 - CLOSE) else idle + 1
             best = min(best, time)
-            least = max(least, self._least([pool.below(prices) for pool in self.every]))
+            least = max(least, self._least([pool.below(prices[at]) for pool, at in self._owned]))
             stage, before = stages[0], self._count
             calm = prices if calm is None else CALM * calm + (1 - CALM) * prices
             if stage > 0:
@@ -139,7 +144,8 @@ class _SharedSearch:
             least = max(least, cheapest) if stage < 0 else least
             is_done = self._count == before or (idle >= STUCK if stage > 0 else cheapest >= time * (1 - CLOSE))
             if is_done and least < time * (1 - enough):
-                least = max(least, self._least([pool.cost(pool.any(prices), prices) for pool in self.every]))
+                costs = [pool.cost(pool.any(prices[at]), prices[at]) for pool, at in self._owned]
+                least = max(least, self._least(costs))
                 stages, idle = stages[1:], 0
             if least >= time * (1 - enough) or not stages:
                 break
@@ -147,7 +153,12 @@ class _SharedSearch:
                 stopped = True
                 break
         time, prices, weights = self._solved()
-        return self._forests(time, least, weights, stopped=stopped)
+        return self._forests(time, least / (1 + EVEN) if self.alone else least, weights, stopped=stopped)
+
+    @property
+    def _owned(self) -> list[tuple[TreePool, int]]:
+        """Each pool with the number of its demand."""
+        return list(zip(self.every, self.owner, strict=True))
 
     @property
     def _count(self) -> int:
@@ -156,9 +167,9 @@ class _SharedSearch:
     def _add(self, stage: int, prices: np.ndarray) -> float:
         """Take in the trees of a stage at prices; return what no use of them costs less than."""
         costs = []
-        for pool in self.every:
+        for pool, at in self._owned:
             rounds = pool.waiting[min(stage, len(pool.waiting)) - 1] if stage > 0 and pool.waiting else min(stage, 0)
-            costs.append(pool.add(pool.of_stage(rounds, prices), prices))
+            costs.append(pool.add(pool.of_stage(rounds, prices[at]), prices[at]))
         return self._least(costs)
 
     def _least(self, costs: Sequence[np.ndarray]) -> float:
@@ -172,7 +183,10 @@ class _SharedSearch:
 
     # ------------------------------------------------------------------------------------------------- linear program
     def _solved(self) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the optimum over the trees so far, the price of each resource, and the weights of trees and of free blocks."""
+        """Return the optimum over the trees so far, the prices of resources, and the weights of trees and of free blocks.
+
+        Prices are what a byte costs each demand: float64 of shape (demands, 1, resources).
+        """
         import numpy as np
 
         try:
@@ -185,28 +199,30 @@ class _SharedSearch:
         matrix = loads.reshape(trees, n) / self.bytes
         equal, right = self._equalities()
         tree, row = np.nonzero(matrix)
-        rows = np.arange(n)
-        upper = coo_array(
-            (
-                np.concatenate((matrix[tree, row], -self.rate)),
-                (np.concatenate((row, rows)), np.concatenate((tree, np.full(n, equal.shape[1] - 1)))),
-            ),
-            shape=(n, equal.shape[1]),
-        )
-        cost = np.zeros(equal.shape[1])
+        value, columns = matrix[tree, row], equal.shape[1]
+        rows, used = np.tile(np.arange(n), 1 + self.alone), np.repeat(np.arange(1 + self.alone), n)
+        mine = np.repeat(self.owner, [len(pool.trees) for pool in self.every])[tree]
+        each = [(row, tree, value), (used * n + rows, columns - 1 - used, -self.rate[rows])]
+        if self.alone:
+            each.append(((1 + mine) * n + row, tree, value))
+        at, by, entry = (np.concatenate(lists) for lists in zip(*each, strict=True))
+        upper = coo_array((entry, (at, by)), shape=((1 + self.alone) * n, columns))
+        cost = np.zeros(columns)
         cost[-1] = 1.0
-        solution = linprog(cost, upper.tocsr(), np.zeros(n), equal, right, options=PRECISE)
+        cost[columns - 1 - self.alone : -1] = EVEN / max(self.alone, 1)
+        solution = linprog(cost, upper.tocsr(), np.zeros(upper.shape[0]), equal, right, options=PRECISE)
         if solution.x is None:
             raise InfeasibleError(f"the linear program of trees was not solved: {solution.message}", where="forests")
-        prices = np.maximum(-solution.ineqlin.marginals, 0.0).reshape(1, n)
-        norm = (prices * self.rate).sum(axis=1, keepdims=True)
-        prices = np.where(norm > 0, prices / np.maximum(norm, 1e-300), 0.0)
-        return float(solution.fun) * self.bytes, prices, solution.x[:-1]
+        prices = np.maximum(-solution.ineqlin.marginals, 0.0).reshape(1 + self.alone, 1, n)
+        norm = (prices * self.rate).sum(axis=2, keepdims=True)
+        wanted = np.append(1.0, np.full(self.alone, EVEN / max(self.alone, 1))).reshape(-1, 1, 1)
+        prices = np.where(norm > 0, prices / np.maximum(norm, 1e-300) * wanted, 0.0)
+        return float(solution.fun) * self.bytes, prices[:1] + prices[1:] if self.alone else prices, solution.x
 
     def _equalities(self) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and right sides: a root's trees make up its block in each phase, free blocks all data.
 
-        Columns are trees, then the free blocks of each demand, then the time.
+        Columns are trees, then the free blocks of each demand, then the times of demands, the last one first, and that of all.
         """
         import numpy as np
         from scipy.sparse import coo_array
@@ -228,7 +244,7 @@ class _SharedSearch:
                 row, free = row + 1, free + len(roots)
         values = np.concatenate([np.full(len(each[0]), each[2]) for each in entries])
         where = tuple(np.concatenate([each[at] for each in entries]) for at in (0, 1))
-        return coo_array((values, where), shape=(row, free + 1)).tocsr(), np.concatenate(right)
+        return coo_array((values, where), shape=(row, free + self.alone + 1)).tocsr(), np.concatenate(right)
 
     # ------------------------------------------------------------------------------------------------- whole shares
     def _forests(self, time: float, least: float, weights: np.ndarray, *, stopped: bool) -> list[tuple[Forest, ...]]:
@@ -244,9 +260,9 @@ class _SharedSearch:
             here = range(at, at + len(pools))
             at += len(pools)
             if demand.is_free:
-                exact = weights[free : free + len(parts)]
+                mine = weights[free : free + len(parts)]
                 free += len(parts)
-                parts = self._rounded_blocks(exact, here, uses, time)
+                parts = self._rounded_blocks(mine, here, uses, time)
                 blocks = demand.shared(parts)
             made.append(tuple(self._rounded(each, parts, blocks, uses, time) for each in here))
         exact = self._time(uses)

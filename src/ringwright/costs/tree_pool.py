@@ -186,7 +186,10 @@ class TreePool:
         return best
 
     def load(self, number: int, parents: np.ndarray, arrivals: np.ndarray) -> np.ndarray:
-        """Return the bytes that a tree with a whole block puts on each resource in each round. Of shape (rounds, resources)."""
+        """Return the bytes that a tree with a whole block puts on each resource in each round.
+
+        float64 of shape (rounds, resources).
+        """
         import numpy as np
 
         used = np.flatnonzero(parents >= 0)

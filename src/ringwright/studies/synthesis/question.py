@@ -29,7 +29,7 @@ INSTANT = (
 
 @dataclass(frozen=True)
 class SynthesisSpec:
-    """One collective on one machine, and how to search it; ``healthy``: the machine without its faults, if that counts."""
+    """One collective on one machine, and how it is to be searched; ``healthy`` is the machine without its faults."""
 
     op: str
     topology: Topology

@@ -117,7 +117,7 @@ def synthesise(
     without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one.
     """
     asked = methods(question.op, method)
-    finds: list[_FoundForSize] = []
+    finds: list[_SizeFinds] = []
     others: list[RivalRow] = []
     faults: list[Replanned] = []
     total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
@@ -153,7 +153,7 @@ def synthesise(
 
 
 @dataclass
-class _FoundForSize:
+class _SizeFinds:
     """What the methods found for one size, and the fastest of it."""
 
     rows: list[SynthesisedRow] = field(default_factory=list)
@@ -164,9 +164,9 @@ class _FoundForSize:
 
 def _of_size(
     question: SynthesisSpec, asked: Sequence[str], size: int, tell: Callable[[str], None], *, ends_near: bool
-) -> _FoundForSize:
+) -> _SizeFinds:
     """Return what each method finds for a size; ``ends_near``: until one comes near the bound."""
-    made = _FoundForSize()
+    made = _SizeFinds()
     bound = _bound(question, size)
     for each in asked:
         tell(each)

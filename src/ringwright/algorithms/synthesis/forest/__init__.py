@@ -78,7 +78,7 @@ def forest(
     require_commutative("forest", collective)
     if collective.p == 1:
         return nothing("forest", collective)
-    search = _Question(collective, _machine(collective, topology), variant, seed, Deadline(budget))
+    search = ForestQuestion(collective, _machine(collective, topology), variant, seed, Deadline(budget))
     chosen = search.best(pieces, blocking=link_model == "blocking")
     return told(
         search.program(chosen),
@@ -98,10 +98,19 @@ def _machine(collective: Collective, topology: Topology | None) -> Topology:
     return topology.at(0.0) if topology.faults else topology
 
 
-class _Question:
+class ForestQuestion:
     """One collective on one machine: its blocks, the phases that trees spread or collect in, and the forests that serve them."""
 
-    def __init__(self, collective: Collective, topology: Topology, variant: str, seed: int, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        collective: Collective,
+        topology: Topology,
+        variant: str,
+        seed: int,
+        deadline: Deadline,
+        *,
+        turning: bool = True,
+    ) -> None:
         self.collective, self.variant, self.seed, self.deadline = collective, variant, seed, deadline
         self.machine = topology
         self.is_rooted = collective.op in ("broadcast", "reduce")
@@ -117,7 +126,7 @@ class _Question:
         uneven = self.is_rooted or np.ptp(weight) > collective.unit_bytes
         if not uneven:
             weight[:] = weight.max()
-        self.arcs, self.weight = arcs(topology, collective.group, turning=not uneven), weight
+        self.arcs, self.weight = arcs(topology, collective.group, turning=turning and not uneven), weight
         turns = self.arcs.symmetry
         # Where turns take every rank to every other one, equal blocks are best: so is the mean over the turns of any others.
         self.is_free = collective.op == "all-reduce" and (turns is None or len(turns.bases) > 1)
@@ -128,8 +137,8 @@ class _Question:
         Of each form (variant, merged or apart, streams) the one that its rounds say is best is run; then, from the fastest on,
         what differs a little from it, as long as that gets faster.
         """
-        every = candidates(self._sets(), pieces, self._smallest, blocking=blocking)
-        fits = [each for each in every if self._moves(each) <= MOST_MOVES]
+        every = candidates(self._sets(), pieces, self.smallest, blocking=blocking)
+        fits = [each for each in every if self.moves(each) <= MOST_MOVES]
         if not fits:
             return self._least(every)
         alpha, left = ALPHA_OF["blocking" if blocking else "pipelined"], MOST_TRIED
@@ -137,17 +146,17 @@ class _Question:
         queue = self._by_form(fits)
         while queue:
             one = queue.pop(0)
-            if one in ran or self._moves(one) > left or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
+            if one in ran or self.moves(one) > left or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
                 continue
             if ran and self.deadline.passed():
                 break
-            left -= self._moves(one)
+            left -= self.moves(one)
             ran[one] = simulate(self.program(one), self.machine, alpha=alpha).time_ps
             if ran[one] <= GOOD * sum(each.least_s for each in one.forests) * PS:
                 break
             if not queue:
                 queue = [each for each in beside(min(ran, key=lambda each: ran[each]), fits) if each not in ran]
-        return min(ran, key=lambda each: (ran[each], self._moves(each)), default=fits[0])
+        return min(ran, key=lambda each: (ran[each], self.moves(each)), default=fits[0])
 
     def _by_form(self, fits: list[PiecedForest]) -> list[PiecedForest]:
         """Return of each form one with few moves that is about as fast as its fastest: apart and merged in turn."""
@@ -156,22 +165,22 @@ class _Question:
             if each.steepness == 1 or not each.merged:  # merged ones get their ramp afterwards
                 forms.setdefault((*each.form, each.steepness), []).append(each)
         near = ([each for each in form if each.time_s <= form[0].time_s * NEARLY] for form in forms.values())
-        best = sorted((min(each, key=self._moves) for each in near), key=lambda each: each.time_s)
+        best = sorted((min(each, key=self.moves) for each in near), key=lambda each: each.time_s)
         kinds = [[each for each in best if each.merged is merged] for merged in (False, True)]
         return [each for pair in zip_longest(*kinds) for each in pair if each is not None]
 
     def _least(self, every: list[PiecedForest]) -> PiecedForest:
         """Return the candidate with the fewest moves, where all are many; raise DeclinedError where they are too many."""
-        least = min(every, key=lambda each: (self._moves(each), each.time_s))
-        if self._moves(least) > NEVER:
+        least = min(every, key=lambda each: (self.moves(each), each.time_s))
+        if self.moves(least) > NEVER:
             raise DeclinedError(
-                f"the forest is {self._moves(least):,} moves, more than {NEVER:,}, and no symmetry of the machine folds it",
+                f"the forest is {self.moves(least):,} moves, more than {NEVER:,}, and no symmetry of the machine folds it",
                 where=f"{self.collective.p:,} ranks",
                 remedy="a fabric without faults, or fewer ranks",
             )
         return least
 
-    def _moves(self, chosen: PiecedForest) -> int:
+    def moves(self, chosen: PiecedForest) -> int:
         """Return about how many moves a candidate lists: each of a fold counts for as much as some that are listed."""
         trees = sum(len(each.roots) for each in chosen.forests)
         turns = self.arcs.symmetry
@@ -264,22 +273,20 @@ class _Question:
 
         Where links are alike both ways nothing is better: with any two forests their mirrors are as good, and so is the mean.
         """
-        both = self.arcs.both_ways()
+        both = self.arcs.there_and_back()
         if both is None:
             return ()
         demand = TreeDemand((both,), parts, is_free=True)
         stop = self.deadline.passed
         (one,) = forests([demand], seed=self.seed, proved_s=least_s, enough=SHARED, must_stop=stop)[0]
-        spreading = dataclasses.replace(one, arcs=self.arcs, time_s=one.time_s / 2, least_s=one.least_s / 2)
-        collecting = spreading.mirrored()
-        return () if collecting is None else (dataclasses.replace(collecting, time_s=one.time_s / 2), spreading)
+        return both_phases(one, self.arcs)
 
     def _least_s(self, op: str) -> float:
         """Return what no trees are faster than, by the cuts that the machine suggests: where they reach that they are best."""
         bandwidth = bounds(dataclasses.replace(self.collective, op=op), self.machine, exact=False)
         return max((each.time_s for each in bandwidth if each.kind != "distance"), default=0.0)
 
-    def _smallest(self, forests: Sequence[Forest]) -> int:
+    def smallest(self, forests: Sequence[Forest]) -> int:
         """Return the elements of the smallest block that forests carry: no block is cut into more pieces."""
         return max(int(self._blocks(forests).min()) // self.collective.unit_bytes, 1)
 
@@ -290,9 +297,8 @@ class _Question:
         weight = forests[0].block_bytes
         units, rest = divmod(self.collective.size_bytes, self.collective.unit_bytes)
         ends = np.cumsum(weight[weight > 0])
-        blocks = (
-            np.diff(np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64), prepend=0) * self.collective.unit_bytes
-        )
+        whole = np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64)
+        blocks: np.ndarray = np.diff(whole, prepend=0) * self.collective.unit_bytes
         blocks[-1] += rest
         return blocks
 
@@ -304,6 +310,13 @@ class _Question:
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
         blocks = self._blocks(chosen.forests)
         return TreeRounds(self.collective, phases, ends, chosen.sizes, chosen.streams, blocks, chosen.merged, labels)
+
+
+def both_phases(one: Forest, arcs: Arcs) -> tuple[Forest, ...]:
+    """Return the forests that collect and spread along the trees of a forest on ``arcs`` both ways; none without a way back."""
+    spreading = dataclasses.replace(one, arcs=arcs, time_s=one.time_s / 2, least_s=one.least_s / 2)
+    collecting = spreading.mirrored()
+    return () if collecting is None else (dataclasses.replace(collecting, time_s=one.time_s / 2), spreading)
 
 
 def _known(key: tuple[bytes, bytes, int, int], search: Callable[[], tuple[Forest, ...]]) -> tuple[Forest, ...]:
