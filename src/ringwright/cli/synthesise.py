@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.sizes import Sizes
-from ringwright.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ringwright.program import Program
 
 EVERYWHERE, ONE = MachineOptions(), Sizes(begin="1G")
 
@@ -28,7 +22,7 @@ def synthesise(
     sizes: Sizes = ONE,
     machine: MachineOptions = EVERYWHERE,
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
-    link_model: Annotated[str, Parameter(group=options.ENGINE, name=["--link-model", "--alpha"])] = "pipelined",
+    link_model: options.LinkModel = "pipelined",
     budget: Annotated[str | None, Parameter(group=options.LIMITS)] = None,
     fresh: Annotated[bool, Parameter(group=options.LIMITS)] = False,
     alone: Annotated[bool, Parameter(group=options.OUTPUT)] = False,
@@ -50,8 +44,6 @@ def synthesise(
         Bytes, the size column of nccl-tests (1G); -b, -e and -f for several.
     root
         Place of the root in the group.
-    link_model
-        Whether a link is free during its latency (pipelined) or busy (blocking).
     budget
         Time after which a search stops with the best so far, such as 10s.
     fresh
@@ -59,9 +51,9 @@ def synthesise(
     alone
         Leave out what all other algorithms take.
     to
-        Write the best program as msccl-xml, mscclpp-json, ... to --output.
+        Write the best program as msccl-xml, mscclpp-json, ... to --output; of several sizes one for each region of sizes.
     output
-        The file of the program.
+        The file of the program; of several sizes a folder, with what picks one by size.
     force
         Overwrite it.
     json
@@ -72,8 +64,10 @@ def synthesise(
     ringwright synthesise all-gather --fabric dgx-a100:2 --size 1G
     ringwright synthesise all-reduce --fabric torus:4x4 --fault 'link rank0 rate 50%' --size 64M --alone
     """
+    from ringwright.algorithms.searching import stoppable
     from ringwright.reports import synthesised
     from ringwright.studies.synthesis import study
+    from ringwright.studies.synthesis import written as files
     from ringwright.studies.synthesis.question import SynthesisSpec
     from ringwright.units import parse_time
 
@@ -84,28 +78,18 @@ def synthesise(
         group(machine.ranks, topology),
         root,
         budget_s=None if budget is None else parse_time(budget),
-        link_model={"busy": "blocking"}.get(link_model, link_model),
+        link_model=link_model,
         seed=machine.seed,
         fresh=fresh,
     )
     wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
-    with progress.steps("searching") as advance:
+    with stoppable(), progress.steps("searching") as advance:
         result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
-    programs = result.programs
-    written = [] if to is None else _written(programs[max(programs)], to, output, force=force)
+    written = None if to is None else files.write(result, to, output, force=force)
     if json:
         reading.print_json(result.document())
         return 0
     synthesised.write(result, sys.stdout)
-    for path in written:
-        print(f"wrote {path}")
+    if written is not None:
+        synthesised.write_files(written, sys.stdout)
     return 0
-
-
-def _written(program: Program, to: str, output: Path | None, *, force: bool) -> list[Path]:
-    """Write the program in the format of another system; raise UsageError where no file is named."""
-    from ringwright.studies.exporting import export
-
-    if output is None:
-        raise UsageError("no file is named for the program", remedy=f"--to {to} -o FILE")
-    return export(program, to, output, force=force)

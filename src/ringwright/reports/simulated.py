@@ -27,7 +27,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     models = probable.models(rows)
     faults = f", {result['faults']} changes by faults" if result["faults"] else ""
     layout.line(
-        out, f"simulated: {ground}{faults}, by {models}; latency {result['latency_model']}", style="bold", indent=0
+        out, f"simulated: {ground}{faults}, by {models}; {result['link_model']} links", style="bold", indent=0
     )
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])

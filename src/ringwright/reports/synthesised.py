@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ringwright.studies.synthesis.study import Synthesised
+    from ringwright.studies.synthesis.written import WrittenRegions
 
 MOST_NODES = 24
 MOST_RIVALS = 12
+UNDONE = "by Ctrl-C: the best so far is shown; sizes, methods and algorithms whose turn had not come are left out"
 VERIFIED = {True: "yes", False: "NO", None: "not run"}
 
 
@@ -45,11 +47,32 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
     layout.table(out, [*columns, "search s", "verified"], rows, left=("method",))
     for each in result.declined:
         layout.line(out, f"{each['method']} at {format_size(int(str(each['size_bytes'])))}: {each['reason']}")
-    if any(row.stopped for row in result.rows):
+    if result.stopped:
+        layout.line(out, f"stopped: {UNDONE}")
+    elif any(row.stopped for row in result.rows):
         layout.line(out, "stopped: a search was ended before its work was done; the best so far is shown")
     _proof(out, result)
     _regions(out, result)
     _rivals(out, result)
+
+
+def write_files(written: WrittenRegions, file: TextIO, *, width: int | None = None) -> None:
+    """Write which program went into which file, for which sizes, and how a runtime is told of them."""
+    out = layout.console(file, width=width)
+    if written.regions:
+        layout.heading(out, "Written", "a call takes the program of its size")
+        rows = [
+            [each.algorithm, format_size(each.low), format_size(each.high) if each.high else "any", path.name]
+            for each, path in zip(written.regions, written.paths, strict=False)
+        ]
+        layout.table(out, ["algorithm", "from", "below", "file"], rows, left=("algorithm", "file"))
+        for each in written.regions:
+            for why in each.passed_over:
+                layout.line(out, why, style="dim")
+        for hint in written.hints:
+            layout.line(out, hint)
+    for path in written.paths:
+        print(f"wrote {path}", file=file)
 
 
 def _proof(out: Console, result: Synthesised) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright import registry
+from ringwright.algorithms.searching import Deadline
 from ringwright.costs.certificates import Certificate, certificate
 from ringwright.costs.lower_bounds import Bound, lowest
 from ringwright.engines.choose import simulate
@@ -71,6 +72,8 @@ class Synthesised:
     rivals: tuple[RivalRow, ...]
     regions: tuple[Mapping[str, object], ...]
     programs: Mapping[int, Program]
+    by_method: Mapping[tuple[int, str], Program]  # all that was found, by size and method
+    stopped: bool = False  # by a person, before all was searched and timed
 
     @property
     def largest(self) -> SynthesisedRow:
@@ -85,6 +88,7 @@ class Synthesised:
             "fabric": self.question.topology.name,
             "ranks": self.question.collective(0).p,
             "link_model": self.question.link_model,
+            "stopped": self.stopped,
             "rows": [_plain(row) for row in self.rows],
             "declined": list(self.declined),
             "rivals": [asdict(row) for row in self.rivals],
@@ -108,19 +112,26 @@ def synthesise(
 ) -> Synthesised:
     """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
 
-    A method that finds nothing is among the declined; where none finds anything its error is raised.
+    A method that finds nothing is among the declined; where none finds anything its error is raised. Where a person stops it
+    (``searching.stoppable``) the answer holds what there is by then; InfeasibleError where that is nothing.
     """
+    person = Deadline(None)
     asked = methods(question.op, method)
     rows: list[SynthesisedRow] = []
     declined: list[Mapping[str, object]] = []
     errors: list[RingwrightError] = []
     best: dict[int, tuple[float, Program]] = {}
+    every: dict[tuple[int, str], Program] = {}
     others: list[RivalRow] = []
     total, done = len(sizes) * (len(asked) + rivals), 0
     for size in sizes:
+        if person.passed():
+            break
         collective = question.collective(size)
         bound = lowest(collective, question.topology, alpha=question.alpha)
         for each in asked:
+            if person.passed():
+                break
             _tell(progress, done, total, each)
             done += 1
             try:
@@ -131,18 +142,26 @@ def synthesise(
                 declined.append({"method": each, "size_bytes": size, "reason": error.what})
                 continue
             rows.append(row)
+            every[size, each] = one.program
             if size not in best or row.time_us < best[size][0]:
                 best[size] = row.time_us, one.program
-        if rivals:
+        if rivals and not person.passed():
             _tell(progress, done, total, "other algorithms")
             done += 1
-            others += _rivals(question, collective, best[size][0] if size in best else None)
+            others += _rivals(question, collective, best[size][0] if size in best else None, person)
     _tell(progress, total, total, "")
     if not rows:
-        raise errors[0]
+        raise _nothing(question, asked) if person.stopped else errors[0]
     named = regions(rows, others) if method == BEST else []
     programs = {size: program for size, (_, program) in best.items()}
-    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs)
+    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs, every, person.stopped)
+
+
+def _nothing(question: SynthesisSpec, asked: Sequence[str]) -> InfeasibleError:
+    return InfeasibleError(
+        f"stopped before {', '.join(asked)} had found a program for {question.op}",
+        remedy="let it search for longer, or give it a time: --budget 60s",
+    )
 
 
 def _plain(row: SynthesisedRow) -> dict[str, object]:
@@ -184,12 +203,16 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
     )
 
 
-def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None) -> list[RivalRow]:
+def _rivals(
+    question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline
+) -> list[RivalRow]:
     """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
     rows = []
     for system in registry.systems():
         if system.kind in ("synthesis", "outside") or question.op not in system.ops:
             continue
+        if person.passed():
+            break
         time_us, why = _rival_us(question, collective, system)
         ratio = time_us / best_us if time_us is not None and best_us else None
         rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))
