@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright import drafts
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.sizes import Sizes
@@ -28,6 +30,7 @@ def synthesise(
     alone: Annotated[bool, Parameter(group=options.OUTPUT)] = False,
     to: Annotated[str | None, Parameter(group=options.OUTPUT)] = None,
     output: options.Target = None,
+    html: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
@@ -54,8 +57,10 @@ def synthesise(
         Write the best program as msccl-xml, mscclpp-json, ... to --output; of several sizes one for each region of sizes.
     output
         The file of the program; of several sizes a folder, with what picks one by size.
+    html
+        Write one HTML page: the machine, the trees, links over time, everyone else.
     force
-        Overwrite it.
+        Overwrite what is there.
     json
         Print one JSON object instead (schema ringwright.synthesise/1).
 
@@ -65,12 +70,16 @@ def synthesise(
     ringwright synthesise all-reduce --fabric torus:4x4 --fault 'link rank0 rate 50%' --size 64M --alone
     """
     from ringwright.algorithms.searching import stoppable
-    from ringwright.reports import synthesised
+    from ringwright.exports.placement import claim_file
+    from ringwright.reports import synthesised, synthesised_page
     from ringwright.studies.synthesis import study
     from ringwright.studies.synthesis import written as files
     from ringwright.studies.synthesis.question import SynthesisSpec
+    from ringwright.studies.synthesis.seen import seen
     from ringwright.units import parse_time
 
+    if html is not None:
+        claim_file(html, force=force)
     topology = machine.build()
     question = SynthesisSpec(
         collective,
@@ -86,10 +95,16 @@ def synthesise(
     with stoppable(), progress.steps("searching") as advance:
         result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
     written = None if to is None else files.write(result, to, output, force=force)
+    if html is not None:
+        drafts.write(
+            html, synthesised_page.synthesis_page(result, seen(result), reading.command_line(), machine.words())
+        )
     if json:
         reading.print_json(result.document())
         return 0
     synthesised.write(result, sys.stdout)
     if written is not None:
         synthesised.write_files(written, sys.stdout)
+    if html is not None:
+        print(f"wrote {html}; open it in a browser")
     return 0

@@ -1,4 +1,4 @@
-"""The two models of a link, and their names: whether it is free again as soon as the last byte has left, or only after its latency.
+"""The two models of a link and their names: is it free again when the last byte has left, or only after its latency?
 
 ``pipelined`` and ``blocking`` are what people type and read; engines and bounds call the second one ``busy``, which is
 still read.

@@ -17,7 +17,7 @@ MOST_FILES = 4  # that the runtime loads
 
 @dataclass(frozen=True)
 class MscclLoad:
-    """One file, and the sizes of calls in bytes that it is for: from ``low`` up to ``high``, which is 0 for all that is larger."""
+    """One file, and the sizes of calls in bytes that it is for: from ``low`` up to ``high`` (0: all that is larger)."""
 
     path: str
     low: int

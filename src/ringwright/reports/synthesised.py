@@ -10,12 +10,13 @@ from ringwright.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright.studies.synthesis.study import Synthesised
+    from ringwright.studies.synthesis.study import RivalRow, Synthesised
     from ringwright.studies.synthesis.written import WrittenRegions
 
 MOST_NODES = 24
 MOST_RIVALS = 12
 UNDONE = "by Ctrl-C: the best so far is shown; sizes, methods and algorithms whose turn had not come are left out"
+NEAR, ALIKE = 1e-3, 5e-3  # gaps that are called so
 VERIFIED = {True: "yes", False: "NO", None: "not run"}
 
 
@@ -54,6 +55,24 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
     _proof(out, result)
     _regions(out, result)
     _rivals(out, result)
+
+
+def sentence(result: Synthesised) -> str:
+    """Return the answer in one sentence: who, what, how long, how far from what is possible, and beside whom."""
+    row, question = result.largest, result.question
+    asked = f"{format_size(row.size_bytes)} {question.op} on {question.topology.name}"
+    near = "within 0.1 % of" if row.gap < NEAR else f"{layout.percent(row.gap)} above"
+    beside = [each for each in result.rivals if each.size_bytes == row.size_bytes and each.time_us]
+    others = [beside[0], *(each for each in beside[1:] if each.algorithm == "ring")] if beside else []
+    said = "".join(f"; {_compared(row.time_us, each)}" for each in others)
+    return f"{row.method}: {asked} in {row.time_us:,.2f} us, {near} what any program needs{said}"
+
+
+def _compared(time_us: float, other: RivalRow) -> str:
+    ratio = (other.time_us or 0.0) / time_us if time_us else 1.0
+    if ratio < 1 - ALIKE:
+        return f"{other.algorithm} is faster: {other.time_us:,.2f} us"
+    return f"as fast as {other.algorithm}" if ratio < 1 + ALIKE else f"{ratio:.2f} times as fast as {other.algorithm}"
 
 
 def write_files(written: WrittenRegions, file: TextIO, *, width: int | None = None) -> None:

@@ -154,7 +154,9 @@ def synthesise(
         raise _nothing(question, asked) if person.stopped else errors[0]
     named = regions(rows, others) if method == BEST else []
     programs = {size: program for size, (_, program) in best.items()}
-    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs, every, person.stopped)
+    return Synthesised(
+        question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs, every, person.stopped
+    )
 
 
 def _nothing(question: SynthesisSpec, asked: Sequence[str]) -> InfeasibleError:
@@ -203,9 +205,7 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
     )
 
 
-def _rivals(
-    question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline
-) -> list[RivalRow]:
+def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline) -> list[RivalRow]:
     """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
     rows = []
     for system in registry.systems():

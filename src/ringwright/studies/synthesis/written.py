@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.studies.synthesis.study import Synthesised
 
+MOST_TRIED = 200_000  # moves of a program that is scheduled to see whether a format can carry it
 LARGEST = (1 << 64) - 1  # that an MSCCL++ plan names
 SUFFIX = {"msccl-xml": ".xml", "mscclpp-json": ".json"}
 FOLDER, CONFIG = "programs", "msccl-config.xml"
@@ -81,6 +82,17 @@ def write(result: Synthesised, to: str, output: Path | None, *, force: bool = Fa
     )
 
 
+def refused(program: Program, to: str) -> str:
+    """Return why a format cannot carry a program; empty where it can, or where there is too much of it to try in passing."""
+    if sum(block.count for step in program.steps() for block in step.blocks) > MOST_TRIED:
+        return ""
+    try:
+        _file(program, to, (0, 0))
+    except RingwrightError as error:
+        return error.what
+    return ""
+
+
 def regions(result: Synthesised, to: str) -> list[RegionFile]:
     """Return the program of each region of sizes, in the format of a runtime that picks programs by size."""
     sizes = sorted(result.programs)
@@ -98,7 +110,7 @@ def regions(result: Synthesised, to: str) -> list[RegionFile]:
 
 
 def _fastest(result: Synthesised, size: int, to: str) -> tuple[str, Program, tuple[str, ...]]:
-    """Return the fastest program of a size that the format can carry, and which faster ones it cannot; raise ProgramError for none."""
+    """Return the fastest program of a size that the format can carry and which faster ones it cannot; ProgramError for none."""
     times = [(row.time_us, row.method) for row in result.rows if row.size_bytes == size]
     slowest_us = max(times)[0]
     times += [
