@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ringwright.engines.result import Run
     from ringwright.topology import Topology
 
+MOST_NAMED = 8  # hosts whose names stand beside their ranks
+
 
 @dataclass
 class ShownNode:
@@ -185,7 +187,8 @@ def _folded(topology: Topology, host: np.ndarray, far: np.ndarray, cut: set[int]
         ranks = [node for node in mine if node < topology.n_ranks]
         first = topology.label(mine[0]).rpartition("/")[2]
         if ranks:
-            label = f"{names.get(int(host[mine[0]]), '')} ranks {spans(ranks)}".strip()
+            name = names.get(int(host[mine[0]]), "")
+            label = f"{name} ranks {spans(ranks)}".strip() if len(names) <= MOST_NAMED else spans(ranks)
         else:
             label = first if len(mine) == 1 else f"{len(mine)} like {first}"
         is_cut = bool(cut & set(mine))

@@ -1,4 +1,4 @@
-"""Where ranks stand in a picture: in columns and rows along the axes of the machine, a host to a row, or in a circle.
+"""Where ranks stand in a picture: in columns and rows along the axes of the machine, an NVLink domain to a row, or in a circle.
 
 Axes of two are counted in Gray's order, so that the neighbours of a hypercube are neighbours on the page.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ringwright.topology import Topology
 
-MOST_CIRCLE = 32
+MOST_CIRCLE = 80
 WIDEST = 32  # columns, as long as there is a choice
 
 
@@ -32,8 +32,9 @@ def rank_grid(topology: Topology) -> RankGrid:
     n, sizes = topology.n_ranks, [size for _, size in topology.axes if size > 1]
     if math.prod(sizes) == n and len(sizes) > 1:
         return _along(sizes, n)
-    if topology.hosts is not None and 1 < int(topology.hosts.max()) + 1 < n:
-        return _by_host(topology.hosts.tolist())
+    domains = topology.domains
+    if domains is not None and 1 < int(domains.max()) + 1 < n:
+        return _by_host(domains.tolist())
     return _circle(n) if n <= MOST_CIRCLE else _along([min(WIDEST, math.ceil(math.sqrt(n) * 1.5)), 1], n)
 
 

@@ -49,7 +49,7 @@ def synthesis_page(result: Synthesised, seen: SeenProgram, command: str, machine
         load=None if seen.load is None else load_picture(seen.run, seen.load),
         unseen=seen.unseen,
         path=seen.run.path(),
-        tables=[each for each in (_searched(result), _rivals(result), _regions(result)) if each["rows"]],
+        tables=[each for each in (_regions(result), _searched(result), _rivals(result)) if each["rows"]],
         declined=[
             f"{each['method']} at {format_size(int(str(each['size_bytes'])))}: {each['reason']}"
             for each in result.declined
@@ -153,7 +153,9 @@ def _rivals(result: Synthesised) -> tables.PageTable:
         for each in result.rivals
         if each.time_us
     ]
-    without = sum(each.time_us is None for each in result.rivals)
+    without = len(
+        {each.algorithm for each in result.rivals} - {each.algorithm for each in result.rivals if each.time_us}
+    )
     model = result.question.link_model
     title = f"Everyone else: same engine, {model} links" + (f"; {without} without a program here" if without else "")
     columns = ["Algorithm", "Kind", "Size", "Time us", "Over the best", "Of its speed"]

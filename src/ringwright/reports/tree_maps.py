@@ -57,6 +57,7 @@ class TreeMaps(TypedDict):
     """The trees that are drawn, whose they are, and what is left out."""
 
     lead: str
+    adds: bool
     maps: list[TreeMap]
     note: str
 
@@ -65,9 +66,14 @@ def tree_maps(program: Program, topology: Topology, trees: Sequence[CarriedTree]
     """Return the maps of the trees of one root."""
     group = list(program.collective.group)
     if not trees:
-        return {"lead": "", "maps": [], "note": "the transfers are too many to follow chunk by chunk"}
+        return {"lead": "", "adds": False, "maps": [], "note": "the transfers are too many to follow chunk by chunk"}
     if topology.n_ranks > MOST_RANKS:
-        return {"lead": "", "maps": [], "note": f"{topology.n_ranks:,} ranks are more than a map can show"}
+        return {
+            "lead": "",
+            "adds": False,
+            "maps": [],
+            "note": f"{topology.n_ranks:,} ranks are more than a map can show",
+        }
     nodes = [*group, *program.aggregators]
     at, step = _positions(topology, program.aggregators)
     total = sum(each.size_bytes for each in trees)
@@ -78,7 +84,8 @@ def tree_maps(program: Program, topology: Topology, trees: Sequence[CarriedTree]
     left = trees[MOST_TREES:]
     share = percent(sum(each.size_bytes for each in left) / total) if total else ""
     note = f"{len(left)} further {'tree carries' if len(left) == 1 else 'trees carry'} {share}" if left else ""
-    return {"lead": _lead(program, trees, nodes, topology), "maps": drawn, "note": note}
+    adds = any(bool(each.collects.any()) for each in trees)
+    return {"lead": _lead(program, trees, nodes, topology), "adds": adds, "maps": drawn, "note": note}
 
 
 def _lead(program: Program, trees: Sequence[CarriedTree], nodes: Sequence[int], topology: Topology) -> str:
@@ -120,7 +127,7 @@ def _map(
     topology: Topology,
     share: float,
 ) -> TreeMap:
-    rows = list(zip(tree.src.tolist(), tree.dst.tolist(), tree.step.tolist(), tree.adds.tolist(), strict=True))
+    rows = list(zip(tree.src.tolist(), tree.dst.tolist(), tree.step.tolist(), tree.collects.tolist(), strict=True))
     reached = {nodes[end] for src, dst, _, _ in rows for end in (src, dst)}
     root = nodes[tree.root] if tree.root >= 0 else -1
     arrows, ends = [], list(at.values())
@@ -147,16 +154,21 @@ def _map(
         )
         for node, point in at.items()
     ]
-    chunks = f"{tree.chunks:,} chunk{'s' if tree.chunks != 1 else ''}"
+    counts = f"{_several(len(rows), 'move')}, {tree.height} in a row, {_several(tree.chunks, 'chunk')}"
+    caption = f"{format_size(tree.size_bytes)}, {percent(share)}: {counts}"
     return TreeMap(
         colour=colour,
-        caption=f"{format_size(tree.size_bytes)}, {percent(share)}: {len(rows)} moves, {tree.height} in a row, {chunks}",
-        words=f"Tree {colour} with {len(rows)} moves: {_told(rows, nodes, topology)}",
+        caption=caption,
+        words=f"Tree {colour} with {_several(len(rows), 'move')}: {_told(rows, nodes, topology)}",
         view=f"{left:.1f} {top:.1f} {wide:.1f} {tall:.1f}",
         width=round(wide, 1),
         marks=marks,
         arrows=arrows,
     )
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
 
 
 def _told(rows: Sequence[tuple[int, int, int, bool]], nodes: Sequence[int], topology: Topology) -> str:

@@ -18,28 +18,31 @@ MOST_SLOTS = 64_000_000  # of all nodes
 
 @dataclass(frozen=True)
 class CarriedChunks:
-    """Every move from node to node with its chunk: int64 arrays of shape (moves,), ``adds`` bool; nodes are the program's."""
+    """Every move from node to node with its chunk: int64 arrays of shape (moves,); nodes are the program's.
+
+    ``collects``, bool: it carries a sum that is not whole yet.
+    """
 
     step: np.ndarray
     src: np.ndarray
     dst: np.ndarray
     chunk: np.ndarray
-    adds: np.ndarray
+    collects: np.ndarray
 
 
 @dataclass(frozen=True)
 class CarriedTree:
     """The moves that some chunks share, each pair of nodes once, in the order of their steps.
 
-    ``src``, ``dst`` (program nodes) and ``step`` are int64 of shape (edges,), ``adds`` is bool; ``root`` is -1 where no node is
-    the root of all. ``height`` is the most moves that one datum makes.
+    ``src``, ``dst`` (program nodes) and ``step`` are int64 of shape (edges,), ``collects`` is bool; ``root`` is -1 where no node
+    is the root of all. ``height`` is the most moves that one datum makes.
     """
 
     root: int
     src: np.ndarray
     dst: np.ndarray
     step: np.ndarray
-    adds: np.ndarray
+    collects: np.ndarray
     chunks: int
     size_bytes: int
     height: int
@@ -48,32 +51,34 @@ class CarriedTree:
 def carried(program: Program) -> CarriedChunks | None:
     """Return the chunk of every move; None where that is too much to follow.
 
-    A slot holds the chunk that was last written to it, what is added to it changes nothing of that; data that never leave a node
-    are no move.
+    A slot holds the chunk that was last written to it, what is added to it changes nothing of that but how many contributions are
+    in it; data that never leave a node are no move.
     """
     nodes, slots = program.n_nodes, program.layout.slots
     moves = sum(block.count * block.span for step in program.steps() for block in step.blocks)
     if moves > MOST_MOVES or nodes * slots > MOST_SLOTS:
         return None
-    held = _before(program)
+    held, count = _before(program), np.ones((nodes, slots), np.int64)
+    whole = program.p if program.collective.reduces else 0
     rows: list[tuple[np.ndarray, ...]] = []
     for number, step in enumerate(program.steps()):
         read = []
         for block in step.blocks:
             src, dst, chunk, to = _spread(block)
-            read.append((block, src, dst, chunk, to, held[src, chunk]))
-        for block, src, dst, chunk, to, named in read:
-            adds = block.op in ADDING
-            there = held[dst, to]
-            held[dst, to] = np.where((there >= 0) & adds, there, named)
+            read.append((block, src, dst, chunk, to, held[src, chunk], count[src, chunk]))
+        for block, src, dst, chunk, to, named, parts in read:
+            adds = (held[dst, to] >= 0) & (block.op in ADDING)
+            held[dst, to] = np.where(adds, held[dst, to], named)
+            count[dst[~adds], to[~adds]] = 0
+            np.add.at(count, (dst, to), parts)
             if block.op is Op.EMIT:
                 held[src, chunk] = -1
             apart = (src != dst) & (named >= 0)
-            count = int(apart.sum())
-            rows.append((np.full(count, number), src[apart], dst[apart], named[apart], np.full(count, adds)))
+            at = np.full(int(apart.sum()), number)
+            rows.append((at, src[apart], dst[apart], named[apart], parts[apart] < whole))
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 5
-    step_of, src, dst, chunk, adds_of = columns
-    return CarriedChunks(step_of, src, dst, chunk, adds_of.astype(bool))
+    step_of, src, dst, chunk, collects = columns
+    return CarriedChunks(step_of, src, dst, chunk, collects.astype(bool))
 
 
 def _before(program: Program) -> np.ndarray:
@@ -124,13 +129,13 @@ def trees(program: Program, root: int | None = None) -> list[CarriedTree]:
 
 
 def _only(moved: CarriedChunks, keep: np.ndarray) -> CarriedChunks:
-    return CarriedChunks(moved.step[keep], moved.src[keep], moved.dst[keep], moved.chunk[keep], moved.adds[keep])
+    return CarriedChunks(moved.step[keep], moved.src[keep], moved.dst[keep], moved.chunk[keep], moved.collects[keep])
 
 
 def _of_chunks(program: Program, moved: CarriedChunks) -> list[CarriedTree]:
     """Return a tree for each set of moves that chunks share."""
     nodes = program.n_nodes
-    edge = (moved.adds * nodes + moved.src) * nodes + moved.dst
+    edge = (moved.collects * nodes + moved.src) * nodes + moved.dst
     key = moved.chunk * (2 * nodes * nodes) + edge
     order = np.lexsort((moved.step, key))
     first = np.unique(key[order], return_index=True)[1]
@@ -149,13 +154,13 @@ def _of_chunks(program: Program, moved: CarriedChunks) -> list[CarriedTree]:
 
 def _tree(moved: CarriedChunks, rows: np.ndarray, chunks: int, size_bytes: int) -> CarriedTree:
     rows = rows[np.argsort(moved.step[rows], kind="stable")]
-    src, dst, step, adds = moved.src[rows], moved.dst[rows], moved.step[rows], moved.adds[rows]
-    return CarriedTree(_root(src, dst, adds), src, dst, step, adds, chunks, size_bytes, _height(src, dst))
+    src, dst, step, collects = moved.src[rows], moved.dst[rows], moved.step[rows], moved.collects[rows]
+    return CarriedTree(_root(src, dst, collects), src, dst, step, collects, chunks, size_bytes, _height(src, dst))
 
 
-def _root(src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> int:
+def _root(src: np.ndarray, dst: np.ndarray, collects: np.ndarray) -> int:
     """Return the node from which all is spread, else that into which all is collected; -1 where it is not one."""
-    spread = ~adds
+    spread = ~collects
     tops = np.setdiff1d(src[spread], dst[spread]) if spread.any() else np.setdiff1d(dst, src)
     return int(tops[0]) if len(tops) == 1 else -1
 
@@ -175,12 +180,12 @@ def _by_first_hop(program: Program, every: list[CarriedTree]) -> list[CarriedTre
         alike.setdefault(int(each.dst[0]), []).append(each)
     made = []
     for paths in alike.values():
-        step, src, dst, adds = (
-            np.concatenate([getattr(each, name) for each in paths]) for name in ("step", "src", "dst", "adds")
+        step, src, dst, collects = (
+            np.concatenate([getattr(each, name) for each in paths]) for name in ("step", "src", "dst", "collects")
         )
         order = np.lexsort((step, src * program.n_nodes + dst))
         rows = order[np.unique((src * program.n_nodes + dst)[order], return_index=True)[1]]
-        moved = CarriedChunks(step, src, dst, np.zeros(len(step), np.int64), adds)
+        moved = CarriedChunks(step, src, dst, np.zeros(len(step), np.int64), collects)
         made.append(
             _tree(moved, rows, sum(each.chunks for each in paths), sum(each.size_bytes for each in paths)),
         )

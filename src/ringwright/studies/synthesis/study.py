@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ringwright.steps import Advance
 
 SCHEMA = "ringwright.synthesise/1"
+STOPPED = "stopped before it had found a program"
 MOST_RIVAL_RANKS = 128
 MOST_RIVAL_BLOCKS = 50_000
 
@@ -139,8 +140,11 @@ def synthesise(
                 row = _row(question, one, bound)
             except (InfeasibleError, UsageError, ProgramError) as error:
                 errors.append(error)
-                declined.append({"method": each, "size_bytes": size, "reason": error.what})
+                why = STOPPED if person.passed() else error.what
+                declined.append({"method": each, "size_bytes": size, "reason": why})
                 continue
+            if row.stopped:
+                person.passed()
             rows.append(row)
             every[size, each] = one.program
             if size not in best or row.time_us < best[size][0]:

@@ -112,11 +112,8 @@ def regions(result: Synthesised, to: str) -> list[RegionFile]:
 def _fastest(result: Synthesised, size: int, to: str) -> tuple[str, Program, tuple[str, ...]]:
     """Return the fastest program of a size that the format can carry and which faster ones it cannot; ProgramError for none."""
     times = [(row.time_us, row.method) for row in result.rows if row.size_bytes == size]
-    slowest_us = max(times)[0]
     times += [
-        (row.time_us, row.algorithm)
-        for row in result.rivals
-        if row.size_bytes == size and row.time_us is not None and row.time_us < slowest_us
+        (row.time_us, row.algorithm) for row in result.rivals if row.size_bytes == size and row.time_us is not None
     ]
     passed_over: list[str] = []
     for _, name in sorted(times):
