@@ -19,7 +19,7 @@ EVERYWHERE, ONE = MachineOptions(), Sizes(begin="1G")
 def synthesise(
     collective: Annotated[str, Parameter(group=options.QUESTION)],
     *,
-    method: Annotated[str, Parameter(group=options.QUESTION)] = "forest",
+    method: Annotated[str, Parameter(group=options.QUESTION)] = "usual",
     size: Annotated[str | None, Parameter(group=options.SIZES)] = None,
     sizes: Sizes = ONE,
     machine: MachineOptions = EVERYWHERE,
@@ -41,8 +41,8 @@ def synthesise(
     collective
         all-gather, reduce-scatter, all-reduce, broadcast, ...
     method
-        How to search: forest, expand, sccl, taccl, blink, p2, flow-all-to-all, or several; best: all of them, and which algorithm
-        is fastest at which size.
+        How to search: forest, expand, sccl, taccl, blink, p2, flow-all-to-all, or several; usual: forest or flow-all-to-all, and
+        expand where that is more than 1 % above the bound; best: all, and which algorithm is fastest at which size.
     size
         Bytes, the size column of nccl-tests (1G); -b, -e and -f for several.
     root

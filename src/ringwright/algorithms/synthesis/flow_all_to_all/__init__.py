@@ -4,7 +4,7 @@ Idea: a linear program over flows says in how little time all pairs can exchange
     of links prove it. The flow falls into paths, through ranks where they go through ranks; along these chunks are sent
     on, those with the longest journey left first. On a machine that looks the same from all ranks one source stands for all.
 Cost: T = the optimum of the flow, plus the arcs of a path one after the other for the first and the last chunk.
-Knobs: chunks of a path and merge, the most of a message (none: what is best at the size); link-model, whether a link is busy
+Knobs: chunks of a path and merge, the most of a message (none: what is best at the size); link_model, whether a link is busy
     during its latency; budget of seconds, which ends the choice between them.
 Holds: no resource carries more than the optimum says, and no exchange at all takes less than ``proved_us``.
 Figure: 512 ranks: 701 s in PCCL (Won et al.); here the flow and its proof take a second, on one core.

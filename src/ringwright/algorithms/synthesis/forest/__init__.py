@@ -6,7 +6,7 @@ Idea: for every root, trees that carry its block to all ranks, weighted so that 
 Cost: T = n max over cuts of (ranks inside / ranks) / (bytes/s that leave it), plus a latency for each arc of the longest
     branch and, in k pieces, (height - 1)/k of the first.
 Knobs: pieces (none: the best), how many a block is cut into besides its trees; variant: which optimum (best: the shorter
-    time); link-model, whether a link is free during its latency; seed of the lots between equal trees; budget of seconds,
+    time); link_model, whether a link is free during its latency; seed of the lots between equal trees; budget of seconds,
     which only stops the search.
 Holds: each root's shares add up to its block, to the element; no resource carries more than the optimum says.
 Figure: the cut bound on tori, meshes, hypercubes and DGX boxes (Zhao et al., theorem 1), with trees as high as the diameter.

@@ -55,13 +55,17 @@ def beside(one: PiecedForest, every: Sequence[PiecedForest]) -> list[PiecedFores
 def candidates(
     forests: Sequence[tuple[Forest, ...]], pieces: int | None, most_pieces: int, *, blocking: bool
 ) -> list[PiecedForest]:
-    """Return all that may be best, merged ones and such as are not, the shortest time first."""
+    """Return all that may be best, merged ones and such as are not, the shortest time first.
+
+    ``pieces`` that are asked for are at most ``most_pieces``: those that a block has.
+    """
+    pieces = pieces if pieces is None else min(pieces, max(most_pieces, 1))
     made: list[PiecedForest] = []
     for each in forests:
         rounds = [forest.rounds for forest in each]
         both = len(each) > 1
         for count in PIECES if pieces is None else (pieces,):
-            if count == 1 or count <= most_pieces:
+            if count <= max(most_pieces, 1):
                 made += [
                     PiecedForest(each, (1,) * count, streams, True, time_s(rounds, count, streams, blocking=blocking))
                     for streams in STREAMS
@@ -70,7 +74,7 @@ def candidates(
         for count in APART if pieces is None else (pieces,):
             for halvings in HALVINGS:
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
-                if len(sizes) <= most_pieces:
+                if len(sizes) <= max(most_pieces, 1):
                     made.append(PiecedForest(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
