@@ -92,9 +92,10 @@ def synthesise(
         fresh=fresh,
     )
     wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
+    target = None if to is None else files.target(to, output, len(wanted))
     with stoppable(), progress.steps("searching") as advance:
         result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
-    written = None if to is None else files.write(result, to, output, force=force)
+    written = None if to is None or target is None else files.write(result, to, target, force=force)
     if html is not None:
         drafts.write(
             html, synthesised_page.synthesis_page(result, seen(result), reading.command_line(), machine.words())

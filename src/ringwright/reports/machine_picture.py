@@ -1,4 +1,4 @@
-"""Geometry of the picture of a machine: ranks, NICs and switches, links as wide as they are fast, in the colour of how busy they are.
+"""Geometry of the picture of a machine: ranks, NICs and switches, links as wide as they are fast, in the colour of their load.
 
 Machines of ranks alone are drawn along their axes; others in rows, each host a frame, switches above by how far they are from
 the ranks. What is too wide is folded: a host is one node, switches that are alike are one, and the first host is drawn by itself.

@@ -52,21 +52,26 @@ class WrittenRegions:
     hints: tuple[str, ...]
 
 
-def write(result: Synthesised, to: str, output: Path | None, *, force: bool = False) -> WrittenRegions:
-    """Write the best program in the format of another system; of several sizes a folder of them, with what picks one by size.
+def target(to: str, output: Path | None, sizes: int) -> Path:
+    """Return where programs are to be written, before anything is searched.
 
     Raises UsageError where no output is named, or several sizes are to be written in a format that says no sizes.
     """
     if output is None:
         raise UsageError("no file is named for the program", remedy=f"--to {to} -o FILE")
+    if sizes > 1 and to not in SUFFIX:
+        raise UsageError(
+            f"a file of {to} does not say which sizes it is for, and there are {sizes}",
+            remedy=f"one --size, or --to {' or '.join(SUFFIX)}",
+        )
+    return output
+
+
+def write(result: Synthesised, to: str, output: Path, *, force: bool = False) -> WrittenRegions:
+    """Write the best program in the format of another system; of several sizes a folder of them, with what picks one by size."""
     if len(result.programs) == 1:
         (program,) = result.programs.values()
         return WrittenRegions(tuple(export(program, to, output, force=force)), (), ())
-    if to not in SUFFIX:
-        raise UsageError(
-            f"a file of {to} does not say which sizes it is for, and there are {len(result.programs)}",
-            remedy=f"one --size, or --to {' or '.join(SUFFIX)}",
-        )
     files = regions(result, to)
     folder = claim_folder(output, force=force)
     with drafts.draft_folder(folder) as draft:
