@@ -102,9 +102,7 @@ def tree_moves(forest: Forest, ends: dict[int, list[float]]) -> TreeMoves:
         turns = None
     # First to the next rank, then to the one behind: so that no two ranks send to one at a time.
     order = np.lexsort((part_of, root_of, (dst - src) % arcs.p))
-    src, dst, root_of, part_of, tree_of, depth = (
-        each[order] for each in (src, dst, root_of, part_of, tree_of, depth)
-    )
+    src, dst, root_of, part_of, tree_of, depth = (each[order] for each in (src, dst, root_of, part_of, tree_of, depth))
     return TreeMoves(src, dst, root_of, part_of, tree_of, depth, arcs.reversed, turns)
 
 

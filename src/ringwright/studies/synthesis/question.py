@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright import registry
-from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.collective import Collective
+from ringwright.costs.link_models import ALPHA_OF, named
 from ringwright.errors import UsageError
 from ringwright.studies.synthesis import kept
 
@@ -43,9 +43,8 @@ class SynthesisSpec:
     healthy: Topology | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a link model that is none."""
-        if self.link_model not in ALPHA_OF:
-            raise UsageError(f"'{self.link_model}' is no link model", remedy=f"one of: {', '.join(ALPHA_OF)}")
+        """Give the link model its name; raise UsageError for one that is none."""
+        object.__setattr__(self, "link_model", named(self.link_model))
 
     @property
     def alpha(self) -> str:
