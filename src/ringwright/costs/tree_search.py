@@ -6,7 +6,7 @@ everything. Trees come from the program's dual, which is a price for each resour
 
 layered   each place hangs on its cheapest parent one arc nearer the root: the lowest trees there are
 timed     from the root on, the cheapest arc and round to any place that has no block yet; a place may wait
-any       the cheapest arborescence (``arborescences``), however high: what proves that nothing is better
+any       the cheapest arborescence (``cheapest_trees``), however high: what proves that nothing is better
 
 Sources: Zhao et al., ForestColl, arXiv 2402.06787 (the optimum that forests attain); column generation is textbook.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.costs.arborescences import arborescence
+from ringwright.costs.cheapest_trees import arborescence
 from ringwright.costs.forests import Forest, hops, loads_of, whole_shares
 from ringwright.errors import InfeasibleError, MissingExtraError
 
