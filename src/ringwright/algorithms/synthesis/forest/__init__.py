@@ -17,7 +17,6 @@ Declines: all-to-all and what else has no trees; more than 4 million moves that 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import OrderedDict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
@@ -219,7 +218,7 @@ class _Question:
         """Return a forest for blocks of these bytes: one for parts of the largest, which serves all sizes, made larger."""
         largest = float(self.weight.max())
         parts = self.weight / largest
-        key = (_digest(made), parts.tobytes(), rounds, self.seed)
+        key = (made.digest(), parts.tobytes(), rounds, self.seed)
         if key not in _KNOWN:
             least_s = self._least_s(reverse=made.reversed) / largest
             stop = self.deadline.passed
@@ -250,24 +249,6 @@ class _Question:
         return TreeRounds(
             self.collective, phases, ends, chosen.sizes, chosen.streams, self.blocks, chosen.merged, labels
         )
-
-
-def _digest(made: Arcs) -> bytes:
-    """Return a hash of all that a forest on arcs depends on."""
-    digest = hashlib.sha256(bytes([made.reversed]))
-    for array in (
-        made.src,
-        made.dst,
-        made.starts,
-        made.resources,
-        made.rate,
-        made.latency_s,
-        made.members,
-        made.busy_s,
-    ):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(repr(None if made.symmetry is None else made.symmetry.axes).encode())
-    return digest.digest()
 
 
 def _larger(one: Forest, times: float, blocks: np.ndarray) -> Forest:
