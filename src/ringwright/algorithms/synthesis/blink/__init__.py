@@ -11,7 +11,7 @@ Knobs: chunk, bytes of the largest (none: tuned, doubled while that is faster, t
     only stops the search.
 Holds: no link carries more than its rate; the rate is at least (1 - epsilon) times the cut before trees are left out, and at
     least (1 - within) times the best of its trees after that.
-Figure: up to 8x faster synchronisation than NCCL on parts of a DGX-1, 6 trees instead of 181 on a whole one (abstract, section 3).
+Figure: up to 8x faster synchronisation than NCCL on parts of a DGX-1, 6 trees instead of 181 on a whole one (abstract).
 Source: Wang et al.: Blink, MLSys 2020, arXiv 1910.04940. Trees of all roots for all-gather, low roots for all-reduce: ours.
 Declines: all-to-all and scans; an all-reduce over links that lead one way only; more than 1,000,000 trees times arcs.
 """
