@@ -18,6 +18,7 @@ from ringwright.papers.figures.rows import holds
 pytestmark = pytest.mark.once
 
 LONG = {
+    "blink",
     "blueconnect",
     "bytescheduler",
     "gradientflow",

@@ -113,8 +113,11 @@ class PartPaths:
         return packed(np.where((src == dst)[:, None] & (np.arange(nodes.shape[1]) > 0), -1, nodes))
 
 
-def part(gpu: str, gpus: Sequence[int]) -> Topology:
-    """Return a part of a DGX-1 with GPUs of a kind of ``MACHINES``: ranks in the order of their numbers, PCIe switches, CPUs."""
+def part(gpu: str, gpus: Sequence[int], *, nvlink: bool = True) -> Topology:
+    """Return a part of a DGX-1 with GPUs of a kind of ``MACHINES``: ranks in the order of their numbers, PCIe switches, CPUs.
+
+    ``nvlink=False``: all data go over PCIe, though NVLinks are there.
+    """
     import numpy as np
 
     links, rate = MACHINES[gpu]
@@ -136,7 +139,7 @@ def part(gpu: str, gpus: Sequence[int]) -> Topology:
     here, there = np.array(list(own)).T
     counts = np.array(list(own.values()))
     wires.both_ways(here, there, counts * rate, 2 * NVLINK_S, "nvlink")
-    nvlinks = frozenset((*own, *((b, a) for a, b in own)))
+    nvlinks = frozenset((*own, *((b, a) for a, b in own)) if nvlink else ())
     name = f"dgx-1 {gpu} of GPUs {','.join(map(str, chosen))}"
     return wires.topology(
         name, size, kinds, paths=PartPaths(nvlinks, paths.reshape(size, size, -1)), hosts=np.zeros(size, np.int64)

@@ -25,6 +25,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.fabrics._parts import MACHINES, Nvlinks, between, connected_parts, part
+from ringwright.program import Program
 from ringwright.registry import algorithm as algorithm_named
 from ringwright.topology import Topology
 from ringwright.units import parse_size
@@ -85,13 +86,17 @@ def outcome(op: str, gpu: str, chosen: tuple[int, ...]) -> PartOutcome:
     planner = Planner(collective, machine_of_part, Effort(EPSILON, EPSILON, 0, Deadline(None), 0.0))
     plan = planner.packed()[0]
     rings = disjoint_rings(links, len(chosen))
-    by_rings = ring_data(collective, job_wiring(machine_of_part, collective.group), rings)
-    times = [_taken_us(each, machine_of_part) for each in (by_rings, plan.data)]
+    under_rings = part(gpu, chosen, nvlink=bool(rings))
+    by_rings = ring_data(collective, job_wiring(under_rings, collective.group), rings)
+    times = [
+        taken_us(chunk_by_chunk(data.program(CHUNKS), machine(where)), where)
+        for data, where in ((by_rings, under_rings), (plan.data, machine_of_part))
+    ]
     return PartOutcome(gpu, chosen, len(rings), plan.trees, plan.rate / 1e9, *times)
 
 
-def _taken_us(data: TreesOfData, topology: Topology) -> float:
-    program = chunk_by_chunk(data.program(CHUNKS), machine(topology))
+def taken_us(program: Program, topology: Topology) -> float:
+    """Return the microseconds that a program takes in the engine."""
     return simulate(program, topology).time_s * 1e6
 
 
@@ -166,7 +171,7 @@ def _dgx2_us(who: str, size: str) -> float:
     if who == "blink":
         software = program.software
         program = dataclasses.replace(blink(collective, topology), software=software)
-    return simulate(program, topology).time_s * 1e6
+    return taken_us(program, topology)
 
 
 # ------------------------------------------------------------------------------------------------------------------ the packing
