@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PARTS = (1, 2, 3, 4, 6, 12)  # of one link, that a weight is a whole number of
 MOST_CANDIDATES = 240
-WORK = 0.4  # deterministic seconds of CP-SAT for each of PARTS
+WORK = 0.2  # deterministic seconds of CP-SAT for each of PARTS
 FINE = 1000  # parts of the largest demand
 EXACT = 1e-9
 

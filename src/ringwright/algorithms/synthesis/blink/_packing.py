@@ -93,26 +93,24 @@ class TreePacking:
     most: float = math.inf
 
 
-def packed_trees(
-    question: PackingQuestion, *, epsilon: float, most: float = math.inf, must_stop: Callable[[], bool]
-) -> TreePacking:
-    """Return a packing at least (1 - ``epsilon``) as good as the best, unless it had to stop; ``most``: what none exceeds.
+def packed_trees(question: PackingQuestion, *, epsilon: float, must_stop: Callable[[], bool]) -> TreePacking:
+    """Return a packing at least (1 - ``epsilon``) as good as the best, unless it had to stop.
 
-    It ends as soon as its own lengths, or ``most``, prove that; by the theorem at the latest, when lengths times rates are 1.
-    Raises InfeasibleError where no tree reaches all.
+    It ends as soon as its own lengths prove that; by the theorem at the latest, when lengths times rates are 1. Raises
+    InfeasibleError where no tree reaches all.
     """
-    return _Weights(question, epsilon, most).run(must_stop)
+    return _Weights(question, epsilon).run(must_stop)
 
 
 class _Weights:
     """Lengths of resources and what trees have put on them so far."""
 
-    def __init__(self, question: PackingQuestion, epsilon: float, most: float) -> None:
+    def __init__(self, question: PackingQuestion, epsilon: float) -> None:
         self.question, self.epsilon = question, epsilon
-        self.delta = (len(question.rates) / (1 - epsilon)) ** (-1 / epsilon)
-        self.length = {resource: self.delta / rate for resource, rate in question.rates.items()}
+        delta = (max(len(question.rates), 1) / (1 - epsilon)) ** (-1 / epsilon)
+        self.length = {resource: delta / rate for resource, rate in question.rates.items()}
         self.load = dict.fromkeys(question.rates, 0.0)
-        self.packing = TreePacking(question, most=most)
+        self.packing = TreePacking(question)
         self.known: dict[Tree, Load] = {}
         self.served = self.scale = 0.0
 
