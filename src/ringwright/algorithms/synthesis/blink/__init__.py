@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "gather", "scatter")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "dgx-1:1", "ndv2:2")
+NEEDS = ("topology.links",)
 MOST_ARCS = 1_000_000  # times roots
 
 
