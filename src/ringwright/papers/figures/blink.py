@@ -138,14 +138,14 @@ def ring_data(collective: Collective, wiring: JobWiring, rings: Sequence[Ring]) 
         weight = np.zeros(p)
         weight[collective.root] = collective.size_bytes
         return TreesOfData(
-            collective, forests_of(wiring.arcs, trees, weight, both_ways=False), np.array([collective.size_bytes])
+            collective, forests_of(wiring.arcs, trees, weight, duplex=False), np.array([collective.size_bytes])
         )
     blocks = split(collective.size_bytes, p, collective.unit_bytes)
     phases: list[Forest] = []
-    for way_round in (-1, 1):
-        made = wiring if way_round > 0 else wiring.turned_round()
-        trees = [((root, _chain(made.number, ring, root, way_round)), each) for root in range(p) for ring in directed]
-        phases += forests_of(made.arcs, trees, blocks.astype(float), both_ways=False)
+    for direction in (-1, 1):
+        made = wiring if direction > 0 else wiring.turned_round()
+        trees = [((root, _chain(made.number, ring, root, direction)), each) for root in range(p) for ring in directed]
+        phases += forests_of(made.arcs, trees, blocks.astype(float), duplex=False)
     return TreesOfData(collective, tuple(phases), blocks)
 
 
@@ -208,7 +208,7 @@ def share_of_cut(gpu: str, chosen: Sequence[int], root: int, epsilon: float = EP
     size, own = len(chosen), between(links, chosen)
     wiring = job_wiring(part(gpu, chosen), range(size))
     host = wiring.hosts[0]
-    question = question_of(wiring, host.ranks, host.quick, {root: 1.0}, both_ways=False)
+    question = question_of(wiring, host.ranks, host.quick, {root: 1.0}, duplex=False)
     packing = packed_trees(question, epsilon=epsilon, must_stop=lambda: False)
     both = {pair: count for (a, b), count in own.items() for pair in ((a, b), (b, a))}
     cuts = []

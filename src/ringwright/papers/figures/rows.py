@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -82,7 +83,7 @@ def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
     return measure
 
 
-def _require_reason(row: dict[str, Any], path: Path) -> None:
+def _require_reason(row: Mapping[str, Any], path: Path) -> None:
     """Raise InputError where a row that is not predictable does not say what is claimed and why, or names a measure as well."""
     lacking = {"figure", "claimed", "because"} - {name for name in row if row[name]}
     beside = {"measure", "tolerance"} & set(row)
@@ -95,7 +96,7 @@ def _require_reason(row: dict[str, Any], path: Path) -> None:
         )
 
 
-def _unforeseen(row: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+def _unforeseen(row: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row that has a reason where others have an answer."""
     said = {"figure": row["figure"], "kind": row["kind"], "claimed": row["claimed"], "because": row["because"]}
     nothing = dict.fromkeys(("got", "tolerance", "pass"))

@@ -20,11 +20,11 @@ NEARLY = 1.0005  # time of whole parts over that of any, which is good enough
 
 
 def forests_of(
-    made: Arcs, trees: Sequence[tuple[Tree, float]], blocks: np.ndarray, *, both_ways: bool
+    made: Arcs, trees: Sequence[tuple[Tree, float]], blocks: np.ndarray, *, duplex: bool
 ) -> tuple[Forest, ...]:
     """Return trees with parts of their root's block (those of a root add up to 1) as forests, one a phase.
 
-    ``blocks``: bytes of each place, float64 of shape (places,); ``both_ways``: data are collected along the same trees first.
+    ``blocks``: bytes of each place, float64 of shape (places,); ``duplex``: data are collected along the same trees first.
     """
     parents = np.full((len(trees), made.p), -1, np.int64)
     arrivals = np.zeros((len(trees), made.p), np.int64)
@@ -34,24 +34,24 @@ def forests_of(
     roots = np.array([root for (root, _), _ in trees], np.int64)
     parts = np.array([part for _, part in trees])
     one = Forest(made, roots, parents, arrivals, np.ones(len(trees), np.int64), 1, blocks, 0.0, 0.0)
-    exact = _time_s(one, parts, both_ways)
-    shares, of = whole_shares(parts, roots, lambda whole: _time_s(one, whole, both_ways) <= exact * NEARLY)
+    exact = _time_s(one, parts, duplex)
+    shares, of = whole_shares(parts, roots, lambda whole: _time_s(one, whole, duplex) <= exact * NEARLY)
     kept = shares > 0
     one = dataclasses.replace(
         one, roots=roots[kept], parents=parents[kept], arrivals=arrivals[kept], shares=shares[kept], of=of
     )
-    return tuple(dataclasses.replace(each, time_s=each.rounds.time_s()) for each in _phases(one, both_ways))
+    return tuple(dataclasses.replace(each, time_s=each.rounds.time_s()) for each in _phases(one, duplex))
 
 
-def _phases(one: Forest, both_ways: bool) -> tuple[Forest, ...]:
-    collecting = one.mirrored() if both_ways else None
+def _phases(one: Forest, duplex: bool) -> tuple[Forest, ...]:
+    collecting = one.mirrored() if duplex else None
     return (one,) if collecting is None else (collecting, one)
 
 
-def _time_s(one: Forest, parts: np.ndarray, both_ways: bool) -> float:
+def _time_s(one: Forest, parts: np.ndarray, duplex: bool) -> float:
     """Return the seconds of the most loaded resource where trees have these parts of their blocks."""
     shares = np.round(parts * FINE).astype(np.int64)
-    return busy_s(_phases(dataclasses.replace(one, shares=shares, of=FINE), both_ways))
+    return busy_s(_phases(dataclasses.replace(one, shares=shares, of=FINE), duplex))
 
 
 def depths(made: Arcs, root: int, arcs: Sequence[int]) -> np.ndarray:

@@ -59,7 +59,7 @@ def question_of(
     numbers: Sequence[int],
     demand: dict[int, float],
     *,
-    both_ways: bool,
+    duplex: bool,
 ) -> PackingQuestion:
     """Return the question for roots and their demands; an arc without one back is left out where data go both ways."""
     made = wiring.arcs
@@ -67,11 +67,11 @@ def question_of(
     kept: list[int] = []
     uses: list[tuple[tuple[int, int], ...]] = []
     for number in numbers:
-        back = wiring.back(number) if both_ways else number
+        back = wiring.back(number) if duplex else number
         if back is None:
             continue
         used = made.resources[made.starts[number] : made.starts[number + 1]].tolist()
-        if both_ways:
+        if duplex:
             used += made.resources[made.starts[back] : made.starts[back + 1]].tolist()
         kept.append(number)
         uses.append(tuple((resource, used.count(resource)) for resource in sorted(set(used))))
@@ -121,11 +121,11 @@ class _Weights:
             self._round()
             total = sum(self.length[resource] * rate for resource, rate in rates.items())
             packing.most = min(packing.most, total / self.cost)
-            crowded = max(load / rates[resource] for resource, load in self.load.items())
-            packing.rate = self.served / crowded
+            fullest = max(load / rates[resource] for resource, load in self.load.items())
+            packing.rate = self.served / fullest
             if packing.rate >= (1 - self.epsilon) * packing.most or total >= 1 or must_stop():
                 break
-        packing.trees = {tree: weight / crowded for tree, weight in packing.trees.items()}
+        packing.trees = {tree: weight / fullest for tree, weight in packing.trees.items()}
         return packing
 
     def _round(self) -> None:

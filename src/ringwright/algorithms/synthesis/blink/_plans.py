@@ -80,7 +80,7 @@ class Planner:
         wiring = job_wiring(topology, collective.group)
         self.collects = collective.op in ("reduce", "reduce-scatter", "gather")
         self.wiring = wiring.turned_round() if self.collects else wiring
-        self.both_ways = collective.op == "all-reduce"
+        self.duplex = collective.op == "all-reduce"
         self.own_roots = collective.op in ("all-gather", "reduce-scatter")
 
     def weight(self, roots: Sequence[int]) -> np.ndarray:
@@ -105,7 +105,7 @@ class Planner:
     ) -> BlinkPlan:
         """Return the plan for trees with parts of their root's block."""
         roots = sorted({root for (root, _), _ in trees})
-        forests = forests_of(self.wiring.arcs, trees, self.weight(roots), both_ways=self.both_ways)
+        forests = forests_of(self.wiring.arcs, trees, self.weight(roots), duplex=self.duplex)
         data = TreesOfData(self.collective, forests, self.blocks(roots))
         most = chosen[0].most * self.times if method == "packed" else math.inf
         return BlinkPlan(method, data, sum(each.packed for each in chosen), most)
@@ -128,13 +128,13 @@ class Planner:
         """Return the plan of one hop between any two ranks; None where they have no arcs, or on several hosts."""
         if self.wiring.gates:
             return None
-        rooted = None if self.own_roots or self.both_ways else self.collective.root
+        rooted = None if self.own_roots or self.duplex else self.collective.root
         trees = one_hop(self.wiring.number, self.collective.p, rooted)
         return None if trees is None else self.planned("one-hop", trees)
 
     def is_near(self, plan: BlinkPlan) -> bool:
         """Return whether no trees can be much faster, whatever the size: every rank sends its own to all others."""
-        if not (self.own_roots or self.both_ways):
+        if not (self.own_roots or self.duplex):
             return False
         size = max(self.collective.size_bytes, 1)
         return busy_s(plan.data.forests) / size * GIB * (1 - self.effort.within) <= self.least_s()
@@ -159,7 +159,7 @@ class Planner:
 
     def _of_one_host(self, roots: list[int]) -> list[BlinkPlan]:
         host, weight = self.wiring.hosts[0], self.weight(roots or [0])
-        if self.both_ways:
+        if self.duplex:
             roots = [self.collective.root]
         demand = {root: float(weight[root]) for root in roots} if self.own_roots else {roots[0]: 1.0}
         quick = self._chosen(host.ranks, host.quick, demand)
@@ -187,7 +187,7 @@ class Planner:
     def _parted(self, chosen: ChosenTrees) -> list[tuple[Tree, float]]:
         """Return trees with parts of their root's block; where data go up and down, hung up so that they are low."""
         trees = [((root, arcs), part) for root, shares in _parts(chosen).items() for arcs, part in shares]
-        if not self.both_ways:
+        if not self.duplex:
             return trees
         made = self.wiring.arcs
         hung = [hung_up(made, arcs, self.wiring.number) for (_, arcs), _ in trees]
@@ -199,10 +199,10 @@ class Planner:
         """Return few trees for roots and demands on arcs of these numbers, from memory where they are known."""
         effort, largest = self.effort, max(demand.values())
         demand = {root: each / largest for root, each in demand.items()}
-        asked = (self.wiring.arcs.digest(), tuple(numbers), tuple(demand.items()), self.both_ways)
+        asked = (self.wiring.arcs.digest(), tuple(numbers), tuple(demand.items()), self.duplex)
         key = (*asked, effort.epsilon, effort.within, effort.seed)
         if key not in _KNOWN:
-            question = question_of(self.wiring, ranks, numbers, demand, both_ways=self.both_ways)
+            question = question_of(self.wiring, ranks, numbers, demand, duplex=self.duplex)
             packing = packed_trees(question, epsilon=effort.epsilon, must_stop=effort.deadline.passed)
             chosen = fewest_trees(packing, within=effort.within, seed=effort.seed, deadline=effort.deadline)
             if effort.deadline.stopped:
