@@ -127,8 +127,8 @@ def part(gpu: str, gpus: Sequence[int], *, nvlink: bool = True) -> Topology:
     tree += [(first + number, cpu + number // 2) for number in range(4)]
     wires = Wires()
     here, there = np.array(tree).T
-    wires.both_ways(here, there, PCIE_RATE[3], PCIE_S, "pcie")
-    wires.both_ways(cpu, cpu + 1, UPI_RATE, UPI_S, "upi")
+    wires.there_and_back(here, there, PCIE_RATE[3], PCIE_S, "pcie")
+    wires.there_and_back(cpu, cpu + 1, UPI_RATE, UPI_S, "upi")
     kinds = np.full(cpu + 2, SWITCH, np.uint8)
     kinds[:size] = RANK
     host = wires.topology("pcie", size, kinds)
@@ -138,7 +138,7 @@ def part(gpu: str, gpus: Sequence[int], *, nvlink: bool = True) -> Topology:
     )
     here, there = np.array(list(own)).T
     counts = np.array(list(own.values()))
-    wires.both_ways(here, there, counts * rate, 2 * NVLINK_S, "nvlink")
+    wires.there_and_back(here, there, counts * rate, 2 * NVLINK_S, "nvlink")
     nvlinks = frozenset((*own, *((b, a) for a, b in own)) if nvlink else ())
     name = f"dgx-1 {gpu} of GPUs {','.join(map(str, chosen))}"
     return wires.topology(

@@ -7,6 +7,7 @@ What cannot be read, or is of another version, counts as not kept.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import zipfile
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright import drafts
+from ringwright.algorithms.declared_order import Order
 from ringwright.errors import RingwrightError
 from ringwright.program import Affine, Block, Cost, Layout, Op, Program, Step, Term
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 256 << 20
 ARRAYS = ("src", "dst", "chunk", "to")
 
@@ -55,7 +57,10 @@ def name_of(collective: Collective, topology: Topology, slug: str, knobs: Mappin
 
 def keep(name: str, program: Program) -> None:
     """Write a program under a name; where that cannot be done it is not kept, and nothing else happens."""
-    if program.schedule is not None or program.aggregators or program.streams or program.layout.before is not None:
+    order = program.schedule
+    if program.aggregators or program.streams or program.layout.before is not None:
+        return
+    if order is not None and not isinstance(order, Order):
         return
     steps: list[dict[str, object]] = []
     listed: dict[str, list[np.ndarray]] = {each: [] for each in ARRAYS}
@@ -76,18 +81,22 @@ def keep(name: str, program: Program) -> None:
         "channels": program.channels,
         "protocol": program.protocol,
         "knobs": dict(program.knobs),
+        "joins": None if order is None else order.joins,
     }
     arrays = {each: np.concatenate(rows) if rows else np.zeros(0, np.int64) for each, rows in listed.items()}
     template = np.zeros(0, np.int64) if layout.template is None else layout.template
     text = np.frombuffer(json.dumps(told).encode(), np.uint8)
+    file = io.BytesIO()
     try:
+        src, dst, chunk, to = (arrays[each] for each in ARRAYS)
+        sizes = layout.chunk_bytes
+        before, after = (np.zeros(0, np.int64),) * 2 if order is None else (order.before, order.after)
+        waits = np.stack((before, after))
+        np.savez_compressed(
+            file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to, waits=waits
+        )
         folder().mkdir(parents=True, exist_ok=True)
-        with drafts.draft(folder() / f"{name}.npz") as target, target.open("wb") as file:
-            src, dst, chunk, to = (arrays[each] for each in ARRAYS)
-            sizes = layout.chunk_bytes
-            np.savez_compressed(
-                file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to
-            )
+        drafts.write(folder() / f"{name}.npz", file.getvalue())
     except (OSError, RingwrightError, TypeError):
         return
 
@@ -109,7 +118,7 @@ def kept(name: str, collective: Collective) -> Program | None:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {each: file[each] for each in (*ARRAYS, "chunk_bytes", "template")}
+            arrays = {each: file[each] for each in (*ARRAYS, "waits", "chunk_bytes", "template")}
             told = json.loads(file["told"].tobytes())
         return _read(told, arrays, collective) if told.get("format") == FORMAT else None
     except (OSError, ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile, AttributeError):
@@ -133,7 +142,18 @@ def _read(told: Mapping[str, Any], arrays: Mapping[str, np.ndarray], collective:
         protocol=str(told["protocol"]),
         channels=int(told["channels"]),
         knobs=told["knobs"],
+        schedule=_order(told["joins"], arrays, sum(block.count for step in steps for block in step.blocks)),
     )
+
+
+def _order(joins: int | None, arrays: Mapping[str, np.ndarray], moves: int) -> Order | None:
+    """Return the declared order; raise ValueError where it names what is no move and no join."""
+    if joins is None:
+        return None
+    before, after = np.asarray(arrays["waits"], np.int64)
+    if joins < 0 or any(((each < 0) | (each >= moves + int(joins))).any() for each in (before, after)):
+        raise ValueError("an order of moves that are not there")
+    return Order(before, after, int(joins))
 
 
 def _steps(steps: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> Iterator[Step]:

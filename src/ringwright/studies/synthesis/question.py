@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 BEST = "best"
 NO_SEARCH = ("gc3",)  # systems of the room that hold what people wrote
-USUAL = "forest"
+USUAL = "usual"
+INSTANT = (
+    "forest",
+    "flow-all-to-all",
+    "expand",
+)  # in this order: the next one where those before are not near the bound
 
 
 @dataclass(frozen=True)
 class SynthesisSpec:
-    """One collective on one machine, and how it is to be searched."""
+    """One collective on one machine, and how it is to be searched; ``healthy`` is the machine without its faults."""
 
     op: str
     topology: Topology
@@ -35,6 +40,7 @@ class SynthesisSpec:
     link_model: str = "pipelined"
     seed: int = 0
     fresh: bool = False
+    healthy: Topology | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a link model that is none."""
@@ -65,23 +71,25 @@ class FoundProgram:
 def methods(op: str, asked: str) -> list[str]:
     """Return the methods that are meant: those named, separated by commas; with ``best`` all that search for an operation.
 
+    ``usual``: those that answer at once, and all where none of them does the operation.
     Raises UsageError for a name that is none, or one that does not do the operation.
     """
     searching = [each for each in registry.systems() if each.kind == "synthesis"]
     able = [each.slug for each in searching if op in each.ops]
-    if asked == BEST:
+    if asked in (BEST, USUAL):
         if not able:
             raise UsageError(f"nothing searches for {op}", remedy="ringwright list algorithms")
-        return [each for each in able if each not in NO_SEARCH]
+        instant = [each for each in INSTANT if each in able and asked == USUAL]
+        return instant or [each for each in able if each not in NO_SEARCH]
     chosen = [each.strip() for each in asked.split(",") if each.strip()]
     for spelling in chosen:
         slug = spelling.partition(":")[0].partition("@")[0]
         if slug not in {each.slug for each in searching}:
-            known = ", ".join([*(each.slug for each in searching), BEST])
+            known = ", ".join([*(each.slug for each in searching), USUAL, BEST])
             raise UsageError(f"'{slug}' is no method of synthesis", remedy=f"--method, one of: {known}")
         if slug not in able:
             raise UsageError(f"{slug} does no {op}", remedy=f"--method {', '.join(able) or BEST}")
-    return chosen or [USUAL]
+    return chosen or methods(op, USUAL)
 
 
 def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:

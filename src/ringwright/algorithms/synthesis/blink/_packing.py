@@ -67,8 +67,8 @@ def question_of(
     kept: list[int] = []
     uses: list[tuple[tuple[int, int], ...]] = []
     for number in numbers:
-        back = wiring.back(number) if duplex else number
-        if back is None:
+        back = wiring.back[number] if duplex else number
+        if back < 0:
             continue
         used = made.resources[made.starts[number] : made.starts[number + 1]].tolist()
         if duplex:

@@ -65,9 +65,10 @@ class JobWiring:
         """Return the wiring from the receiver's side: trees on it collect."""
         return dataclasses.replace(self, arcs=self.arcs.turned_round())
 
-    def back(self, arc: int) -> int | None:
-        """Return the arc the other way; None where there is none."""
-        return self.number.get((int(self.arcs.dst[arc]), int(self.arcs.src[arc])))
+    @cached_property
+    def back(self) -> list[int]:
+        """The arc the other way of each, -1 where there is none."""
+        return [int(arc) for arc in self.arcs.back()]
 
 
 def job_wiring(topology: Topology, group: Sequence[int]) -> JobWiring:

@@ -5,7 +5,7 @@ Idea: whenever a link is idle it takes of the chunks at its source one that its 
     host behind its NICs) gets no chunk twice. What is collected runs backwards in time.
 Cost: none in closed form: the steps of the best run, its largest message in each.
 Knobs: chunks of a block and merge, the most chunks of a message (none: what is best at the size); tries, how many runs; seed of
-    the lots; link-model, whether a link is busy during its latency; budget of seconds, which only stops the search.
+    the lots; link_model, whether a link is busy during its latency; budget of seconds, which only stops the search.
 Holds: the engine takes no longer than the search says; where it would serve in another order, the order is declared.
 Figure: all-gather of 1 GiB on meshes and tori of up to 64 ranks within 2.1 % of the bound of cuts (TACOS, measured; links that
     block); here within 1 %.

@@ -4,7 +4,7 @@ Idea: a linear program over flows says in how little time all pairs can exchange
     of links prove it. The flow falls into paths, through ranks where they go through ranks; along these chunks are sent
     on, those with the longest journey left first. On a machine that looks the same from all ranks one source stands for all.
 Cost: T = the optimum of the flow, plus the arcs of a path one after the other for the first and the last chunk.
-Knobs: chunks of a path and merge, the most of a message (none: what is best at the size); link-model, whether a link is busy
+Knobs: chunks of a path and merge, the most of a message (none: what is best at the size); link_model, whether a link is busy
     during its latency; budget of seconds, which ends the choice between them.
 Holds: no resource carries more than the optimum says, and no exchange at all takes less than ``proved_us``.
 Figure: 512 ranks: 701 s in PCCL (Won et al.); here the flow and its proof take a second, on one core.
@@ -26,6 +26,7 @@ from ringwright.algorithms.synthesis.flow_all_to_all._classes import classes
 from ringwright.algorithms.synthesis.flow_all_to_all._question import Question
 from ringwright.costs.arcs import arcs
 from ringwright.costs.concurrent_flow import concurrent_flow, link_prices, proved_s
+from ringwright.costs.forests import hops
 from ringwright.engines.machine import machine
 from ringwright.program import Program, nothing
 
@@ -59,6 +60,8 @@ def flow_all_to_all(
     if even:
         demand[:] = apart.max()
     made = arcs(topology, collective.group, turning=even)
+    for each in (made, made.turned_round()):
+        hops(each, np.zeros(1, np.int64))  # raises where a rank is not reached
     flow = concurrent_flow(made, demand)
     proved = proved_s(topology, collective.group, demand, link_prices(flow, topology, collective.group))
     engine = machine(topology, alpha)

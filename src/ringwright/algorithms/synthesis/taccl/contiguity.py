@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.algorithms.synthesis.taccl.routing import orbits
 from ringwright.errors import MissingExtraError
+from ringwright.extras import install
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.search import Attempt, Search
@@ -36,7 +37,7 @@ def exact(search: Search, best: Attempt, seconds: float, seed: int) -> float | N
         from ortools.sat.python import cp_model
     except ImportError:
         raise MissingExtraError(
-            "taccl joins sends by OR-tools", extra="solve", remedy="pip install ringwright[solve], or effort=0.5"
+            "taccl joins sends by OR-tools", extra="solve", remedy=f"{install('solve')}, or effort=0.5"
         ) from None
     model = _Model(best, alike, cp_model)
     solver = cp_model.CpSolver()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.errors import MissingExtraError
+from ringwright.extras import install
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.routing import Route, Router
@@ -37,7 +38,7 @@ def routes(router: Router, seconds: float) -> list[Route] | None:
         from scipy.sparse import csr_array
     except ImportError:
         raise MissingExtraError(
-            "taccl routes by SciPy's HiGHS", extra="solve", remedy="pip install ringwright[solve], or effort=0.5"
+            "taccl routes by SciPy's HiGHS", extra="solve", remedy=f"{install('solve')}, or effort=0.5"
         ) from None
     matrix = csr_array((program.values, (program.rows, program.columns)), shape=(len(program.least), program.count))
     options = {"node_limit": NODES, "mip_rel_gap": GAP} | ({"time_limit": seconds} if seconds < float("inf") else {})
