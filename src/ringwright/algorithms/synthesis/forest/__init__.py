@@ -17,7 +17,6 @@ Declines: all-to-all and what else has no trees; more than 4 million moves that 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import OrderedDict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
@@ -245,7 +244,7 @@ class ForestQuestion:
             stop = self.deadline.passed
             return (packed(made, parts, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop),)
 
-        (one,) = _known((_digest(made), parts.tobytes(), rounds, self.seed), search)
+        (one,) = _known((made.digest(), parts.tobytes(), rounds, self.seed), search)
         return _larger(one, largest, self.weight)
 
     def _shared(self) -> tuple[Forest, ...]:
@@ -265,7 +264,7 @@ class ForestQuestion:
             times = [sum(each.time_s for each in two) for two in (apart, mirrored) if two]
             return mirrored if mirrored and times[-1] <= times[0] * NEARLY else apart
 
-        two = _known((_digest(self.arcs), b"free" + parts.tobytes(), 0, self.seed), search)
+        two = _known((self.arcs.digest(), b"free" + parts.tobytes(), 0, self.seed), search)
         return tuple(_larger(each, largest, each.block_bytes * largest) for each in two)
 
     def _mirrored(self, parts: np.ndarray, least_s: float) -> tuple[Forest, ...]:
@@ -329,24 +328,6 @@ def _known(key: tuple[bytes, bytes, int, int], search: Callable[[], tuple[Forest
         if len(_KNOWN) > MOST_KNOWN:
             _KNOWN.popitem(last=False)
     return made
-
-
-def _digest(made: Arcs) -> bytes:
-    """Return a hash of all that a forest on arcs depends on."""
-    digest = hashlib.sha256(bytes([made.reversed]))
-    for array in (
-        made.src,
-        made.dst,
-        made.starts,
-        made.resources,
-        made.rate,
-        made.latency_s,
-        made.members,
-        made.busy_s,
-    ):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(repr(None if made.symmetry is None else made.symmetry.axes).encode())
-    return digest.digest()
 
 
 def _larger(one: Forest, times: float, blocks: np.ndarray) -> Forest:
