@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright import interpreter, validity
+from ringwright.collective import DTYPE_BYTES
 from ringwright.errors import RingwrightError
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ def is_right(program: Program, topology: Topology) -> bool | None:
 def shrunk(program: Program) -> Program | None:
     """Return the program with chunks of one element each; None where its chunks are not alike from block to block."""
     collective, layout = program.collective, program.layout
-    unit = collective.unit_bytes
-    blocks = collective.p if collective.n_blocks > 1 else 1
+    unit = DTYPE_BYTES[collective.dtype]
+    blocks = len(collective.block_bytes) if collective.op != "send-recv" else 1  # whose size is that of one of them
     if collective.counts is not None or layout.n_chunks != collective.n_blocks * layout.parts:
         return None
     size = blocks * layout.parts * unit
