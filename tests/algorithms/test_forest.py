@@ -25,6 +25,8 @@ from ringwright.fabrics.faults import apply
 if TYPE_CHECKING:
     from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once
+
 GIB = 1 << 30
 
 

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from ringwright import drafts
+from ringwright.algorithms.declared_order import Order
 from ringwright.errors import RingwrightError
 from ringwright.program import Affine, Block, Cost, Layout, Op, Program, Step
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-FORMAT = 2
+FORMAT = 3
 MOST_BYTES = 256 << 20
 MOST_OF_BLOCK = 1 << 24  # moves
 ARRAYS = ("src", "dst", "chunk", "to")
@@ -78,6 +79,7 @@ class KeptProgram(msgspec.Struct, frozen=True):
     channels: Some
     protocol: str
     knobs: Mapping[str, Any]
+    joins: Count | None  # of a declared order
 
 
 def folder() -> Path:
@@ -106,7 +108,10 @@ def name_of(collective: Collective, topology: Topology, slug: str, knobs: Mappin
 
 def keep(name: str, program: Program) -> None:
     """Write a program under a name; where that cannot be done it is not kept, and nothing else happens."""
-    if program.schedule is not None or program.aggregators or program.streams or program.layout.before is not None:
+    order = program.schedule
+    if program.aggregators or program.streams or program.layout.before is not None:
+        return
+    if order is not None and not isinstance(order, Order):
         return
     listed: dict[str, list[np.ndarray]] = {each: [] for each in ARRAYS}
     steps = [_kept_step(step, listed) for step in program.steps()]
@@ -120,6 +125,7 @@ def keep(name: str, program: Program) -> None:
         program.channels,
         program.protocol,
         program.knobs,
+        None if order is None else order.joins,
     )
     arrays = {each: np.concatenate(rows) if rows else np.zeros(0, np.int64) for each, rows in listed.items()}
     template = np.zeros(0, np.int64) if layout.template is None else layout.template
@@ -128,7 +134,9 @@ def keep(name: str, program: Program) -> None:
         text = np.frombuffer(msgspec.json.encode(told), np.uint8)
         src, dst, chunk, to = (arrays[each] for each in ARRAYS)
         sizes = layout.chunk_bytes
-        np.savez_compressed(file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to)
+        before, after = (np.zeros(0, np.int64),) * 2 if order is None else (order.before, order.after)
+        lists = {"src": src, "dst": dst, "chunk": chunk, "to": to, "before": before, "after": after}
+        np.savez_compressed(file, told=text, chunk_bytes=sizes, template=template, **lists)  # type: ignore[arg-type]
         folder().mkdir(parents=True, exist_ok=True)
         drafts.write(folder() / f"{name}.npz", file.getvalue())
     except (OSError, RingwrightError, TypeError):
@@ -159,7 +167,7 @@ def kept(name: str, collective: Collective) -> Program | None:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             if sum(each.file_size for each in file.zip.infolist()) > 16 * MOST_BYTES:
                 return None
-            arrays = {each: file[each] for each in (*ARRAYS, "chunk_bytes", "template")}
+            arrays = {each: file[each] for each in (*ARRAYS, "before", "after", "chunk_bytes", "template")}
             told = msgspec.json.decode(file["told"].tobytes(), type=KeptProgram)
         return _read(told, arrays, collective) if told.format == FORMAT else None
     except UNREADABLE:
@@ -188,6 +196,7 @@ def _read(told: KeptProgram, arrays: Mapping[str, np.ndarray], collective: Colle
         protocol=told.protocol,
         channels=told.channels,
         knobs=told.knobs,
+        schedule=None if told.joins is None else Order(arrays["before"], arrays["after"], told.joins),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright import interpreter, validity
+from ringwright.algorithms.declared_order import covers
 from ringwright.collective import DTYPE_BYTES
 from ringwright.errors import RingwrightError
 
@@ -24,7 +25,7 @@ def is_right(program: Program, topology: Topology) -> bool | None:
     The interpreter runs the same moves on chunks of one element: which data go where does not depend on how many there are.
     """
     try:
-        if validity.check(program, topology=topology):
+        if validity.check(program, topology=topology) or not covers(program):
             return False
     except RingwrightError:
         return None
