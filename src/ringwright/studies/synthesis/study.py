@@ -12,7 +12,6 @@ from ringwright.costs.certificates import Certificate, certificate
 from ringwright.costs.lower_bounds import Bound, lowest
 from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
-from ringwright.studies.synthesis.proof import is_right
 from ringwright.studies.synthesis.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
 from ringwright.studies.synthesis.replan import Replanned, TimedFind, cut_off, replanned
 
@@ -259,7 +258,7 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
         height if isinstance(height, int) else None,
         one.seconds,
         bool(knobs.get("stopped")),
-        is_right(program, topology),
+        one.verified,
         one.was_kept,
         run.engine,
         knobs,
