@@ -15,7 +15,7 @@ ALIKE = ("h100", "h800", "h200")  # multiprocessors of compute capability 9.0
 BOOST_HZ = 1.98e9  # the highest clock of each of them
 # Beside a long product, which takes all the power that the board may have: at 700 W the clock falls to this.
 SUSTAINED_HZ = 1.4e9
-CACHE_BYTES = 50 * (1 << 20)
+CACHE_BYTES = {"h100": 50 << 20, "h800": 50 << 20, "h200": 60 << 20}  # as each says of itself
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Multiprocessors:
     sms: int
     memory: float
     clock_hz: float = SUSTAINED_HZ
-    cache_bytes: int = CACHE_BYTES
+    cache_bytes: int = 50 << 20
 
     @property
     def clock_share(self) -> float:
@@ -47,4 +47,4 @@ def multiprocessors(name: str, clock_hz: float = SUSTAINED_HZ) -> Multiprocessor
     known = gpu(name)
     if known.name not in ALIKE:
         raise UsageError(f"what {known.name} does in a cycle was not measured", remedy=f"one of: {', '.join(ALIKE)}")
-    return Multiprocessors(known.name, known.units, known.memory).at(clock_hz)
+    return Multiprocessors(known.name, known.units, known.memory, cache_bytes=CACHE_BYTES[known.name]).at(clock_hz)
