@@ -77,6 +77,13 @@ def test_pieces_make_up_the_whole_and_are_never_faster(asked_for: Product, along
         assert 0 < efficiency(asked_for, along, count, H100) <= 1  # type: ignore[arg-type]
 
 
+def test_pieces_that_fit_their_tiles_better_are_not_counted_as_a_gain() -> None:
+    """The library would have found as good a kernel for the whole: halves of 336 and 337 columns waste less of their tiles."""
+    whole = Product(14877, 673, 14018)
+    assert sum(product_s(part, H100) for part in cut(whole, "n", 2)) < product_s(whole, H100)
+    assert pieces_s(whole, "n", 2, H100) == product_s(whole, H100)
+
+
 def test_cutting_the_summed_side_costs_most_and_shows_the_result_that_is_read_again() -> None:
     whole = Product(8192, 8192, 1024)
     assert efficiency(whole, "m", 16, H100) > 3 * efficiency(whole, "k", 16, H100)
