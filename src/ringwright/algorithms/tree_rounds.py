@@ -193,13 +193,15 @@ class TreeRounds:
         """Yield the rounds; without merging each in as many steps as two ranks have messages for each other."""
         for number in range(self.n_rounds):
             turns: list[list[Block]] = [[]]
-            label = ""
+            label, begin = "", 0
             for at, (phase, offset) in enumerate(zip(self.phases, self.offsets, strict=True)):
                 for moves, piece in self._moving(phase, number - offset):
                     label = label or self.labels[at % len(self.labels)]
-                    for turn, mine in enumerate(self._apart(phase, moves)):
+                    for turn, mine in enumerate(self._apart(phase, moves), begin):
                         turns += [[] for _ in range(turn + 1 - len(turns))]
                         turns[turn] += self._blocks(phase, mine, piece)
+                    # What is apart waits for nothing else: another piece or depth between the same two ranks is another message.
+                    begin = 0 if self.merged else len(turns)
             for blocks in turns:
                 yield Step(tuple(blocks), label)
 

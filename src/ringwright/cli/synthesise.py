@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
+from ringwright.cli.groups import GroupOptions
 from ringwright.cli.sizes import Sizes
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ringwright.program import Program
+    from ringwright.studies.synthesis.question import SynthesisSpec
+    from ringwright.studies.synthesis.together import GroupCall
 
-EVERYWHERE, ONE = MachineOptions(), Sizes(begin="1G")
+EVERYWHERE, ONE, UNGROUPED = MachineOptions(), Sizes(begin="1G"), GroupOptions()
 
 
 def synthesise(
@@ -27,6 +32,7 @@ def synthesise(
     size: Annotated[str | None, Parameter(group=options.SIZES)] = None,
     sizes: Sizes = ONE,
     machine: MachineOptions = EVERYWHERE,
+    groups: GroupOptions = UNGROUPED,
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     link_model: Annotated[str, Parameter(group=options.ENGINE, name=["--link-model", "--alpha"])] = "pipelined",
     budget: Annotated[str | None, Parameter(group=options.LIMITS)] = None,
@@ -71,6 +77,7 @@ def synthesise(
     --------
     ringwright synthesise all-gather --fabric dgx-a100:2 --size 1G
     ringwright synthesise all-reduce --fabric torus:4x4 --fault 'link rank0 rate 50%' --size 64M --alone
+    ringwright synthesise all-reduce --fabric torus:4x4 --groups tp=2,dp=8 --beside 'all-reduce 64M on dp' --size 64M
     """
     from ringwright.reports import synthesised
     from ringwright.studies.synthesis import study
@@ -87,8 +94,15 @@ def synthesise(
         link_model={"busy": "blocking"}.get(link_model, link_model),
         seed=machine.seed,
         fresh=fresh,
+        healthy=replace(machine, fault=()).build() if machine.fault else None,
     )
     wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
+    if calls := groups.calls(collective, wanted, question.collective(0).group):
+        if to is not None or method not in ("usual", "forest"):
+            raise UsageError(
+                "groups are planned together as forests, and not written", remedy="leave out --method and --to"
+            )
+        return _together(question, calls, json=json)
     with progress.steps("searching") as advance:
         result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
     programs = result.programs
@@ -99,6 +113,27 @@ def synthesise(
     synthesised.write(result, sys.stdout)
     for path in written:
         print(f"wrote {path}")
+    return 0
+
+
+def _together(question: SynthesisSpec, calls: Sequence[GroupCall], *, json: bool) -> int:
+    """Plan groups that communicate at the same time, each alone and all as one."""
+    from ringwright.reports import shared_machine
+    from ringwright.studies.synthesis.together import share
+
+    with progress.steps("planning") as advance:
+        result = share(
+            calls,
+            question.topology,
+            link_model=question.link_model,
+            seed=question.seed,
+            budget_s=question.budget_s,
+            progress=advance,
+        )
+    if json:
+        reading.print_json(result.document())
+        return 0
+    shared_machine.write(result, sys.stdout)
     return 0
 
 

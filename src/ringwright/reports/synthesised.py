@@ -47,9 +47,34 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
         layout.line(out, f"{each['method']} at {format_size(int(str(each['size_bytes'])))}: {each['reason']}")
     if any(row.stopped for row in result.rows):
         layout.line(out, "stopped: a search was ended before its work was done; the best so far is shown")
+    _faults(out, result)
     _proof(out, result)
     _regions(out, result)
     _rivals(out, result)
+
+
+def _faults(out: Console, result: Synthesised) -> None:
+    if not result.faults:
+        return
+    layout.heading(
+        out, "Re-plan or live with it?", "what was found without the fault, the same with it, and a new plan; gaps"
+    )
+    rows = [
+        [
+            format_size(each.size_bytes),
+            f"{each.healthy_us:,.2f}",
+            layout.percent(max(each.healthy_gap, 0.0)),
+            "never ends" if each.kept_us is None else f"{each.kept_us:,.2f}",
+            None if each.kept_gap is None else layout.percent(max(each.kept_gap, 0.0)),
+            f"{each.replanned_us:,.2f}",
+            layout.percent(max(each.replanned_gap, 0.0)),
+        ]
+        for each in result.faults
+    ]
+    layout.table(out, ["size", "healthy us", "gap", "kept us", "gap", "re-planned us", "gap"], rows)
+    for each in result.faults:
+        size = f"{format_size(each.size_bytes)}: " if len(result.faults) > 1 else ""
+        layout.line(out, f"{size}{each.verdict}")
 
 
 def _proof(out: Console, result: Synthesised) -> None:

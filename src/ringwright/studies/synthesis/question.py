@@ -29,7 +29,7 @@ INSTANT = (
 
 @dataclass(frozen=True)
 class SynthesisSpec:
-    """One collective on one machine, and how it is to be searched."""
+    """One collective on one machine, and how it is to be searched; ``healthy`` is the machine without its faults."""
 
     op: str
     topology: Topology
@@ -40,6 +40,7 @@ class SynthesisSpec:
     link_model: str = "pipelined"
     seed: int = 0
     fresh: bool = False
+    healthy: Topology | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a link model that is none."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright import registry
@@ -13,6 +13,7 @@ from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.studies.synthesis.proof import is_right
 from ringwright.studies.synthesis.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
+from ringwright.studies.synthesis.replan import Replanned, TimedFind, cut_off, replanned
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -72,6 +73,7 @@ class Synthesised:
     rivals: tuple[RivalRow, ...]
     regions: tuple[Mapping[str, object], ...]
     programs: Mapping[int, Program]
+    faults: tuple[Replanned, ...] = ()
 
     @property
     def largest(self) -> SynthesisedRow:
@@ -90,6 +92,7 @@ class Synthesised:
             "declined": list(self.declined),
             "rivals": [asdict(row) for row in self.rivals],
             "regions": list(self.regions),
+            "fault": [each.document() for each in self.faults],
             "ground": {
                 "engine": sorted({row.engine for row in self.rows}),
                 "link_model": self.question.link_model,
@@ -110,54 +113,92 @@ def synthesise(
     """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
 
     The usual methods end with the first that comes within 1 % of the bound. Of each size the fastest row comes first.
-    A method that finds nothing is among the declined; where none finds anything its error is raised.
+    A method that finds nothing is among the declined; where none finds anything its error is raised. With the machine as it is
+    without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one.
     """
     asked = methods(question.op, method)
-    rows: list[SynthesisedRow] = []
-    declined: list[Mapping[str, object]] = []
-    errors: list[RingwrightError] = []
-    best: dict[int, tuple[float, Program]] = {}
+    finds: list[_SizeFinds] = []
     others: list[RivalRow] = []
-    total, done = len(sizes) * (len(asked) + rivals), 0
+    faults: list[Replanned] = []
+    total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
+
+    def tell(name: str) -> None:
+        nonlocal done
+        if progress is not None:
+            progress(done, total, name)
+        done += 1
+
     for size in sizes:
-        collective = question.collective(size)
-        bound = lowest(collective, question.topology, alpha=question.alpha)
-        for each in asked:
-            _tell(progress, done, total, each)
-            done += 1
-            try:
-                one = searched(question, each, size)
-                row = _row(question, one, bound)
-            except (InfeasibleError, UsageError, ProgramError) as error:
-                errors.append(error)
-                declined.append({"method": each, "size_bytes": size, "reason": error.what})
-                continue
-            rows.append(row)
-            if size not in best or row.time_us < best[size][0]:
-                best[size] = row.time_us, one.program
-            if method == USUAL and row.gap <= NEAR:
-                break
+        here = _of_size(question, asked, size, tell, ends_near=method == USUAL)
+        finds.append(here)
+        if question.healthy is not None and here.best is not None:
+            without = replace(question, topology=question.healthy, healthy=None)
+            before = _of_size(without, asked, size, tell, ends_near=method == USUAL)
+            if before.best is not None:
+                faults.append(replanned(before.best, here.best, question.topology, question.alpha))
         if rivals:
-            _tell(progress, done, total, "other algorithms")
-            done += 1
-            others += _rivals(question, collective, best[size][0] if size in best else None)
-    _tell(progress, total, total, "")
+            tell("other algorithms")
+            best_us = None if here.best is None else here.best.time_us
+            others += _rivals(question, question.collective(size), best_us)
+    if progress is not None:
+        progress(total, total, "")
+    rows = [row for each in finds for row in each.rows]
     if not rows:
-        raise errors[0]
+        raise next(error for each in finds for error in each.errors)
     rows.sort(key=lambda row: (row.size_bytes, row.time_us))
     named = regions(rows, others) if method == BEST else []
-    programs = {size: program for size, (_, program) in best.items()}
-    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs)
+    programs = {size: each.best.program for size, each in zip(sizes, finds, strict=True) if each.best is not None}
+    declined = [why for each in finds for why in each.declined]
+    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs, tuple(faults))
+
+
+@dataclass
+class _SizeFinds:
+    """What the methods found for one size, and the fastest of it."""
+
+    rows: list[SynthesisedRow] = field(default_factory=list)
+    declined: list[Mapping[str, object]] = field(default_factory=list)
+    errors: list[RingwrightError] = field(default_factory=list)
+    best: TimedFind | None = None
+
+
+def _of_size(
+    question: SynthesisSpec, asked: Sequence[str], size: int, tell: Callable[[str], None], *, ends_near: bool
+) -> _SizeFinds:
+    """Return what each method finds for a size; ``ends_near``: until one comes near the bound."""
+    made = _SizeFinds()
+    bound = _bound(question, size)
+    for each in asked:
+        tell(each)
+        try:
+            one = searched(question, each, size)
+            row = _row(question, one, bound)
+        except (InfeasibleError, UsageError, ProgramError) as error:
+            made.errors.append(error)
+            made.declined.append({"method": each, "size_bytes": size, "reason": error.what})
+            continue
+        made.rows.append(row)
+        if made.best is None or row.time_us < made.best.time_us:
+            made.best = TimedFind(row.method, one.program, row.time_us, row.bound_us)
+        if ends_near and row.gap <= NEAR:
+            break
+    return made
+
+
+def _bound(question: SynthesisSpec, size: int) -> Bound:
+    """Return what no program is faster than; raise InfeasibleError where ranks are cut off, by a fault or as the machine is."""
+    collective = question.collective(size)
+    try:
+        return lowest(collective, question.topology, alpha=question.alpha)
+    except InfeasibleError as error:
+        if question.healthy is None:
+            raise
+        raise cut_off(collective, question.topology, error) from None
 
 
 def _plain(row: SynthesisedRow) -> dict[str, object]:
     """Return a row for JSON: the bound stands there as its certificate."""
     return {name: value for name, value in asdict(row).items() if name != "proof"}
-
-
-def _tell(progress: Advance | None, done: int, total: int, name: str) -> None:
-    if progress is not None:
-        progress(done, total, name)
 
 
 def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> SynthesisedRow:
