@@ -9,6 +9,7 @@ resources of one orbit count together.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,17 @@ class Arcs:
         """Return the arcs from the receiver's side: trees on them collect instead of spread."""
         return dataclasses.replace(self, src=self.dst, dst=self.src, reversed=not self.reversed)
 
+    def digest(self) -> bytes:
+        """Return a hash of all that trees on these arcs depend on."""
+        import numpy as np
+
+        digest = hashlib.sha256(bytes([self.reversed]))
+        ends, resources = (self.src, self.dst), (self.starts, self.resources, self.rate, self.members)
+        for array in (*ends, *resources, self.latency_s, self.busy_s):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr(None if self.symmetry is None else self.symmetry.axes).encode())
+        return digest.digest()
+
     def back(self) -> np.ndarray:
         """Return the arc the other way of each arc, -1 where there is none. int64 of shape (arcs,)."""
         import numpy as np
@@ -132,12 +144,41 @@ def arcs(topology: Topology, group: Sequence[int], *, turning: bool = True) -> A
     bad[owner[rates[links] <= 0]] = True
     latency_s = np.bincount(owner, weights=topology.latency_s[links], minlength=len(src))
     bad |= _beside_rails(topology, src, dst, latency_s + np.diff(starts) * 1e-12, bad)
-    starts, resources, used = _resources(topology, starts, links, ~bad)
-    rate = np.concatenate((rates, [group.rate for group in topology.groups]))[used]
+    made = _made(topology, ranks, (src, dst), (starts, links), ~bad)
+    return made if symmetry is None else _by_orbits(made, symmetry, _orbits(topology, symmetry)[made.capacities])
+
+
+def arcs_of(topology: Topology, group: Sequence[int], src: np.ndarray, dst: np.ndarray) -> Arcs:
+    """Return the arcs between these pairs of ranks of a group, none left out and none added, each resource by itself.
+
+    ``src`` and ``dst``: ranks of the machine, int64 of one shape (arcs,).
+    """
+    import numpy as np
+
+    every = np.ones(len(src), bool)
+    return _made(topology, np.asarray(group, np.int64), (src, dst), topology.routes(src, dst), every)
+
+
+def _made(
+    topology: Topology,
+    ranks: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+    routes: tuple[np.ndarray, np.ndarray],
+    keep: np.ndarray,
+) -> Arcs:
+    """Return the arcs between the pairs that are kept."""
+    import numpy as np
+
+    known = np.full(topology.n_nodes, -1, np.int64)
+    known[ranks] = np.arange(len(ranks))
+    owner = np.repeat(np.arange(len(keep)), np.diff(routes[0]))
+    latency_s = np.bincount(owner, weights=topology.latency_s[routes[1]], minlength=len(keep))
+    starts, resources, used = _resources(topology, *routes, keep)
+    rate = np.concatenate((goodput(topology), [group.rate for group in topology.groups]))[used]
     busy_s = np.concatenate((topology.latency_s, np.zeros(len(topology.groups))))[used]
-    ends, single = (known[src[~bad]], known[dst[~bad]]), np.ones(len(used), np.int64)
-    made = Arcs(len(ranks), *ends, starts, resources, rate, latency_s[~bad], single, busy_s, used)
-    return made if symmetry is None else _by_orbits(made, symmetry, _orbits(topology, symmetry)[used])
+    src, dst = (known[each[keep]] for each in ends)
+    single = np.ones(len(used), np.int64)
+    return Arcs(len(ranks), src, dst, starts, resources, rate, latency_s[keep], single, busy_s, used)
 
 
 def together(several: Sequence[Arcs]) -> list[Arcs]:

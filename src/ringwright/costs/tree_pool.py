@@ -2,14 +2,14 @@
 
 layered   each place hangs on its cheapest parent one arc nearer the root: the lowest trees there are
 timed     from the root on, the cheapest arc and round to any place that has no block yet; a place may wait
-any       the cheapest arborescence (``arborescences``), however high: what proves that nothing is better
+any       the cheapest arborescence (``cheapest_trees``), however high: what proves that nothing is better
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.costs.arborescences import arborescence
+from ringwright.costs.cheapest_trees import arborescence
 from ringwright.costs.forests import hops, loads_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ Declines: all-to-all and what else has no trees; more than 4 million moves that 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import OrderedDict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
@@ -134,8 +133,8 @@ class ForestQuestion:
     def best(self, pieces: int | None, *, blocking: bool) -> PiecedForest:
         """Return what takes the shortest time: by its rounds, then by the engine, as far as a number of moves reaches.
 
-        Of each form (variant, merged or apart, streams, ramp) the one that its rounds say is best is run; then, from the
-        fastest on, more and fewer pieces, as long as that gets faster.
+        Of each form (variant, merged or apart, streams) the one that its rounds say is best is run; then, from the fastest on,
+        what differs a little from it, as long as that gets faster.
         """
         every = candidates(self._sets(), pieces, self.smallest, blocking=blocking)
         fits = [each for each in every if self.moves(each) <= MOST_MOVES]
@@ -162,7 +161,8 @@ class ForestQuestion:
         """Return of each form one with few moves that is about as fast as its fastest: apart and merged in turn."""
         forms: dict[tuple[object, ...], list[PiecedForest]] = {}
         for each in fits:
-            forms.setdefault(each.form, []).append(each)
+            if each.steepness == 1 or not each.merged:  # merged ones get their ramp afterwards
+                forms.setdefault((*each.form, each.steepness), []).append(each)
         near = ([each for each in form if each.time_s <= form[0].time_s * NEARLY] for form in forms.values())
         best = sorted((min(each, key=self.moves) for each in near), key=lambda each: each.time_s)
         kinds = [[each for each in best if each.merged is merged] for merged in (False, True)]
@@ -244,7 +244,7 @@ class ForestQuestion:
             stop = self.deadline.passed
             return (packed(made, parts, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop),)
 
-        (one,) = _known((_digest(made), parts.tobytes(), rounds, self.seed), search)
+        (one,) = _known((made.digest(), parts.tobytes(), rounds, self.seed), search)
         return _larger(one, largest, self.weight)
 
     def _shared(self) -> tuple[Forest, ...]:
@@ -264,7 +264,7 @@ class ForestQuestion:
             times = [sum(each.time_s for each in two) for two in (apart, mirrored) if two]
             return mirrored if mirrored and times[-1] <= times[0] * NEARLY else apart
 
-        two = _known((_digest(self.arcs), b"free" + parts.tobytes(), 0, self.seed), search)
+        two = _known((self.arcs.digest(), b"free" + parts.tobytes(), 0, self.seed), search)
         return tuple(_larger(each, largest, each.block_bytes * largest) for each in two)
 
     def _mirrored(self, parts: np.ndarray, least_s: float) -> tuple[Forest, ...]:
@@ -328,24 +328,6 @@ def _known(key: tuple[bytes, bytes, int, int], search: Callable[[], tuple[Forest
         if len(_KNOWN) > MOST_KNOWN:
             _KNOWN.popitem(last=False)
     return made
-
-
-def _digest(made: Arcs) -> bytes:
-    """Return a hash of all that a forest on arcs depends on."""
-    digest = hashlib.sha256(bytes([made.reversed]))
-    for array in (
-        made.src,
-        made.dst,
-        made.starts,
-        made.resources,
-        made.rate,
-        made.latency_s,
-        made.members,
-        made.busy_s,
-    ):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(repr(None if made.symmetry is None else made.symmetry.axes).encode())
-    return digest.digest()
 
 
 def _larger(one: Forest, times: float, blocks: np.ndarray) -> Forest:
