@@ -15,6 +15,7 @@ from ringwright.costs.arcs import arcs
 from ringwright.costs.arcs import together as on_same_resources
 from ringwright.costs.joint_bounds import joint_bound
 from ringwright.costs.lower_bounds import bound
+from ringwright.costs.routed_bounds import routed_s
 from ringwright.costs.shared_trees import TreeDemand, forests
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
@@ -182,6 +183,34 @@ def test_searches_follow_the_links_of_the_group(algorithm: Algorithm, op: str) -
     for topology, group in ((fabric("ring:8"), (0, 2, 4, 6)), (fabric("ring:4"), range(4))):
         times.append(simulate(algorithm(Collective(op, group, 64 * MIB), topology), topology).time_s)
     assert times[0] == pytest.approx(times[1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "op", "most"),
+    [
+        ("dgx-a100:2", [0, 3, 5, 9], "all-gather", 1.01),
+        ("dgx-a100:2", [0, 3, 5, 9], "all-reduce", 1.02),
+        ("torus:4x4", [0, 1, 2, 5, 11], "reduce-scatter", 1.02),
+        ("dgx-a100:2", range(10), "reduce-scatter", 1.4),
+    ],
+)
+def test_irregular_groups_are_near_what_their_routes_allow(name: str, group: list[int], op: str, most: float) -> None:
+    topology = fabric(name)
+    collective = Collective(op, group, 64 * MIB)
+    least = routed_s(collective, topology) or 0.0
+    assert least <= simulate(forest(collective, topology), topology).time_s <= most * least
+
+
+def test_a_bound_along_routes_counts_shared_links() -> None:
+    ring, gather = fabric("ring:4"), Collective("all-gather", range(4), 64 * MIB)
+    assert routed_s(gather, ring) == pytest.approx(bound(gather, ring).time_s)
+    pair = Collective("all-gather", [3, 11], MIB)
+    assert routed_s(pair, faulty("dgx-a100:2", "nic node0/nic3 dead")) == np.inf
+    assert routed_s(Collective("all-gather", [1], MIB), ring) is None
+    assert routed_s(Collective("all-gather", range(64), MIB), fabric("torus:8x8")) is None
+    # Both routes from rank 0 of a line pass the one link that it has.
+    line = Collective("broadcast", [0, 1, 2], MIB)
+    assert routed_s(line, fabric("mesh:1x3")) == pytest.approx(MIB / float(fabric("mesh:1x3").rate[0]))
 
 
 def test_who_cannot_be_reached_is_named() -> None:
