@@ -149,6 +149,6 @@ def test_a_capacity_that_two_ranks_share_is_passed_twice_by_a_message_of_all() -
     topology = dataclasses.replace(plain, groups=shared, axes=())
     made = arcs(topology, range(4))
     assert made.symmetry is not None
-    folded = classes(network(machine(topology), made), made, topology)
+    folded = classes(network(machine(topology), made, range(topology.n_ranks)), made, topology)
     assert set(folded.times.tolist()) == {1.0, 2.0}
     assert 0 <= near(topology, "pipelined") < 0.01

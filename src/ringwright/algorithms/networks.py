@@ -11,6 +11,8 @@ from ringwright.engines.flat import delays, routes
 from ringwright.wiring import Dimension, lattice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ringwright.collective import Collective
     from ringwright.costs.arcs import Arcs
     from ringwright.engines.machine import Machine
@@ -36,10 +38,11 @@ class ArcNetwork:
     holds: np.ndarray
 
 
-def network(made: Machine, arcs: Arcs) -> ArcNetwork:
-    """Return the arcs with the resources of the engine; arcs turned round pass the same ones backwards."""
-    ends = (arcs.dst, arcs.src) if arcs.reversed else (arcs.src, arcs.dst)
-    starts, hops = routes(made, *ends, np.zeros(arcs.count, bool))
+def network(made: Machine, arcs: Arcs, group: Sequence[int]) -> ArcNetwork:
+    """Return the arcs of a group with the resources of the engine; arcs turned round pass the same ones backwards."""
+    ranks = np.asarray(group, np.int64)
+    src, dst = (arcs.dst, arcs.src) if arcs.reversed else (arcs.src, arcs.dst)
+    starts, hops = routes(made, ranks[src], ranks[dst], np.zeros(arcs.count, bool))
     late, _ = delays(made, starts, hops)
     if arcs.reversed:
         owner = np.repeat(np.arange(arcs.count), np.diff(starts))

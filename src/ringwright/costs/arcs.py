@@ -1,9 +1,9 @@
 """Which ranks can pass data straight on to which, and what each such arc costs the machine: the graph that trees grow on.
 
 An arc is a pair of ranks of a group whose route meets no third rank of it. Between hosts only the arcs count that have the least
-latency from a rank to another host: where each GPU has a NIC of its own those stay within a rail. What an arc uses are links and
-the capacities that they share, here *resources* with their rates; where turns of the machine (``symmetry``) keep it as it is,
-resources of one orbit count together.
+latency from a rank to another host, if all hosts have as many ranks of the group: where each GPU has a NIC of its own those stay
+within a rail. What an arc uses are links and the capacities that they share, here *resources* with their rates; where turns of
+the machine (``symmetry``) keep it as it is, resources of one orbit count together.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 MOST_PAIRS = 1 << 20  # whose routes are looked up one by one
+MOST_ACROSS = 32  # ranks between which all arcs count where hosts have unlike many of them
 _NEAR = 1.0001  # latencies that differ by less are equal
 
 
@@ -143,7 +144,8 @@ def arcs(topology: Topology, group: Sequence[int], *, turning: bool = True) -> A
     bad[owner[(known[through] >= 0) & (through != dst[owner])]] = True
     bad[owner[rates[links] <= 0]] = True
     latency_s = np.bincount(owner, weights=topology.latency_s[links], minlength=len(src))
-    bad |= _beside_rails(topology, src, dst, latency_s + np.diff(starts) * 1e-12, bad)
+    if len(ranks) > MOST_ACROSS or _as_many_a_host(topology, ranks):
+        bad |= _beside_rails(topology, src, dst, latency_s + np.diff(starts) * 1e-12, bad)
     made = _made(topology, ranks, (src, dst), (starts, links), ~bad)
     return made if symmetry is None else _by_orbits(made, symmetry, _orbits(topology, symmetry)[made.capacities])
 
@@ -231,6 +233,16 @@ def arcs_of_first(topology: Topology) -> np.ndarray:
     latency_s = np.bincount(owner, weights=topology.latency_s[links], minlength=n - 1) + np.diff(starts) * 1e-12
     bad |= _beside_rails(topology, src, dst, latency_s, bad)
     return dst[~bad]
+
+
+def _as_many_a_host(topology: Topology, ranks: np.ndarray) -> bool:
+    """Return whether each host has as many of the ranks: else a rank has to reach others than its like on another host too."""
+    import numpy as np
+
+    if topology.hosts is None:
+        return True
+    counts = np.unique(np.asarray(topology.hosts)[ranks], return_counts=True)[1]
+    return bool((counts == counts[0]).all())
 
 
 def _beside_rails(

@@ -132,6 +132,11 @@ def _proof(out: Console, result: Synthesised) -> None:
         layout.line(out, ", ".join(names[:MOST_NODES]) + more)
     else:
         layout.line(out, proof.ground)
+    if row.routed_us is not None and row.routed_us > row.bound_us:
+        over = layout.percent(max(row.time_us / row.routed_us - 1, 0.0))
+        layout.line(
+            out, f"along the machine's routes between these ranks it is {row.routed_us:,.2f} us, a gap of {over}"
+        )
 
 
 def _regions(out: Console, result: Synthesised) -> None:

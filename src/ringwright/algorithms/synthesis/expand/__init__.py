@@ -98,11 +98,13 @@ class _Question:
         self.machine = machine(topology, alpha)
         turned = made.turned_round()
         if exchanges:
-            self.phases = [self._exchange(network(self.machine, made), turned)]
+            self.phases = [self._exchange(network(self.machine, made, collective.group), turned)]
             return
-        self.phases = [self._spread(network(self.machine, turned), turned)] if op in COLLECTING else []
+        self.phases = (
+            [self._spread(network(self.machine, turned, collective.group), turned)] if op in COLLECTING else []
+        )
         if op in SPREADING:
-            self.phases.append(self._spread(network(self.machine, made), made))
+            self.phases.append(self._spread(network(self.machine, made, collective.group), made))
 
     def _spread(self, net: ArcNetwork, made: Arcs) -> GreedyPhase:
         hops(made, np.unique(self.roots))  # raises where one cannot be reached

@@ -66,7 +66,13 @@ def flow_all_to_all(
     proved = proved_s(topology, collective.group, demand, link_prices(flow, topology, collective.group))
     engine = machine(topology, alpha)
     question = Question(
-        collective, topology, blocks, flow, classes(network(engine, made), made, topology), engine, alpha
+        collective,
+        topology,
+        blocks,
+        flow,
+        classes(network(engine, made, collective.group), made, topology),
+        engine,
+        alpha,
     )
     chosen, program = best(question, chunks, merge, deadline)
     return told(
