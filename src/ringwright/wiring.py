@@ -115,7 +115,7 @@ class Wires:
             raise UsageError(f"more than {MOST_LINKS:,} links", remedy="a switch instead of links between all pairs")
         return range(first, self.n_links)
 
-    def both_ways(self, here: Any, there: Any, rate: Any, latency_s: Any, link_class: str) -> range:
+    def there_and_back(self, here: Any, there: Any, rate: Any, latency_s: Any, link_class: str) -> range:
         """Add links in both directions: all of the one direction, then all of the other."""
         first = self.one_way(here, there, rate, latency_s, link_class)
         second = self.one_way(there, here, rate, latency_s, link_class)
@@ -264,7 +264,7 @@ def _wire(wires: Wires, dimension: Dimension, ranks: np.ndarray, stride: int, ba
     costs = (dimension.rate, dimension.latency_s, dimension.link_class)
     coordinate = ranks // stride % size
     if dimension.kind == "switch":
-        wires.both_ways(ranks, base + ranks // (stride * size) * stride + ranks % stride, *costs)
+        wires.there_and_back(ranks, base + ranks // (stride * size) * stride + ranks % stride, *costs)
     elif dimension.kind == "full":
         if len(ranks) * (size - 1) > MOST_LINKS:
             raise UsageError(f"all pairs of {size} are too many links", remedy="switch:N")
@@ -274,7 +274,7 @@ def _wire(wires: Wires, dimension: Dimension, ranks: np.ndarray, stride: int, ba
         wraps = dimension.kind == "ring" and size > 2
         here = ranks if wraps else ranks[coordinate < size - 1]
         at = here // stride % size
-        wires.both_ways(here, here + np.where(at == size - 1, 1 - size, 1) * stride, *costs)
+        wires.there_and_back(here, here + np.where(at == size - 1, 1 - size, 1) * stride, *costs)
 
 
 def shared(name: str, rate: float, links: range) -> SharedCapacity:

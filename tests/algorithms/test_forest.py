@@ -10,9 +10,9 @@ import pytest
 
 from ringwright import Collective, interpreter, validity
 from ringwright.algorithms.synthesis.forest import forest
-from ringwright.costs.arborescences import arborescence
 from ringwright.costs.arcs import arcs
 from ringwright.costs.automorphisms import closure, free_group
+from ringwright.costs.cheapest_trees import arborescence
 from ringwright.costs.forests import whole_shares
 from ringwright.costs.lower_bounds import bound
 from ringwright.costs.symmetry import turns

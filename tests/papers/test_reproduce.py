@@ -18,6 +18,7 @@ from ringwright.papers.figures.rows import holds
 pytestmark = pytest.mark.once
 
 LONG = {
+    "blink",
     "blueconnect",
     "bytescheduler",
     "gradientflow",
@@ -55,7 +56,7 @@ def test_paper(slug: str) -> None:
 
 def test_rows_that_fail_say_why_and_others_do_not() -> None:
     for paper in RECORD:
-        failing = [row for row in paper["rows"] if not row["pass"]]
+        failing = [row for row in paper["rows"] if row["pass"] is False]
         assert all(row["note"] for row in failing)
         assert {row["figure"] for row in paper["rows"] if "NOT reached" in row["note"]} <= {
             row["figure"] for row in failing
@@ -112,9 +113,57 @@ def test_the_only_row_is_the_headline_unsaid(tmp_path: Path) -> None:
     assert [row["headline"] for row in paper["rows"]] == [False, True]
 
 
+UNFORESEEN = "[[rows]]\nfigure = 'training'\nkind = 'not predictable'\nclaimed = 'up to 40 %'\n"
+
+
+def test_what_is_not_predictable_has_a_reason_and_is_counted_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "odd.toml"
+    head = f"slug = 'p3'\nfigure = 'f'\nsource = 's'\n[setup]\nstudy = 'figures'\n[[rows]]\nfigure = 'a'\n{HEADLINE}"
+    path.write_text(f"{head}headline = true\n{UNFORESEEN}because = 'it needs times of kernels'\n")
+    document = claims.reproduce([path])
+    (paper,) = document["papers"]
+    assert paper["rows"][1] == {
+        "figure": "training",
+        "kind": "not predictable",
+        "claimed": "up to 40 %",
+        "because": "it needs times of kernels",
+        "got": None,
+        "tolerance": None,
+        "pass": None,
+        "source": "s",
+        "note": "",
+        "headline": False,
+    }
+    assert document["kinds"] == [
+        {"kind": "exact", "rows": 1, "pass": int(paper["rows"][0]["pass"])},
+        {"kind": "not predictable", "rows": 1, "pass": None},
+    ]
+    assert paper["inside"] == paper["rows"][0]["pass"]
+    main(["reproduce", str(path)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "training: claimed up to 40 %; not predictable, because it needs times of kernels" in said
+    assert "exact 1 of 1, not predictable 1" in said
+
+
+@pytest.mark.parametrize(
+    ("further", "said"),
+    [("", "no 'because'"), ("because = ''", "no 'because'"), ("because = 'x'\nmeasure = 'fig2'", "'measure'")],
+)
+def test_a_row_that_is_not_predictable_says_why_and_measures_nothing(further: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(f"slug = 'p3'\nfigure = 'f'\nsource = 's'\n[setup]\nstudy = 'figures'\n{UNFORESEEN}{further}\n")
+    with pytest.raises(InputError, match=said):
+        claims.reproduce([path])
+
+
 def test_no_row_is_kept_that_cannot_fail() -> None:
-    assert {row["kind"] for paper in RECORD for row in paper["rows"]} <= {"prediction", "form", "exact", "fitted"}
-    assert "over_extremes" not in {row["measure"] for path in claims.find([]) for row in claims.read(path)["rows"]}
+    assert {row["kind"] for paper in RECORD for row in paper["rows"]} <= {
+        *("prediction", "form", "exact", "fitted"),
+        "not predictable",
+    }
+    assert "over_extremes" not in {row.get("measure") for path in claims.find([]) for row in claims.read(path)["rows"]}
 
 
 def test_every_scheduler_has_its_figures() -> None:

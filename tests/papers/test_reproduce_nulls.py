@@ -23,6 +23,7 @@ STEP_S = 0.12  # of the constant, which once passed eight rows of one paper
 FILES = {path.stem: claims.read(path) for path in claims.find([])}
 PREDICTED = sorted(slug for slug, each in FILES.items() if any(row["kind"] == PREDICTION for row in each["rows"]))
 LONG = {
+    "blink",
     "bytescheduler",
     "imagenet-4-minutes",
     "lina",
@@ -43,6 +44,9 @@ NAIVE: dict[str, dict[str, Any]] = {
     "tree_over_ring": {"algorithm": "ring"},
     "efficiency:torus-2d-allreduce": {"algorithm": "ring-allreduce"},
     "largest_gain:mvapich": {"leaders": 1},
+    "largest_gain:blink": {"algorithm": "rings"},
+    "average_gain:blink": {"algorithm": "rings"},
+    "dgx2_gain": {"algorithm": "nccl"},
     "largest_gain:taccl": {"algorithm": "nccl-2-4:release=2.8"},
     "largest_gain:sccl": {"algorithm": "nccl-2-4"},
     "efficiency:ring-allreduce": {"algorithm": "all to one and back"},

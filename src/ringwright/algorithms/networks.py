@@ -44,6 +44,7 @@ def network(made: Machine, arcs: Arcs) -> ArcNetwork:
     if arcs.reversed:
         owner = np.repeat(np.arange(arcs.count), np.diff(starts))
         hops = hops[np.lexsort((-np.arange(len(hops)), owner))]
+    passed = np.isin(np.arange(made.n), hops)
     return ArcNetwork(
         arcs.p,
         arcs.src.astype(np.int32),
@@ -51,7 +52,7 @@ def network(made: Machine, arcs: Arcs) -> ArcNetwork:
         starts.astype(np.int64),
         hops.astype(np.int32),
         late.astype(np.int64),
-        made.ps_per_byte,
+        np.where(passed, made.ps_per_byte, 0.0),  # what no arc passes may be dead
         made.latency.astype(np.int64),
         made.holds.view(np.uint8),
     )

@@ -9,6 +9,7 @@ resources of one orbit count together.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,9 @@ class Arcs:
     members, busy_s
         How many links or capacities a resource stands for, and seconds that each is busy with a message besides its bytes
         (where links block): int64 and float64 of shape (resources,).
+    capacities
+        Which link, or behind all links which shared capacity, each resource is (an orbit with a symmetry): int64 of shape
+        (resources,).
     symmetry
         Turns of the machine, by which resources count together; None: each root is a case of its own.
     reversed
@@ -60,6 +64,7 @@ class Arcs:
     latency_s: np.ndarray
     members: np.ndarray
     busy_s: np.ndarray
+    capacities: np.ndarray
     symmetry: Turns | None = None
     reversed: bool = False
 
@@ -71,6 +76,38 @@ class Arcs:
     def turned_round(self) -> Arcs:
         """Return the arcs from the receiver's side: trees on them collect instead of spread."""
         return dataclasses.replace(self, src=self.dst, dst=self.src, reversed=not self.reversed)
+
+    def digest(self) -> bytes:
+        """Return a hash of all that trees on these arcs depend on."""
+        import numpy as np
+
+        digest = hashlib.sha256(bytes([self.reversed]))
+        ends, resources = (self.src, self.dst), (self.starts, self.resources, self.rate, self.members)
+        for array in (*ends, *resources, self.latency_s, self.busy_s):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr(None if self.symmetry is None else self.symmetry.axes).encode())
+        return digest.digest()
+
+    def back(self) -> np.ndarray:
+        """Return the arc the other way of each arc, -1 where there is none. int64 of shape (arcs,)."""
+        import numpy as np
+
+        number = {ends: arc for arc, ends in enumerate(zip(self.src.tolist(), self.dst.tolist(), strict=True))}
+        turned = zip(self.dst.tolist(), self.src.tolist(), strict=True)
+        return np.array([number.get(ends, -1) for ends in turned], np.int64)
+
+    def there_and_back(self) -> Arcs | None:
+        """Return the arcs with what the arc back uses too: for trees that collect and spread; None where one has no way back."""
+        import numpy as np
+
+        back = self.back()
+        if (back < 0).any():
+            return None
+        owner = np.repeat(np.arange(self.count), np.diff(self.starts))
+        owner = np.concatenate((owner, back[owner]))
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(self.count + 1))
+        return dataclasses.replace(self, starts=starts, resources=np.tile(self.resources, 2)[order])
 
     def cost(self, prices: np.ndarray) -> np.ndarray:
         """Return what a byte over each arc costs at a price a byte of each resource.
@@ -107,12 +144,62 @@ def arcs(topology: Topology, group: Sequence[int], *, turning: bool = True) -> A
     bad[owner[rates[links] <= 0]] = True
     latency_s = np.bincount(owner, weights=topology.latency_s[links], minlength=len(src))
     bad |= _beside_rails(topology, src, dst, latency_s + np.diff(starts) * 1e-12, bad)
-    starts, resources, used = _resources(topology, starts, links, ~bad)
-    rate = np.concatenate((rates, [group.rate for group in topology.groups]))[used]
+    made = _made(topology, ranks, (src, dst), (starts, links), ~bad)
+    return made if symmetry is None else _by_orbits(made, symmetry, _orbits(topology, symmetry)[made.capacities])
+
+
+def arcs_of(topology: Topology, group: Sequence[int], src: np.ndarray, dst: np.ndarray) -> Arcs:
+    """Return the arcs between these pairs of ranks of a group, none left out and none added, each resource by itself.
+
+    ``src`` and ``dst``: ranks of the machine, int64 of one shape (arcs,).
+    """
+    import numpy as np
+
+    every = np.ones(len(src), bool)
+    return _made(topology, np.asarray(group, np.int64), (src, dst), topology.routes(src, dst), every)
+
+
+def _made(
+    topology: Topology,
+    ranks: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+    routes: tuple[np.ndarray, np.ndarray],
+    keep: np.ndarray,
+) -> Arcs:
+    """Return the arcs between the pairs that are kept."""
+    import numpy as np
+
+    known = np.full(topology.n_nodes, -1, np.int64)
+    known[ranks] = np.arange(len(ranks))
+    owner = np.repeat(np.arange(len(keep)), np.diff(routes[0]))
+    latency_s = np.bincount(owner, weights=topology.latency_s[routes[1]], minlength=len(keep))
+    starts, resources, used = _resources(topology, *routes, keep)
+    rate = np.concatenate((goodput(topology), [group.rate for group in topology.groups]))[used]
     busy_s = np.concatenate((topology.latency_s, np.zeros(len(topology.groups))))[used]
-    ends, single = (known[src[~bad]], known[dst[~bad]]), np.ones(len(used), np.int64)
-    made = Arcs(len(ranks), *ends, starts, resources, rate, latency_s[~bad], single, busy_s)
-    return made if symmetry is None else _by_orbits(made, symmetry, _orbits(topology, symmetry)[used])
+    src, dst = (known[each[keep]] for each in ends)
+    single = np.ones(len(used), np.int64)
+    return Arcs(len(ranks), src, dst, starts, resources, rate, latency_s[keep], single, busy_s, used)
+
+
+def together(several: Sequence[Arcs]) -> list[Arcs]:
+    """Return arcs of several groups on one machine, without symmetry, that name resources by the same numbers."""
+    import numpy as np
+
+    every = np.concatenate([each.capacities for each in several])
+    union, first = np.unique(every, return_index=True)
+    rate, busy_s = (np.concatenate([getattr(each, name) for each in several])[first] for name in ("rate", "busy_s"))
+    members = np.ones(len(union), np.int64)
+    return [
+        dataclasses.replace(
+            each,
+            resources=np.searchsorted(union, each.capacities)[each.resources],
+            rate=rate,
+            members=members,
+            busy_s=busy_s,
+            capacities=union,
+        )
+        for each in several
+    ]
 
 
 def _candidates(topology: Topology, ranks: np.ndarray, symmetry: Turns | None) -> tuple[np.ndarray, np.ndarray]:
@@ -214,6 +301,7 @@ def _by_orbits(made: Arcs, symmetry: Turns, orbits: np.ndarray) -> Arcs:
         rate=np.bincount(orbits, weights=made.rate),
         members=members,
         busy_s=np.bincount(orbits, weights=made.busy_s) / members,
+        capacities=np.unique(orbits),
         symmetry=symmetry,
     )
 

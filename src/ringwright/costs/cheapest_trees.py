@@ -9,6 +9,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ringwright.errors import InfeasibleError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Price = float | Fraction
 Arc = tuple[int, int]
@@ -20,6 +26,26 @@ def least_tree(n: int, root: int, arcs: Sequence[Arc], prices: Sequence[Price]) 
     at = [number for number, (src, dst) in enumerate(arcs) if dst not in (root, src)]
     chosen = _spanning(n, root, [(*arcs[number], prices[number], number) for number in at])
     return None if chosen is None else sorted(chosen)
+
+
+def arborescence(costs: np.ndarray, root: int) -> np.ndarray:
+    """Return the parent of each node in the cheapest tree from ``root`` to all (the root's is itself), int64 of shape (nodes,).
+
+    ``costs[u, v]`` is that of arc u > v, float64, inf where there is none. Raises InfeasibleError where a node is out of reach.
+    """
+    import numpy as np
+
+    src, dst = (ends.tolist() for ends in np.nonzero(np.isfinite(costs)))
+    chosen = least_tree(len(costs), root, list(zip(src, dst, strict=True)), costs[src, dst].tolist())
+    if chosen is None:
+        raise InfeasibleError(
+            f"no tree from node {root} reaches all of {len(costs)} nodes",
+            remedy="ringwright bound all-gather --topology FILE",
+        )
+    parents = np.full(len(costs), root, np.int64)
+    for number in chosen:
+        parents[dst[number]] = src[number]
+    return parents
 
 
 def _spanning(n: int, root: int, arcs: list[tuple[int, int, Price, int]]) -> list[int] | None:

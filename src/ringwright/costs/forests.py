@@ -76,11 +76,9 @@ class Forest:
         """Return the same trees with every arc the other way, on the arcs turned round; None where an arc has no way back."""
         import numpy as np
 
-        arcs, other = self.arcs, self.arcs.turned_round()
-        back = {ends: arc for arc, ends in enumerate(zip(other.src.tolist(), other.dst.tolist(), strict=True))}
-        arc_of = np.array([back.get(ends, -1) for ends in zip(arcs.src.tolist(), arcs.dst.tolist(), strict=True)])
+        other = self.arcs.turned_round()
         used = self.parents >= 0
-        parents = np.where(used, arc_of[self.parents], -1)
+        parents = np.where(used, self.arcs.back()[self.parents], -1)
         if (parents[used] < 0).any():
             return None
         turned = dataclasses.replace(self, arcs=other, parents=parents)

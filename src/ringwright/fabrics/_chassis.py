@@ -164,7 +164,7 @@ def _wire_boxes(wires: Wires, chassis: Chassis, boxes: int, base: np.ndarray, st
         here, there = np.array([row[:2] for row in rows], np.int64).T
         rate, latency_s = np.tile(np.array([row[2:] for row in rows]).T, boxes)
         ends = ((base[local] + stride[local] * number).reshape(-1) for local in (here, there))
-        wires.both_ways(next(ends), next(ends), rate, latency_s, link_class)
+        wires.there_and_back(next(ends), next(ends), rate, latency_s, link_class)
 
 
 def _names(chassis: Chassis, boxes: int, host: str, switches: tuple[int, int]) -> Names:

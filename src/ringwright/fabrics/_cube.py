@@ -23,6 +23,11 @@ NVLINKS = {
     (5, 7): 2,
     (6, 7): 2,
 }
+# Four to a GPU, 20 GB/s each way (NVIDIA DGX-1 white paper, P100 system).
+NVLINKS_P100 = {
+    **{(first + a, first + b): 1 for first in (0, 4) for a in range(4) for b in range(a + 1, 4)},
+    **{(gpu, gpu + 4): 1 for gpu in range(4)},
+}
 GPUS = 8
 UPI_RATE = 19.2e9  # QPI at 9.6 GT/s, bytes/s each way
 UPI_S = 0.1e-6

@@ -162,7 +162,7 @@ class Clos:
             up_rate = self.per_leaf * rate / (options.oversubscription * self.spines)
             ends = (self.first + leaf, self.first + self.leaves + spine)
             latency_s = options.spine_latency_s + options.taken_in_s(up_rate)
-            wires.both_ways(*ends, up_rate * options.goodput, latency_s, "spine")
+            wires.there_and_back(*ends, up_rate * options.goodput, latency_s, "spine")
 
 
 def clos(endpoints: int, rails: int, layout: str, options: Network, first: int, per_box: int = 1) -> Clos:

@@ -42,7 +42,7 @@ def dragonfly(
     n, total = groups * routers * ranks, groups * routers
     paths = DragonflyPaths(n, groups, routers, ranks)
     wires, rank = Wires(), np.arange(n)
-    wires.both_ways(rank, n + rank // ranks, rate, latency_s, "nic")
+    wires.there_and_back(rank, n + rank // ranks, rate, latency_s, "nic")
     for by in range(1, routers):
         router = np.arange(total)
         there = router // routers * routers + (router + by) % routers
@@ -50,7 +50,7 @@ def dragonfly(
     here, there = (each[np.triu_indices(groups, 1)] for each in np.indices((groups, groups)))
     if groups > 1:
         ends = (paths.gateway(here, there), paths.gateway(there, here))
-        wires.both_ways(*ends, global_rate or rate, global_latency_s, "global")
+        wires.there_and_back(*ends, global_rate or rate, global_latency_s, "global")
     kinds = np.full(n + total, SWITCH, np.uint8)
     kinds[:n] = RANK
     return wires.topology(

@@ -43,13 +43,13 @@ def dragonfly_plus(
     n, total = groups * leaves * ranks, groups * leaves
     paths = DragonflyPlusPaths(n, groups, leaves, ranks, width)
     wires, rank = Wires(), np.arange(n)
-    wires.both_ways(rank, n + rank // ranks, rate, latency_s, "nic")
+    wires.there_and_back(rank, n + rank // ranks, rate, latency_s, "nic")
     leaf, spine = (each.reshape(-1) for each in np.broadcast_arrays(np.arange(total)[:, None], np.arange(width)))
-    wires.both_ways(n + leaf, paths.spine(leaf // leaves, spine), rate, spine_latency_s, "spine")
+    wires.there_and_back(n + leaf, paths.spine(leaf // leaves, spine), rate, spine_latency_s, "spine")
     here, there = (each[np.triu_indices(groups, 1)] for each in np.indices((groups, groups)))
     if groups > 1:
         ends = (paths.gateway(here, there), paths.gateway(there, here))
-        wires.both_ways(*ends, global_rate or rate, global_latency_s, "global")
+        wires.there_and_back(*ends, global_rate or rate, global_latency_s, "global")
     kinds = np.full(n + total + groups * width, SWITCH, np.uint8)
     kinds[:n] = RANK
     return wires.topology(

@@ -53,14 +53,14 @@ def fat_tree(
     tree = FatTreePaths(n, half, pods, routing, seed)
     wires = Wires()
     ranks, edges, cores = np.arange(n), np.arange(pods * half), np.arange(half * half)
-    wires.both_ways(ranks, n + ranks // half, rate, latency_s, "nic")
+    wires.there_and_back(ranks, n + ranks // half, rate, latency_s, "nic")
     up, to = (each.reshape(-1) for each in np.broadcast_arrays(edges[:, None], np.arange(half)))
     aggregation = tree.aggregation(up // half, to)
-    wires.both_ways(n + up, aggregation, rate / oversubscription, spine_latency_s, "edge")
+    wires.there_and_back(n + up, aggregation, rate / oversubscription, spine_latency_s, "edge")
     pod, core = (each.reshape(-1) for each in np.broadcast_arrays(np.arange(pods)[:, None], cores))
     if pods > 1:
         ends = (tree.aggregation(pod, core // half), tree.core(core))
-        wires.both_ways(*ends, rate / oversubscription, spine_latency_s, "spine")
+        wires.there_and_back(*ends, rate / oversubscription, spine_latency_s, "spine")
     kinds = np.full(n + 2 * pods * half + half * half, SWITCH, np.uint8)
     kinds[:n] = RANK
     is_whole = n == pods * half * half

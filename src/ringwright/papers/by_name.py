@@ -22,8 +22,8 @@ def reproduce(*names: str | Path) -> dict[str, Any]:
     -------
     dict
         Schema ``ringwright.reproduce/1``: in ``papers`` the rows: what is ``claimed``, what was ``got``, the ``tolerance``,
-        whether they ``pass``, and the ``kind`` of evidence (prediction, form, exact, fitted or identity); in ``kinds`` how
-        many pass.
+        whether they ``pass``, and the ``kind`` of evidence (prediction, form, exact, fitted or identity; not predictable: a
+        reason, ``because``, and no answer); in ``kinds`` how many pass.
 
     Raises
     ------

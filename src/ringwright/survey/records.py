@@ -7,6 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from ringwright.papers.figures.kinds import sentence
+
 ALGORITHMS, SCHEDULERS = "systems", "schedulers"  # sections of the record of real ranks
 
 
@@ -19,14 +21,13 @@ def claim(slug: str) -> dict[str, Any]:
     if paper is None or not paper["rows"]:
         return dict.fromkeys(("claim", "got", "kind", "claim_of", "inside", "reproduced"))
     row = next(each for each in paper["rows"] if each["headline"])
-    kinds = ", ".join(f"{each['kind']} {each['pass']} of {each['rows']}" for each in paper["kinds"])
     return {
         "claim": row["claimed"],
         "got": row["got"],
         "kind": row["kind"],
         "claim_of": row["figure"],
         "inside": row["pass"],
-        "reproduced": kinds,
+        "reproduced": sentence(paper["rows"]),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
@@ -12,7 +13,7 @@ from typing import Any
 
 from ringwright.errors import InputError
 from ringwright.papers.figures import collectives
-from ringwright.papers.figures.kinds import KINDS, tally
+from ringwright.papers.figures.kinds import KINDS, NOT_PREDICTABLE, tally
 
 EXACT = 1e-9
 EXAMPLE = Path(__file__).resolve().parents[1] / "rows" / "blueconnect.toml"  # to compare a file with
@@ -24,13 +25,15 @@ def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
     A row of the file has ``figure``, ``kind`` (one of :data:`KINDS`), ``measure`` (a function of
     ``papers/figures/<slug>.py`` or of ``collectives.py`` there, and the arguments in ``with``), ``tolerance`` ("exact", a
     relative number, or [low, high] for what is got), ``claimed`` (may be a sentence where the tolerance is a band) and, where it
-    differs from the paper's, ``source``. One of several rows has ``headline = true``: what the paper's abstract claims.
+    differs from the paper's, ``source``. A row of kind ``not predictable`` has ``because`` in place of a measure
+    and a tolerance: what it would take. One of several rows has ``headline = true``: what the paper's abstract claims.
     InputError for a row that cannot be run; none is run before all are read.
     """
     headline = _headline(described["rows"], path)
     measures = [_measure(row, path, described["slug"]) for row in described["rows"]]
     rows = [
-        _row(row, measure, described) | {"headline": row is headline}
+        (_unforeseen(row, described) if measure is None else _row(row, measure, described))
+        | {"headline": row is headline}
         for row, measure in zip(described["rows"], measures, strict=True)
     ]
     return {
@@ -40,7 +43,7 @@ def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
         "note": described.get("note", ""),
         "kinds": tally(rows),
         "rows": rows,
-        "inside": all(row["pass"] for row in rows),
+        "inside": all(row["pass"] is not False for row in rows),
     }
 
 
@@ -57,7 +60,9 @@ def _headline(written: list[dict[str, Any]], path: Path) -> dict[str, Any] | Non
 
 
 def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
-    """Return the function that a row names, once the row has all it needs."""
+    """Return the function that a row names, once the row has all it needs; None for what is not predictable."""
+    if row.get("kind") == NOT_PREDICTABLE:
+        return _require_reason(row, path)
     missing = {"figure", "kind", "measure", "claimed", "tolerance"} - set(row)
     measure = None if missing else _named(row["measure"], slug)
     what = ""
@@ -76,6 +81,26 @@ def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
             f"cannot be run: {what} in row '{row.get('figure')}'", where=str(path), remedy=f"compare it with {EXAMPLE}"
         )
     return measure
+
+
+def _require_reason(row: Mapping[str, Any], path: Path) -> None:
+    """Raise InputError where a row that is not predictable does not say what is claimed and why, or names a measure as well."""
+    lacking = {"figure", "claimed", "because"} - {name for name in row if row[name]}
+    beside = {"measure", "tolerance"} & set(row)
+    if lacking or beside:
+        what = f"no '{min(lacking)}'" if lacking else f"'{min(beside)}'"
+        raise InputError(
+            f"cannot be run: {what} in row '{row.get('figure')}', which is not predictable",
+            where=str(path),
+            remedy='because = "it needs ...", and neither measure nor tolerance',
+        )
+
+
+def _unforeseen(row: Mapping[str, Any], described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row that has a reason where others have an answer."""
+    said = {"figure": row["figure"], "kind": row["kind"], "claimed": row["claimed"], "because": row["because"]}
+    nothing = dict.fromkeys(("got", "tolerance", "pass"))
+    return said | nothing | {"source": row.get("source", described["source"]), "note": row.get("note", "")}
 
 
 def _misses(measure: Any, arguments: object) -> str:

@@ -49,7 +49,9 @@ class Parts:
         time_s = LATENCY_S[link_class] if latency_s is None else latency_s
         self.links.append((here, there, rate, time_s, link_class))
 
-    def both_ways(self, here: int, there: int, rate: float, link_class: str, latency_s: float | None = None) -> None:
+    def there_and_back(
+        self, here: int, there: int, rate: float, link_class: str, latency_s: float | None = None
+    ) -> None:
         """Add links in both directions."""
         self.one_way(here, there, rate, link_class, latency_s)
         self.one_way(there, here, rate, link_class, latency_s)
@@ -82,7 +84,7 @@ class Parts:
             nodes = sum(map(len, all_kinds))
             for nic, rate in self.nic_rates.items():
                 seconds = LATENCY_S["nic"] if nic_latency_s is None else nic_latency_s
-                wires.both_ways([number[nic] for number in numbers], nodes, rate, seconds, "nic")
+                wires.there_and_back([number[nic] for number in numbers], nodes, rate, seconds, "nic")
             all_kinds.append(np.array([SWITCH], np.uint8))
             names.append("network")
         axes = (("gpu", ranks), ("node", boxes)) if boxes > 1 else (("gpu", ranks),)

@@ -148,7 +148,7 @@ class _System:
         for number, (cpu, node, host) in enumerate(self.cpus):
             for other, there, its_host in self.cpus[:number]:
                 if host == its_host:
-                    self.parts.both_ways(there, node, min(map(_socket_gbs, (cpu, other))) * 1e9, "upi")
+                    self.parts.there_and_back(there, node, min(map(_socket_gbs, (cpu, other))) * 1e9, "upi")
 
     def _device(self, element: TopologyElement, above: int, cpu: int, host: int) -> None:
         if element.tag == "nic":
@@ -175,7 +175,7 @@ class _System:
         elif kind.startswith("0x0604") or element.children:
             number = sum(name.startswith("pcie") for name in self.parts.names)
             node = self.parts.node(("pci", element.line, number), SWITCH, f"pcie{number}", host)
-            self.parts.both_ways(node, above, rate, "pcie")
+            self.parts.there_and_back(node, above, rate, "pcie")
             for child in element.children:
                 self._device(child, node, cpu, host)
 
@@ -188,7 +188,7 @@ class _System:
             speed = net.number("speed")
             node = self.parts.node(("net", number), NIC, title[:64], host)
             self.parts.nic_rates[node] = (speed if speed > 0 else 10_000.0) / 8000.0 * 1e9
-            self.parts.both_ways(node, above, rate, "pcie")
+            self.parts.there_and_back(node, above, rate, "pcie")
 
     def _gpus(self) -> None:
         """Number the GPUs: by rank where all have one, else in the order of the file."""
@@ -199,7 +199,7 @@ class _System:
             node = self.parts.node(("gpu", each), RANK, f"gpu{rank}", host)
             self.seen[_bus(device.attributes.get("busid", ""))] = node
         for key, rate, above in self.pending:
-            self.parts.both_ways(self.parts.keys[key], above, rate, "pcie")
+            self.parts.there_and_back(self.parts.keys[key], above, rate, "pcie")
 
     def join(self) -> None:
         """Add what goes from GPU to GPU, to NVSwitches and to CPUs."""
@@ -210,7 +210,7 @@ class _System:
                     self._bundle(here, gpu, link, cpu, host)
                 elif link.tag == "c2c":
                     rate = link.number("bw") * max(1.0, link.number("count", 1.0)) * 1e6
-                    self.parts.both_ways(here, cpu, max(rate, 0.0), "c2c")
+                    self.parts.there_and_back(here, cpu, max(rate, 0.0), "c2c")
 
     def _bundle(self, here: int, gpu: TopologyElement, link: TopologyElement, cpu: int, host: int) -> None:
         is_nvlink = link.tag == "nvlink"
@@ -219,10 +219,10 @@ class _System:
         kind = link.attributes.get("tclass", "").lower()
         target = self.seen.get(_bus(link.attributes.get("target", "")))
         if kind.startswith(CPU_BRIDGE):
-            self.parts.both_ways(here, cpu, rate, "nvlink")
+            self.parts.there_and_back(here, cpu, rate, "nvlink")
         elif kind.startswith(NVSWITCH):
             hub = self.parts.node(("nvswitch", host), SWITCH, "nvswitch" if not host else f"nvswitch{host}", host)
-            self.parts.both_ways(here, hub, rate, "nvlink", LATENCY_S["nvlink"] / 2)
+            self.parts.there_and_back(here, hub, rate, "nvlink", LATENCY_S["nvlink"] / 2)
         elif target is not None and target != here:
             self.parts.one_way(here, target, rate, link.tag)
         else:

@@ -97,7 +97,7 @@ def _nvlinks(parts: Parts, devices: list[str], cells: dict[tuple[str, str], str]
     if len(counts) == 1 and everyone and max(counts) * (len(gpus) - 1) > MOST_LINKS:
         hub = parts.node("nvswitch", SWITCH, "nvswitch")
         for gpu in gpus:
-            parts.both_ways(parts.keys[gpu], hub, max(counts) * rate, "nvlink", LATENCY_S["nvlink"] / 2)
+            parts.there_and_back(parts.keys[gpu], hub, max(counts) * rate, "nvlink", LATENCY_S["nvlink"] / 2)
         return
     for (here, there), count in bonds.items():
         parts.one_way(parts.keys[here], parts.keys[there], count * rate, "nvlink")
@@ -116,12 +116,12 @@ def _tree(
             if len(below) > 1 or is_top:
                 node = parts.node((level, number), SWITCH, f"{NODE_NAMES[level]}{number}")
                 for child in below:
-                    parts.both_ways(child, node, pcie_rate, "pcie")
+                    parts.there_and_back(child, node, pcie_rate, "pcie")
                 tops |= dict.fromkeys(group, node)
     sockets = list(dict.fromkeys(tops.values()))
     for socket, here in enumerate(sockets):
         for there in sockets[:socket]:
-            parts.both_ways(there, here, upi_rate, "upi")
+            parts.there_and_back(there, here, upi_rate, "upi")
 
 
 def _groups(devices: list[str], cells: dict[tuple[str, str], str], level: int) -> list[list[str]]:

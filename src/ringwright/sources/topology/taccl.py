@@ -185,12 +185,12 @@ class _Profile:
                 raise self.wrong("gpus_per_node" if self.gpus != 8 else "node_betas_list")
             for pairs, rate in ((DOUBLE, rates[0]), (SINGLE, rates[1])):
                 for here, there in pairs:
-                    parts.both_ways(gpus[here], gpus[there], rate, "nvlink", alpha_s)
+                    parts.there_and_back(gpus[here], gpus[there], rate, "nvlink", alpha_s)
         else:
             hub = parts.node("hub", SWITCH, "nvswitch")
             rate = self._betas()[0]
             for gpu in gpus:
-                parts.both_ways(gpu, hub, rate, "nvlink", alpha_s / 2)
+                parts.there_and_back(gpu, hub, rate, "nvlink", alpha_s / 2)
 
     def _custom(self, parts: Parts, gpus: list[int], alpha_s: float) -> None:
         links, betas = self._matrix("links"), self._matrix("betas")
@@ -224,4 +224,4 @@ class _Profile:
             parts.nic_rates[node] = rate
         for gpu in range(self.gpus):
             nic = parts.keys["nic", gpu * nics // self.gpus]
-            parts.both_ways(parts.keys["gpu", gpu], nic, max(PCIE_RATE, rate), "pcie", 0.0)
+            parts.there_and_back(parts.keys["gpu", gpu], nic, max(PCIE_RATE, rate), "pcie", 0.0)

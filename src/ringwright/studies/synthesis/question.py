@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright import registry
-from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.collective import Collective
+from ringwright.costs.link_models import ALPHA_OF, named
 from ringwright.errors import UsageError
 from ringwright.studies.synthesis import kept
 from ringwright.studies.synthesis.proof import is_right
@@ -30,7 +30,7 @@ INSTANT = (
 
 @dataclass(frozen=True)
 class SynthesisSpec:
-    """One collective on one machine, and how it is to be searched."""
+    """One collective on one machine, and how it is to be searched; ``healthy`` is the machine without its faults."""
 
     op: str
     topology: Topology
@@ -41,11 +41,11 @@ class SynthesisSpec:
     link_model: str = "pipelined"
     seed: int = 0
     fresh: bool = False
+    healthy: Topology | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a link model that is none."""
-        if self.link_model not in ALPHA_OF:
-            raise UsageError(f"'{self.link_model}' is no link model", remedy=f"one of: {', '.join(ALPHA_OF)}")
+        """Give the link model its name; raise UsageError for one that is none."""
+        object.__setattr__(self, "link_model", named(self.link_model))
 
     @property
     def alpha(self) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright import registry
+from ringwright.algorithms.searching import Deadline
 from ringwright.costs.certificates import Certificate, certificate
 from ringwright.costs.lower_bounds import Bound, lowest
 from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.studies.synthesis.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
+from ringwright.studies.synthesis.replan import Replanned, TimedFind, cut_off, replanned
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from ringwright.steps import Advance
 
 SCHEMA = "ringwright.synthesise/1"
+STOPPED = "stopped before it had found a program"
 NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
 MOST_RIVAL_RANKS = 128
 MOST_RIVAL_BLOCKS = 50_000
@@ -71,6 +74,9 @@ class Synthesised:
     rivals: tuple[RivalRow, ...]
     regions: tuple[Mapping[str, object], ...]
     programs: Mapping[int, Program]
+    by_method: Mapping[tuple[int, str], Program]  # all that was found, by size and method
+    faults: tuple[Replanned, ...] = ()
+    stopped: bool = False  # by a person, before all was searched and timed
 
     @property
     def largest(self) -> SynthesisedRow:
@@ -85,10 +91,12 @@ class Synthesised:
             "fabric": self.question.topology.name,
             "ranks": self.question.collective(0).p,
             "link_model": self.question.link_model,
+            "stopped": self.stopped,
             "rows": [_plain(row) for row in self.rows],
             "declined": list(self.declined),
             "rivals": [asdict(row) for row in self.rivals],
             "regions": list(self.regions),
+            "fault": [each.document() for each in self.faults],
             "ground": {
                 "engine": sorted({row.engine for row in self.rows}),
                 "link_model": self.question.link_model,
@@ -109,54 +117,124 @@ def synthesise(
     """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
 
     The usual methods end with the first that comes within 1 % of the bound. Of each size the fastest row comes first.
-    A method that finds nothing is among the declined; where none finds anything its error is raised.
+    A method that finds nothing is among the declined; where none finds anything its error is raised. With the machine as it is
+    without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one. Where a
+    person stops it (``searching.stoppable``) the answer holds what there is by then; InfeasibleError where that is nothing.
     """
+    person = Deadline(None)
     asked = methods(question.op, method)
-    rows: list[SynthesisedRow] = []
-    declined: list[Mapping[str, object]] = []
-    errors: list[RingwrightError] = []
-    best: dict[int, tuple[float, Program]] = {}
+    finds: dict[int, _SizeFinds] = {}
     others: list[RivalRow] = []
-    total, done = len(sizes) * (len(asked) + rivals), 0
+    faults: list[Replanned] = []
+    total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
+
+    def tell(name: str) -> None:
+        nonlocal done
+        if progress is not None:
+            progress(done, total, name)
+        done += 1
+
     for size in sizes:
-        collective = question.collective(size)
-        bound = lowest(collective, question.topology, alpha=question.alpha)
-        for each in asked:
-            _tell(progress, done, total, each)
-            done += 1
-            try:
-                one = searched(question, each, size)
-                row = _row(question, one, bound)
-            except (InfeasibleError, UsageError, ProgramError) as error:
-                errors.append(error)
-                declined.append({"method": each, "size_bytes": size, "reason": error.what})
-                continue
-            rows.append(row)
-            if size not in best or row.time_us < best[size][0]:
-                best[size] = row.time_us, one.program
-            if method == USUAL and row.gap <= NEAR:
-                break
-        if rivals:
-            _tell(progress, done, total, "other algorithms")
-            done += 1
-            others += _rivals(question, collective, best[size][0] if size in best else None)
-    _tell(progress, total, total, "")
+        if person.passed():
+            break
+        here = finds[size] = _of_size(question, asked, size, tell, person, ends_near=method == USUAL)
+        if question.healthy is not None and here.best is not None and not person.passed():
+            without = replace(question, topology=question.healthy, healthy=None)
+            before = _of_size(without, asked, size, tell, person, ends_near=method == USUAL)
+            if before.best is not None:
+                faults.append(replanned(before.best, here.best, question.topology, question.alpha))
+        if rivals and not person.passed():
+            tell("other algorithms")
+            best_us = None if here.best is None else here.best.time_us
+            others += _rivals(question, question.collective(size), best_us, person)
+    if progress is not None:
+        progress(total, total, "")
+    rows = [row for each in finds.values() for row in each.rows]
     if not rows:
-        raise errors[0]
+        if person.stopped:
+            raise _nothing(question, asked)
+        raise next(error for each in finds.values() for error in each.errors)
     rows.sort(key=lambda row: (row.size_bytes, row.time_us))
-    named = regions(rows, others) if method == BEST else []
-    programs = {size: program for size, (_, program) in best.items()}
-    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs)
+    return Synthesised(
+        question,
+        tuple(rows),
+        tuple(why for each in finds.values() for why in each.declined),
+        tuple(others),
+        tuple(regions(rows, others) if method == BEST else ()),
+        {size: each.best.program for size, each in finds.items() if each.best is not None},
+        {(size, name): program for size, each in finds.items() for name, program in each.programs.items()},
+        tuple(faults),
+        person.stopped,
+    )
+
+
+@dataclass
+class _SizeFinds:
+    """What the methods found for one size, and the fastest of it."""
+
+    rows: list[SynthesisedRow] = field(default_factory=list)
+    declined: list[Mapping[str, object]] = field(default_factory=list)
+    errors: list[RingwrightError] = field(default_factory=list)
+    programs: dict[str, Program] = field(default_factory=dict)
+    best: TimedFind | None = None
+
+
+def _of_size(
+    question: SynthesisSpec,
+    asked: Sequence[str],
+    size: int,
+    tell: Callable[[str], None],
+    person: Deadline,
+    *,
+    ends_near: bool,
+) -> _SizeFinds:
+    """Return what each method finds for a size; ``ends_near``: until one comes near the bound."""
+    made = _SizeFinds()
+    bound = _bound(question, size)
+    for each in asked:
+        if person.passed():
+            break
+        tell(each)
+        try:
+            one = searched(question, each, size)
+            row = _row(question, one, bound)
+        except (InfeasibleError, UsageError, ProgramError) as error:
+            made.errors.append(error)
+            why = STOPPED if person.passed() else error.what
+            made.declined.append({"method": each, "size_bytes": size, "reason": why})
+            continue
+        if row.stopped:
+            person.passed()
+        made.rows.append(row)
+        made.programs[each] = one.program
+        if made.best is None or row.time_us < made.best.time_us:
+            made.best = TimedFind(row.method, one.program, row.time_us, row.bound_us)
+        if ends_near and row.gap <= NEAR:
+            break
+    return made
+
+
+def _nothing(question: SynthesisSpec, asked: Sequence[str]) -> InfeasibleError:
+    return InfeasibleError(
+        f"stopped before {', '.join(asked)} had found a program for {question.op}",
+        remedy="let it search for longer, or give it a time: --budget 60s",
+    )
+
+
+def _bound(question: SynthesisSpec, size: int) -> Bound:
+    """Return what no program is faster than; raise InfeasibleError where ranks are cut off, by a fault or as the machine is."""
+    collective = question.collective(size)
+    try:
+        return lowest(collective, question.topology, alpha=question.alpha)
+    except InfeasibleError as error:
+        if question.healthy is None:
+            raise
+        raise cut_off(collective, question.topology, error) from None
 
 
 def _plain(row: SynthesisedRow) -> dict[str, object]:
     """Return a row for JSON: the bound stands there as its certificate."""
     return {name: value for name, value in asdict(row).items() if name != "proof"}
-
-
-def _tell(progress: Advance | None, done: int, total: int, name: str) -> None:
-    if progress is not None:
-        progress(done, total, name)
 
 
 def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> SynthesisedRow:
@@ -188,12 +266,14 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
     )
 
 
-def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None) -> list[RivalRow]:
+def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline) -> list[RivalRow]:
     """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
     rows = []
     for system in registry.systems():
         if system.kind in ("synthesis", "outside") or question.op not in system.ops:
             continue
+        if person.passed():
+            break
         time_us, why = _rival_us(question, collective, system)
         ratio = time_us / best_us if time_us is not None and best_us else None
         rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))

@@ -26,6 +26,7 @@ from ringwright.algorithms.synthesis.flow_all_to_all._classes import classes
 from ringwright.algorithms.synthesis.flow_all_to_all._question import Question
 from ringwright.costs.arcs import arcs
 from ringwright.costs.concurrent_flow import concurrent_flow, link_prices, proved_s
+from ringwright.costs.forests import hops
 from ringwright.engines.machine import machine
 from ringwright.program import Program, nothing
 
@@ -59,6 +60,8 @@ def flow_all_to_all(
     if even:
         demand[:] = apart.max()
     made = arcs(topology, collective.group, turning=even)
+    for each in (made, made.turned_round()):
+        hops(each, np.zeros(1, np.int64))  # raises where a rank is not reached
     flow = concurrent_flow(made, demand)
     proved = proved_s(topology, collective.group, demand, link_prices(flow, topology, collective.group))
     engine = machine(topology, alpha)

@@ -17,7 +17,6 @@ Declines: all-to-all and what else has no trees; more than 4 million moves that 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections import OrderedDict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
@@ -32,7 +31,8 @@ from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
 from ringwright.costs.lower_bounds import bounds
-from ringwright.costs.tree_search import MOST_TIMED
+from ringwright.costs.shared_trees import TreeDemand, forests
+from ringwright.costs.tree_pool import MOST_TIMED
 from ringwright.costs.tree_search import forest as packed
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
@@ -41,15 +41,19 @@ from ringwright.knobs import Seed
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ringwright.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
 MOST_MOVES, MOST_TRIED = 400_000, 1_000_000  # of one candidate; of all that are run to see which is fastest
 MOST_KNOWN = 64
-_KNOWN: OrderedDict[tuple[bytes, bytes, int, int], Forest] = OrderedDict()  # forests that were packed in this process
+_KNOWN: OrderedDict[tuple[bytes, bytes, int, int], tuple[Forest, ...]] = OrderedDict()  # packed in this process
 FOLDED = 4  # listed moves that a block which turns repeat is worth
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
+ALIKE = 1.01  # time over what the cuts prove up to which trees that are the same both ways do
+SHARED = 1e-3  # part of the time that a closer optimum of free blocks could save at most, at which its search ends
 NEVER = 4_000_000
 MOST_ROWS = 13_000  # of the linear program by rounds, times roots
 
@@ -73,7 +77,7 @@ def forest(
     require_commutative("forest", collective)
     if collective.p == 1:
         return nothing("forest", collective)
-    search = _Question(collective, _machine(collective, topology), variant, seed, Deadline(budget))
+    search = ForestQuestion(collective, _machine(collective, topology), variant, seed, Deadline(budget))
     chosen = search.best(pieces, blocking=link_model == "blocking")
     return told(
         search.program(chosen),
@@ -93,10 +97,19 @@ def _machine(collective: Collective, topology: Topology | None) -> Topology:
     return topology.at(0.0) if topology.faults else topology
 
 
-class _Question:
+class ForestQuestion:
     """One collective on one machine: its blocks, the phases that trees spread or collect in, and the forests that serve them."""
 
-    def __init__(self, collective: Collective, topology: Topology, variant: str, seed: int, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        collective: Collective,
+        topology: Topology,
+        variant: str,
+        seed: int,
+        deadline: Deadline,
+        *,
+        turning: bool = True,
+    ) -> None:
         self.collective, self.variant, self.seed, self.deadline = collective, variant, seed, deadline
         self.machine = topology
         self.is_rooted = collective.op in ("broadcast", "reduce")
@@ -112,17 +125,19 @@ class _Question:
         uneven = self.is_rooted or np.ptp(weight) > collective.unit_bytes
         if not uneven:
             weight[:] = weight.max()
-        self.arcs, self.weight = arcs(topology, collective.group, turning=not uneven), weight
+        self.arcs, self.weight = arcs(topology, collective.group, turning=turning and not uneven), weight
+        turns = self.arcs.symmetry
+        # Where turns take every rank to every other one, equal blocks are best: so is the mean over the turns of any others.
+        self.is_free = collective.op == "all-reduce" and (turns is None or len(turns.bases) > 1)
 
     def best(self, pieces: int | None, *, blocking: bool) -> PiecedForest:
         """Return what takes the shortest time: by its rounds, then by the engine, as far as a number of moves reaches.
 
-        Of each form (variant, merged or apart, streams, ramp) the one that its rounds say is best is run; then, from the
-        fastest on, more and fewer pieces, as long as that gets faster.
+        Of each form (variant, merged or apart, streams) the one that its rounds say is best is run; then, from the fastest on,
+        what differs a little from it, as long as that gets faster.
         """
-        smallest = max(int(self.blocks.min()) // self.collective.unit_bytes, 1)
-        every = candidates(self._sets(), pieces, smallest, blocking=blocking)
-        fits = [each for each in every if self._moves(each) <= MOST_MOVES]
+        every = candidates(self._sets(), pieces, self.smallest, blocking=blocking)
+        fits = [each for each in every if self.moves(each) <= MOST_MOVES]
         if not fits:
             return self._least(every)
         alpha, left = ALPHA_OF["blocking" if blocking else "pipelined"], MOST_TRIED
@@ -130,40 +145,41 @@ class _Question:
         queue = self._by_form(fits)
         while queue:
             one = queue.pop(0)
-            if one in ran or self._moves(one) > left or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
+            if one in ran or self.moves(one) > left or (ran and one.time_s * PS > FAR_OFF * min(ran.values())):
                 continue
             if ran and self.deadline.passed():
                 break
-            left -= self._moves(one)
+            left -= self.moves(one)
             ran[one] = simulate(self.program(one), self.machine, alpha=alpha).time_ps
             if ran[one] <= GOOD * sum(each.least_s for each in one.forests) * PS:
                 break
             if not queue:
                 queue = [each for each in beside(min(ran, key=lambda each: ran[each]), fits) if each not in ran]
-        return min(ran, key=lambda each: (ran[each], self._moves(each)), default=fits[0])
+        return min(ran, key=lambda each: (ran[each], self.moves(each)), default=fits[0])
 
     def _by_form(self, fits: list[PiecedForest]) -> list[PiecedForest]:
         """Return of each form one with few moves that is about as fast as its fastest: apart and merged in turn."""
         forms: dict[tuple[object, ...], list[PiecedForest]] = {}
         for each in fits:
-            forms.setdefault(each.form, []).append(each)
+            if each.steepness == 1 or not each.merged:  # merged ones get their ramp afterwards
+                forms.setdefault((*each.form, each.steepness), []).append(each)
         near = ([each for each in form if each.time_s <= form[0].time_s * NEARLY] for form in forms.values())
-        best = sorted((min(each, key=self._moves) for each in near), key=lambda each: each.time_s)
+        best = sorted((min(each, key=self.moves) for each in near), key=lambda each: each.time_s)
         kinds = [[each for each in best if each.merged is merged] for merged in (False, True)]
         return [each for pair in zip_longest(*kinds) for each in pair if each is not None]
 
     def _least(self, every: list[PiecedForest]) -> PiecedForest:
         """Return the candidate with the fewest moves, where all are many; raise DeclinedError where they are too many."""
-        least = min(every, key=lambda each: (self._moves(each), each.time_s))
-        if self._moves(least) > NEVER:
+        least = min(every, key=lambda each: (self.moves(each), each.time_s))
+        if self.moves(least) > NEVER:
             raise DeclinedError(
-                f"the forest is {self._moves(least):,} moves, more than {NEVER:,}, and no symmetry of the machine folds it",
+                f"the forest is {self.moves(least):,} moves, more than {NEVER:,}, and no symmetry of the machine folds it",
                 where=f"{self.collective.p:,} ranks",
                 remedy="a fabric without faults, or fewer ranks",
             )
         return least
 
-    def _moves(self, chosen: PiecedForest) -> int:
+    def moves(self, chosen: PiecedForest) -> int:
         """Return about how many moves a candidate lists: each of a fold counts for as much as some that are listed."""
         trees = sum(len(each.roots) for each in chosen.forests)
         turns = self.arcs.symmetry
@@ -185,8 +201,8 @@ class _Question:
         if self.variant == "throughput":
             return sets
         least_s = sum(each.least_s for each in first)
-        far = int(hops(self.arcs, self._roots).max())
-        high = max(each.height for each in first)
+        far = max(int(hops(each.arcs, self._roots).max()) for each in first)
+        high = max(far, *(each.height for each in first))
         few = self.arcs.p <= MOST_TIMED and high <= far + MOST_WAITING
         waiting = {high, high + 1, high + 2} if few else set[int]()
         for rounds in sorted({far, *waiting}):
@@ -209,6 +225,8 @@ class _Question:
             return (self._packed(self.arcs, rounds, *first),)
         if op in ("reduce-scatter", "reduce"):
             return (self._packed(self.arcs.turned_round(), rounds, *first),)
+        if self.is_free and not rounds:
+            return self._shared()
         spreading = self._packed(self.arcs, rounds, *first[1:])
         collecting = spreading.mirrored()
         if collecting is None or collecting.time_s > spreading.time_s * (1 + 1e-6):
@@ -219,27 +237,69 @@ class _Question:
         """Return a forest for blocks of these bytes: one for parts of the largest, which serves all sizes, made larger."""
         largest = float(self.weight.max())
         parts = self.weight / largest
-        key = (_digest(made), parts.tobytes(), rounds, self.seed)
-        if key not in _KNOWN:
-            least_s = self._least_s(reverse=made.reversed) / largest
-            stop = self.deadline.passed
-            one = packed(made, parts, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop)
-            if one.stopped:
-                return _larger(one, largest, self.weight)
-            _KNOWN[key] = one
-            if len(_KNOWN) > MOST_KNOWN:
-                _KNOWN.popitem(last=False)
-        return _larger(_KNOWN[key], largest, self.weight)
+        spreads, collects = ("broadcast", "reduce") if self.is_rooted else ("all-gather", "reduce-scatter")
 
-    def _least_s(self, *, reverse: bool) -> float:
+        def search() -> tuple[Forest, ...]:
+            least_s = self._least_s(collects if made.reversed else spreads) / largest
+            stop = self.deadline.passed
+            return (packed(made, parts, rounds=rounds, seed=self.seed, first=first, proved_s=least_s, must_stop=stop),)
+
+        (one,) = _known((made.digest(), parts.tobytes(), rounds, self.seed), search)
+        return _larger(one, largest, self.weight)
+
+    def _shared(self) -> tuple[Forest, ...]:
+        """Return forests that collect and spread blocks which the roots share out as is best, in the limit of large data."""
+        largest = float(self.weight.max())
+        parts = self.weight / largest
+
+        def search() -> tuple[Forest, ...]:
+            least_s = self._least_s("all-reduce") / largest
+            mirrored = self._mirrored(parts, least_s)
+            if mirrored and sum(each.time_s for each in mirrored) <= least_s * ALIKE:
+                return mirrored
+            demand = TreeDemand((self.arcs.turned_round(), self.arcs), parts, is_free=True)
+            apart = forests([demand], seed=self.seed, proved_s=least_s, enough=SHARED, must_stop=self.deadline.passed)[
+                0
+            ]
+            times = [sum(each.time_s for each in two) for two in (apart, mirrored) if two]
+            return mirrored if mirrored and times[-1] <= times[0] * NEARLY else apart
+
+        two = _known((self.arcs.digest(), b"free" + parts.tobytes(), 0, self.seed), search)
+        return tuple(_larger(each, largest, each.block_bytes * largest) for each in two)
+
+    def _mirrored(self, parts: np.ndarray, least_s: float) -> tuple[Forest, ...]:
+        """Return the best forests that collect and spread along the same trees; none where an arc has no way back.
+
+        Where links are alike both ways nothing is better: with any two forests their mirrors are as good, and so is the mean.
+        """
+        both = self.arcs.there_and_back()
+        if both is None:
+            return ()
+        demand = TreeDemand((both,), parts, is_free=True)
+        stop = self.deadline.passed
+        (one,) = forests([demand], seed=self.seed, proved_s=least_s, enough=SHARED, must_stop=stop)[0]
+        return both_phases(one, self.arcs)
+
+    def _least_s(self, op: str) -> float:
         """Return what no trees are faster than, by the cuts that the machine suggests: where they reach that they are best."""
-        op = (
-            ("reduce" if reverse else "broadcast")
-            if self.is_rooted
-            else ("reduce-scatter" if reverse else "all-gather")
-        )
         bandwidth = bounds(dataclasses.replace(self.collective, op=op), self.machine, exact=False)
         return max((each.time_s for each in bandwidth if each.kind != "distance"), default=0.0)
+
+    def smallest(self, forests: Sequence[Forest]) -> int:
+        """Return the elements of the smallest block that forests carry: no block is cut into more pieces."""
+        return max(int(self._blocks(forests).min()) // self.collective.unit_bytes, 1)
+
+    def _blocks(self, forests: Sequence[Forest]) -> np.ndarray:
+        """Return the bytes of the block of each root: where roots share the data out, whole elements, all of them together."""
+        if not self.is_free or forests[0].by_rounds:
+            return self.blocks
+        weight = forests[0].block_bytes
+        units, rest = divmod(self.collective.size_bytes, self.collective.unit_bytes)
+        ends = np.cumsum(weight[weight > 0])
+        whole = np.floor(units * (ends / ends[-1]) + 0.5).astype(np.int64)
+        blocks: np.ndarray = np.diff(whole, prepend=0) * self.collective.unit_bytes
+        blocks[-1] += rest
+        return blocks
 
     def rounds(self, chosen: PiecedForest) -> TreeRounds:
         """Return the rounds of a candidate."""
@@ -247,27 +307,27 @@ class _Question:
         phases = tuple(tree_moves(each, ends) for each in chosen.forests)
         ends = of_all_roots(ends, self.arcs.symmetry)
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
-        return TreeRounds(
-            self.collective, phases, ends, chosen.sizes, chosen.streams, self.blocks, chosen.merged, labels
-        )
+        blocks = self._blocks(chosen.forests)
+        return TreeRounds(self.collective, phases, ends, chosen.sizes, chosen.streams, blocks, chosen.merged, labels)
 
 
-def _digest(made: Arcs) -> bytes:
-    """Return a hash of all that a forest on arcs depends on."""
-    digest = hashlib.sha256(bytes([made.reversed]))
-    for array in (
-        made.src,
-        made.dst,
-        made.starts,
-        made.resources,
-        made.rate,
-        made.latency_s,
-        made.members,
-        made.busy_s,
-    ):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(repr(None if made.symmetry is None else made.symmetry.axes).encode())
-    return digest.digest()
+def both_phases(one: Forest, arcs: Arcs) -> tuple[Forest, ...]:
+    """Return the forests that collect and spread along the trees of a forest on ``arcs`` both ways; none without a way back."""
+    spreading = dataclasses.replace(one, arcs=arcs, time_s=one.time_s / 2, least_s=one.least_s / 2)
+    collecting = spreading.mirrored()
+    return () if collecting is None else (dataclasses.replace(collecting, time_s=one.time_s / 2), spreading)
+
+
+def _known(key: tuple[bytes, bytes, int, int], search: Callable[[], tuple[Forest, ...]]) -> tuple[Forest, ...]:
+    """Return what was packed before in this process; what a budget stopped is not kept."""
+    if key in _KNOWN:
+        return _KNOWN[key]
+    made = search()
+    if not any(each.stopped for each in made):
+        _KNOWN[key] = made
+        if len(_KNOWN) > MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return made
 
 
 def _larger(one: Forest, times: float, blocks: np.ndarray) -> Forest:

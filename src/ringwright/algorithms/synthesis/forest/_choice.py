@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 STREAMS = (1, 2, 3)
 APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-HALVINGS = (0, 3, 5)
+HALVINGS, MERGED_HALVINGS = (0, 3, 5), (0, 1, 2, 3)
+MOST_RAMPED = 48  # merged pieces beyond which a ramp gains nothing
 NEARLY = 1.002  # a time that is longer by less is worth fewer pieces
 
 
@@ -39,42 +40,59 @@ class PiecedForest:
         return len(self.sizes)
 
     @property
-    def form(self) -> tuple[bool, bool, int, bool]:
-        """What it is besides its pieces: by rounds, merged, streams, with a ramp."""
-        return self.forests[0].by_rounds, self.merged, self.streams, self.sizes[0] != self.sizes[-1]
+    def form(self) -> tuple[bool, bool, int]:
+        """What it is besides its pieces: by rounds, merged, streams."""
+        return self.forests[0].by_rounds, self.merged, self.streams
+
+    @property
+    def steepness(self) -> int:
+        """The largest piece over the smallest: 1 where all are alike."""
+        return max(self.sizes) // min(self.sizes)
 
 
 def beside(one: PiecedForest, every: Sequence[PiecedForest]) -> list[PiecedForest]:
-    """Return those of its form with the next more and the next fewer pieces."""
+    """Return those of its form that differ a little: more or fewer pieces, or a ramp that is steeper or less so."""
     same = [each for each in every if each.form == one.form]
-    more = [each for each in same if each.pieces > one.pieces]
-    fewer = [each for each in same if each.pieces < one.pieces]
-    return [*sorted(more, key=lambda each: each.pieces)[:1], *sorted(fewer, key=lambda each: -each.pieces)[:1]]
+    alike = [each for each in same if each.steepness == one.steepness]
+    more = [each for each in alike if each.pieces > one.pieces]
+    fewer = [each for each in alike if each.pieces < one.pieces]
+    made = [*sorted(more, key=lambda each: each.pieces)[:1], *sorted(fewer, key=lambda each: -each.pieces)[:1]]
+    for steepness in sorted({each.steepness for each in same} - {one.steepness}):
+        if steepness in (one.steepness * 2, one.steepness // 2) or not one.merged:
+            other = [each for each in same if each.steepness == steepness]
+            made.append(min(other, key=lambda each: (abs(each.pieces - one.pieces), each.time_s)))
+            made.append(min(other, key=lambda each: each.time_s))
+    return made
 
 
 def candidates(
-    forests: Sequence[tuple[Forest, ...]], pieces: int | None, most_pieces: int, *, blocking: bool
+    forests: Sequence[tuple[Forest, ...]],
+    pieces: int | None,
+    most_of: Callable[[Sequence[Forest]], int],
+    *,
+    blocking: bool,
 ) -> list[PiecedForest]:
     """Return all that may be best, merged ones and such as are not, the shortest time first.
 
-    ``pieces`` that are asked for are at most ``most_pieces``: those that a block has.
+    ``pieces`` that are asked for are at most ``most_of`` the forests: those that their smallest block has.
     """
-    pieces = pieces if pieces is None else min(pieces, max(most_pieces, 1))
     made: list[PiecedForest] = []
     for each in forests:
         rounds = [forest.rounds for forest in each]
-        both = len(each) > 1
-        for count in PIECES if pieces is None else (pieces,):
-            if count <= max(most_pieces, 1):
-                made += [
-                    PiecedForest(each, (1,) * count, streams, True, time_s(rounds, count, streams, blocking=blocking))
-                    for streams in STREAMS
-                    if streams <= count
-                ]
-        for count in APART if pieces is None else (pieces,):
+        both, most_pieces = len(each) > 1, max(most_of(each), 1)
+        for count in PIECES if pieces is None else (min(pieces, most_pieces),):
+            for halvings in MERGED_HALVINGS if count <= MOST_RAMPED else (0,):
+                sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
+                if len(sizes) <= most_pieces:
+                    made += [
+                        PiecedForest(each, sizes, streams, True, time_s(rounds, sizes, streams, blocking=blocking))
+                        for streams in STREAMS
+                        if streams <= count
+                    ]
+        for count in APART if pieces is None else (min(pieces, most_pieces),):
             for halvings in HALVINGS:
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
-                if len(sizes) <= max(most_pieces, 1):
+                if len(sizes) <= most_pieces:
                     made.append(PiecedForest(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
@@ -105,32 +123,35 @@ def apart_s(phases: Sequence[Rounds], sizes: Sequence[int], *, blocking: bool) -
     tail_s = latency_s = 0.0
     for phase in phases:
         last = min(sizes[0], sizes[-1]) / sum(sizes)
-        with np.errstate(invalid="ignore"):
-            alike = np.nan_to_num(phase.moves / phase.messages, nan=1.0).max(axis=1, initial=1.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = phase.moves / phase.messages
+        alike = np.where(np.isfinite(ratio), ratio, 1.0).max(axis=1, initial=1.0)
         behind = slice(1, None)
         tail_s += last * float((phase.seconds.max(axis=1) / alike)[behind].sum())
         latency_s += float(phase.latency_s.sum())
     return float(busy.max()) + tail_s + latency_s
 
 
-def time_s(phases: Sequence[Rounds], pieces: int, streams: int, *, blocking: bool) -> float:
+def time_s(phases: Sequence[Rounds], sizes: Sequence[int], streams: int, *, blocking: bool) -> float:
     """Return what the rounds of phases take where each waits for the most loaded resource of those before.
 
-    The data of a round have come a latency after its last byte left, and go on in the round ``streams`` later. A link that blocks
-    is busy for the latency of each message besides its bytes.
+    ``sizes`` are those of the pieces, relative to each other. The data of a round have come a latency after its last byte left,
+    and go on in the round ``streams`` later. A link that blocks is busy for the latency of each message besides its bytes.
     """
     if not phases:
         return 0.0
+    pieces, share = len(sizes), np.asarray(sizes, float) / sum(sizes)
     depths = [len(phase.latency_s) for phase in phases]
     total = (sum(depths) - 1) * streams + pieces
     busy = np.zeros((total, phases[0].seconds.shape[1]))
     latency_s, first = np.zeros(total), 0
     for phase in phases:
-        each = phase.seconds / pieces + (phase.messages * phase.busy_s if blocking else 0.0)
+        fixed_s = phase.messages * phase.busy_s if blocking else np.zeros_like(phase.seconds)
         for depth in range(len(phase.latency_s)):
             running = slice((first + depth) * streams, (first + depth) * streams + pieces)
-            busy[running] += each[depth]
-            waits = phase.latency_s[depth] - (phase.busy_s[each[depth] > 0].min(initial=np.inf) if blocking else 0.0)
+            busy[running] += share[:, None] * phase.seconds[depth] + fixed_s[depth]
+            used = phase.seconds[depth] + fixed_s[depth] > 0
+            waits = phase.latency_s[depth] - (phase.busy_s[used].min(initial=np.inf) if blocking else 0.0)
             latency_s[running] = np.maximum(latency_s[running], waits)
         first += len(phase.latency_s)
     ends: list[float] = []

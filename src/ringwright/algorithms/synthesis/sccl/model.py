@@ -181,7 +181,7 @@ class Model:
 
     def solve(self, work: float, seed: int, deadline: Deadline) -> tuple[RoundsSchedule | bool | None, float]:
         """Return a schedule, False where there is none, None where neither was shown in time; and the work that it took."""
-        from ringwright.algorithms.synthesis.sccl.solving import solved
+        from ringwright.algorithms.solving import solved
 
         solver, status = solved(self.model, work, seed, deadline)
         spent = float(solver.response_proto.deterministic_time)
