@@ -261,3 +261,13 @@ def test_hosts_are_yards_though_no_rate_tells_them() -> None:
     topology = dataclasses.replace(fabric("full:4"), hosts=np.array([0, 1, 0, 1]))
     made = partitions(topology, np.arange(4), arcs(topology, range(4), turning=False))
     assert [each.tolist() for each in made] == [[], [0, 1, 0, 1]]
+
+
+def test_times_that_picoseconds_cannot_count_are_refused() -> None:
+    topology = fabric("ring:4")
+    slow = dataclasses.replace(topology, rate=np.full(topology.n_links, 1.0))
+    for size, latency_s in ((1 << 20, 5e-7), (4, 9e4)):
+        late = dataclasses.replace(slow, latency_s=np.full(topology.n_links, latency_s))
+        with pytest.raises(InfeasibleError, match="more than picoseconds can count"):
+            expand(Collective("all-gather", range(4), size), late)
+    assert simulate(expand(Collective("all-gather", range(4), 64), slow), slow).time_s == pytest.approx(24, rel=0.01)

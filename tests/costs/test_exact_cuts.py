@@ -10,6 +10,7 @@ import pytest
 
 import engine_cases as cases
 from ringwright.collective import Collective
+from ringwright.costs.certificates import certificate, proved_s
 from ringwright.costs.demands import demand
 from ringwright.costs.lower_bounds import UNASKED, UNSEEN, bound, bounds
 from ringwright.costs.maxflow import Cut, weakest
@@ -66,3 +67,31 @@ def test_a_search_beyond_minutes_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(InfeasibleError, match="flows times links are 324, more than 300"):
         bound(Collective("all-gather", range(9), 9), uneven(1), exact=True)
     assert not bound(Collective("all-to-all", range(9), 81), uneven(1), exact=True).exact
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.5, 7.9e3, 3e18])
+@pytest.mark.parametrize("op", ["all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce"])
+def test_rates_of_any_size_count_as_they_are(op: str, rate: float) -> None:
+    top, collective = uneven(2), Collective(op, range(9), 9 << 10)
+    slow = dataclasses.replace(top, rate=top.rate * rate / 1e9)
+    told, scaled = (demand(collective, each).exact(each) for each in (top, slow))
+    assert told is not None
+    assert scaled is not None
+    assert scaled[0] == pytest.approx(told[0] * 1e9 / rate, rel=1e-8)
+    assert scaled[4] == pytest.approx(scaled[3] / scaled[0])
+
+
+@pytest.mark.parametrize("size", [3, 5, 1000, 4097])
+@pytest.mark.parametrize("link", ["into", "out of"])
+def test_an_exchange_of_unequal_blocks_carries_what_they_are(size: int, link: str) -> None:
+    top = cases.torus(3, 3)
+    ends = top.dst if link == "into" else top.src
+    for rank in (0, 8):
+        slow = dataclasses.replace(top, rate=np.where(ends == rank, 10.0, top.rate), is_symmetric=False)
+        collective = Collective("all-to-all", range(9), size, "int8")
+        blocks = collective.block_bytes
+        crosses = 8 * blocks[rank] if link == "into" else blocks.sum() - blocks[rank]
+        tight = bound(collective, slow)
+        assert tight.time_s == pytest.approx(max(crosses / 40.0, bound(collective, top).time_s))
+        proved = proved_s(certificate(tight), collective, slow)
+        assert proved is None or proved == pytest.approx(tight.time_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,8 +209,18 @@ def test_an_order_that_is_declared_is_kept(folder: Path) -> None:
     assert back is not None
     assert simulate(back, topology).time_ps == simulate(program, topology).time_ps
     assert simulate(replace(back, schedule=None), topology).time_ps > simulate(program, topology).time_ps
-    kept.keep("name", replace(program, schedule=replace(program.schedule, after=program.schedule.after + (1 << 40))))
-    assert kept.kept("name", collective) is None
+
+
+def test_an_order_that_leaves_data_out_or_locks_up_is_not_right() -> None:
+    topology = fabric("mesh:4x4")
+    program = expand(Collective("reduce-scatter", range(16), 1 << 20), topology, tries=8)
+    order = program.schedule
+    assert isinstance(order, Order)
+    assert is_right(program, topology) is True
+    late = Order(np.append(order.before, order.after[:1]), np.append(order.after, order.before[:1]), order.joins)
+    absent = replace(order, after=order.after + (1 << 40))
+    for wrong in (Order(order.before[1:], order.after[1:], order.joins), absent, late):
+        assert is_right(replace(program, schedule=wrong), topology) is False
 
 
 def test_a_wrong_program_is_not_verified() -> None:
@@ -235,3 +246,65 @@ def test_regions_join_sizes_of_one_winner() -> None:
         {"algorithm": "a", "from_bytes": 1, "to_bytes": 2},
         {"algorithm": "b", "from_bytes": 4, "to_bytes": 4},
     ]
+
+
+def numbers_of(file: Path) -> dict[str, np.ndarray]:
+    with np.load(file) as opened:
+        return dict(opened)
+
+
+def in_told(told: np.ndarray, old: str, new: str) -> np.ndarray:
+    text = told.tobytes().decode()
+    assert old in text
+    return np.frombuffer(text.replace(old, new, 1).encode(), np.uint8)
+
+
+CHANGES: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
+    "a rank that is none": lambda numbers: numbers["src"].__setitem__(0, 99),
+    "a slot below none": lambda numbers: numbers["chunk"].__setitem__(0, -1),
+    "a legal rank, a wrong result": lambda numbers: numbers["dst"].__setitem__(0, (int(numbers["dst"][0]) + 2) % 4),
+    "fractions": lambda numbers: numbers.update(src=numbers["src"] * 1.0),
+    "half a list": lambda numbers: numbers.update(dst=numbers["dst"][:7]),
+    "a column": lambda numbers: numbers.update(chunk=numbers["chunk"][:, None]),
+    "bytes below none": lambda numbers: numbers["chunk_bytes"].__setitem__(0, -8),
+    "no steps": lambda numbers: numbers.update(told=in_told(numbers["told"], '"steps":[{', '"steps":[],"x":[{')),
+    "a later loop first": lambda numbers: numbers.update(told=in_told(numbers["told"], '"loop":0', '"loop":1')),
+    "a shape of a word": lambda numbers: numbers.update(
+        told=in_told(numbers["told"], '"blocks":[[0,[', '"blocks":[[0,["",')
+    ),
+    "another format": lambda numbers: numbers.update(told=in_told(numbers["told"], '"format":', '"format":9')),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_someone_changed_counts_as_not_kept(change: str, folder: Path) -> None:
+    question = SynthesisSpec("all-gather", fabric("ring:4"))
+    searched(question, "expand", 1 << 20)
+    (file,) = folder.iterdir()
+    numbers = {name: array.copy() for name, array in numbers_of(file).items()}
+    CHANGES[change](numbers)
+    np.savez(file, **numbers)  # type: ignore[arg-type]
+    again = searched(question, "expand", 1 << 20)
+    assert (again.was_kept, again.verified) == (False, True)
+    assert searched(question, "expand", 1 << 20).was_kept
+
+
+def test_a_program_of_another_question_is_not_taken(folder: Path) -> None:
+    small, large = SynthesisSpec("all-gather", fabric("ring:4")), SynthesisSpec("all-gather", fabric("ring:6"))
+    searched(small, "expand", 1 << 20)
+    (file,) = folder.iterdir()
+    searched(large, "expand", 1 << 20)
+    (other,) = {*folder.iterdir()} - {file}
+    other.write_bytes(file.read_bytes())
+    assert not searched(large, "expand", 1 << 20).was_kept
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 17])
+def test_sizes_that_are_no_whole_elements_are_verified(size: int) -> None:
+    topology = fabric("ring:4")
+    assert is_right(forest(Collective("all-gather", range(4), size), topology), topology) is True
+
+
+def test_what_only_the_language_does_is_asked_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    told = answer(capsys, "synthesise", "send-recv", "--fabric", "ring:4", "--size", "64K", "--alone")
+    assert [(row["method"], row["verified"]) for row in told["rows"]] == [("gc3", True)]

@@ -34,6 +34,27 @@ class Order:
         return self.before, self.after, self.joins
 
 
+def covers(program: Program) -> bool:
+    """Return whether a declared ``Order`` has all that the data ask for, names only what is there, and cannot lock up."""
+    import rustworkx
+
+    order = program.schedule
+    if not isinstance(order, Order):
+        return True
+    pieces = gather(program)
+    natural = loops.order(pieces)
+    n = max(len(pieces.src) + order.joins, len(natural.waits))
+    ends = np.concatenate((order.before, order.after))
+    if len(order.before) != len(order.after) or (len(ends) and (ends.min() < 0 or ends.max() >= n)):
+        return False
+    before, after = (each.astype(np.int64) for each in natural.edges())
+    if not np.isin(before * n + after, order.before * n + order.after).all():
+        return False
+    graph = rustworkx.PyDiGraph()
+    graph.extend_from_edge_list(list(zip(order.before.tolist(), order.after.tolist(), strict=True)))
+    return bool(rustworkx.is_directed_acyclic_graph(graph))
+
+
 def in_order(program: Program, machine: Machine, start: np.ndarray, end: np.ndarray) -> Program:
     """Return the program with a declared order: what follows from its data, and that of its messages on each resource.
 

@@ -6,20 +6,55 @@ budget in seconds, or within it, the same question gets the same program.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ringwright.costs.link_models import ALPHA_OF
 from ringwright.errors import InfeasibleError
 from ringwright.knobs import Range
 
 if TYPE_CHECKING:
     from ringwright.program import Program
 
+__all__ = ["ALPHA_OF", "Budget", "Deadline", "LinkModel", "Pieces", "nothing_yet", "stoppable", "told"]
+
 Budget = Annotated[float, Range(0.001, 86_400, "s")]
 Pieces = Annotated[int, Range(1, 4096)]
 LinkModel = Literal["pipelined", "blocking"]
-ALPHA_OF = {"pipelined": "pipelined", "blocking": "busy"}  # what engines and bounds call the two models of a link
+
+
+_person: ContextVar[threading.Event | None] = ContextVar("person", default=None)  # is set when one wants an end
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Let the first Ctrl-C end every search of the block as a deadline does; the next one interrupts what runs.
+
+    Signals reach the main thread alone: elsewhere nothing changes, nor where they are ignored (in the background).
+    """
+    before, wanted = signal.getsignal(signal.SIGINT), threading.Event()
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        wanted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, end)
+    token = _person.set(wanted)
+    try:
+        yield
+    finally:
+        _person.reset(token)
+        signal.signal(signal.SIGINT, before)
 
 
 class Deadline:
@@ -27,11 +62,19 @@ class Deadline:
 
     def __init__(self, budget_s: float | None) -> None:
         self._ends_s = None if budget_s is None else time.monotonic() + budget_s
+        self._person = _person.get()
         self.stopped = False
 
     @property
+    def by_person(self) -> bool:
+        """Whether a person wants the search to end (see ``stoppable``)."""
+        return self._person is not None and self._person.is_set()
+
+    @property
     def left_s(self) -> float:
-        """Seconds that are left, 0 at the least; inf without a budget."""
+        """Seconds that are left, 0 at the least, or when a person wants an end; inf without a budget."""
+        if self.by_person:
+            return 0.0
         return float("inf") if self._ends_s is None else max(0.0, self._ends_s - time.monotonic())
 
     def passed(self) -> bool:

@@ -41,7 +41,7 @@ def solved(model: CpModel, work: float, seed: int, deadline: Deadline) -> tuple[
     while not done.is_set():
         try:
             done.wait(LISTENS_S)
-            if deadline.stopped:
+            if deadline.by_person or deadline.stopped:
                 solver.stop_search()
         except KeyboardInterrupt:
             deadline.interrupted()

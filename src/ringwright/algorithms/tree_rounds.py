@@ -30,14 +30,15 @@ MOST_LISTED = 128  # turns whose moves are listed
 class TreeMoves:
     """Arcs of trees as moves: who sends what to whom, and how far below the root.
 
-    ``src`` and ``dst`` are places, ``part`` the part of the root's block, ``depth`` counts from 0: int64 of shape (moves,).
-    With turns they are those of root 0 alone, which stand for the trees of all roots.
+    ``src`` and ``dst`` are places, ``part`` the part of the root's block, ``tree`` the number of its tree, ``depth`` counts from
+    0: int64 of shape (moves,). With turns they are those of root 0 alone, which stand for the trees of all roots.
     """
 
     src: np.ndarray
     dst: np.ndarray
     root: np.ndarray
     part: np.ndarray
+    tree: np.ndarray
     depth: np.ndarray
     collects: bool = False
     turns: Turns | None = None
@@ -92,17 +93,18 @@ def tree_moves(forest: Forest, ends: dict[int, list[float]]) -> TreeMoves:
             tree = next(number for number, first, last in stretches if first <= middle <= last)
             used = np.flatnonzero(forest.parents[tree] >= 0)
             arc = forest.parents[tree][used]
-            same = np.full(len(used), root), np.full(len(used), part)
+            same = (np.full(len(used), each) for each in (root, part, tree))
             columns.append([arcs.src[arc], arcs.dst[arc], *same, rounds[tree][used] - 1])
-    src, dst, root_of, part_of, depth = (np.concatenate(column) for column in zip(*columns, strict=True))
+    src, dst, root_of, part_of, tree_of, depth = (np.concatenate(column) for column in zip(*columns, strict=True))
     if turns is not None and is_listed(turns):
         by = np.repeat(np.arange(turns.order), len(src))
         src, dst, root_of = (turns.turned(np.tile(each, turns.order), by) for each in (src, dst, root_of))
-        part_of, depth, turns = np.tile(part_of, turns.order), np.tile(depth, turns.order), None
+        part_of, tree_of, depth = (np.tile(each, turns.order) for each in (part_of, tree_of, depth))
+        turns = None
     # First to the next rank, then to the one behind: so that no two ranks send to one at a time.
     order = np.lexsort((part_of, root_of, (dst - src) % arcs.p))
-    src, dst, root_of, part_of, depth = (each[order] for each in (src, dst, root_of, part_of, depth))
-    return TreeMoves(src, dst, root_of, part_of, depth, arcs.reversed, turns)
+    src, dst, root_of, part_of, tree_of, depth = (each[order] for each in (src, dst, root_of, part_of, tree_of, depth))
+    return TreeMoves(src, dst, root_of, part_of, tree_of, depth, arcs.reversed, turns)
 
 
 def of_all_roots(ends: dict[int, list[float]], turns: Turns | None) -> dict[int, list[float]]:
@@ -207,14 +209,20 @@ class TreeRounds:
                 yield Step(tuple(blocks), label)
 
     def _apart(self, phase: TreeMoves, moves: np.ndarray) -> list[np.ndarray]:
-        """Return the moves of a depth in groups with one message for any two ranks; one group where all are merged."""
+        """Return the moves of a depth in groups with one message for any two ranks; one group where all are merged.
+
+        Parts of a block that go down one tree are one message.
+        """
         if self.merged or not len(moves):
             return [moves]
         key = _pairs(phase, moves)
-        order = np.argsort(key, kind="stable")
-        first = np.flatnonzero(np.diff(key[order], prepend=-1))
+        tree = np.unique(np.stack((phase.root[moves], phase.tree[moves])), axis=1, return_inverse=True)[1].ravel()
+        order = np.lexsort((np.arange(len(moves)), tree, key))
+        fresh = np.diff(key[order], prepend=-1) != 0
+        another = fresh | (np.diff(tree[order], prepend=-1) != 0)
+        count, first = np.cumsum(another) - 1, np.flatnonzero(fresh)
         turn = np.empty(len(moves), np.int64)
-        turn[order] = np.arange(len(moves)) - np.repeat(first, np.diff([*first, len(moves)]))
+        turn[order] = count - np.repeat(count[first], np.diff([*first, len(moves)]))
         return [moves[turn == each] for each in range(int(turn.max()) + 1)]
 
     def _moving(self, phase: TreeMoves, number: int) -> Iterator[tuple[np.ndarray, int]]:

@@ -22,6 +22,7 @@ def bound(
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1G",
     root: int = 0,
     exact: bool = False,
+    link_model: options.LinkModel = "pipelined",
     arrivals: str | None = None,
     json: options.Json = False,
 ) -> int:
@@ -48,17 +49,22 @@ def bound(
     ringwright bound all-gather --fabric torus:16x16 --fault 'link rank0 rate 50%' --exact
     ringwright bound all-reduce --fabric dgx-h100:2 --arrivals late:3=2ms
     """
+    from ringwright.costs.link_models import ALPHA_OF, named
     from ringwright.costs.lower_bounds import UNASKED
     from ringwright.studies import bounds
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)
-    result = bounds.bounds(collective, topology, parse_size(size), ranks, root, exact=exact, arrivals=arrivals)
+    alpha = ALPHA_OF[named(link_model)]
+    result = bounds.bounds(
+        collective, topology, parse_size(size), ranks, root, alpha=alpha, exact=exact, arrivals=arrivals
+    )
     if json:
         reading.print_json(result)
         return 0
     from ringwright.reports import bounded
 
-    asked = ["ringwright", "bound", collective, *machine.words(), "--size", size, "--root", str(root), "--exact"]
+    asked = ["ringwright", "bound", collective, *machine.words(), "--size", size, "--root", str(root)]
+    asked += ["--link-model", result["link_model"], "--exact"]
     bounded.write(result, sys.stdout, command=shlex.join(asked) if result["lowest"]["looser"] == UNASKED else "")
     return 0

@@ -30,6 +30,14 @@ Gap = Annotated[
 Bursts = Annotated[
     bool, Parameter(group=OUTPUT, help="Show bursts too: sizes, gaps, duty, incast; --json always holds them.")
 ]
+LinkModel = Annotated[
+    str,
+    Parameter(
+        name=["--link-model", "--alpha"],
+        group=ENGINE,
+        help="Whether a link is free during its latency (pipelined) or busy (blocking).",
+    ),
+]
 Force = Annotated[bool, Parameter(group=OUTPUT)]
 Json = Annotated[bool, Parameter(group=OUTPUT)]
 Sample = Annotated[

@@ -29,7 +29,7 @@ def simulate(
     machine: MachineOptions = EVERYWHERE,
     sizes: Sizes = FROM_1K,
     engine: Annotated[str | None, Parameter(group=options.ENGINE)] = None,
-    alpha: Annotated[str, Parameter(group=options.ENGINE)] = "pipelined",
+    link_model: options.LinkModel = "pipelined",
     packets: PacketFlags = AS_USUAL,
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
@@ -55,8 +55,6 @@ def simulate(
         What there is: list algorithms; their knobs: systems SLUG.
     engine
         auto, closed-form, recurrence, events, flows or packets: its own time instead of the most probable one.
-    alpha
-        Whether a link is free during its latency (pipelined) or busy (busy).
     root
         Place of the root in the group.
     dtype
@@ -97,6 +95,7 @@ def simulate(
         return job.replay(collective, machine, algorithm or "", results)
     if collective is None:
         return job.answer(machine, algorithm or "", dtype, results, others)
+    from ringwright.costs.link_models import ALPHA_OF, named
     from ringwright.fabrics._congestion import congestion
     from ringwright.studies.asked_faults import AskedFaults
     from ringwright.studies.library_calls import usual_algorithm
@@ -108,7 +107,7 @@ def simulate(
         collective,
         topology,
         engine,
-        alpha,
+        ALPHA_OF[named(link_model)],
         ranks,
         dtype or "float32",
         root=root,

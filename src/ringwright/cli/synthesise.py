@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ringwright import drafts
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.groups import GroupOptions
@@ -16,9 +18,7 @@ from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from ringwright.program import Program
     from ringwright.studies.synthesis.question import SynthesisSpec
     from ringwright.studies.synthesis.together import GroupCall
 
@@ -34,12 +34,13 @@ def synthesise(
     machine: MachineOptions = EVERYWHERE,
     groups: GroupOptions = UNGROUPED,
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
-    link_model: Annotated[str, Parameter(group=options.ENGINE, name=["--link-model", "--alpha"])] = "pipelined",
+    link_model: options.LinkModel = "pipelined",
     budget: Annotated[str | None, Parameter(group=options.LIMITS)] = None,
     fresh: Annotated[bool, Parameter(group=options.LIMITS)] = False,
     alone: Annotated[bool, Parameter(group=options.OUTPUT)] = False,
     to: Annotated[str | None, Parameter(group=options.OUTPUT)] = None,
     output: options.Target = None,
+    html: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
@@ -56,8 +57,6 @@ def synthesise(
         Bytes, the size column of nccl-tests (1G); -b, -e and -f for several.
     root
         Place of the root in the group.
-    link_model
-        Whether a link is free during its latency (pipelined) or busy (blocking).
     budget
         Time after which a search stops with the best so far, such as 10s.
     fresh
@@ -65,11 +64,13 @@ def synthesise(
     alone
         Leave out what all other algorithms take.
     to
-        Write the best program as msccl-xml, mscclpp-json, ... to --output.
+        Write the best program as msccl-xml, mscclpp-json, ... to --output; of several sizes one for each region of sizes.
     output
-        The file of the program.
+        The file of the program; of several sizes a folder, with what picks one by size.
+    html
+        Write one HTML page: the machine, the trees, links over time, everyone else.
     force
-        Overwrite it.
+        Overwrite what is there.
     json
         Print one JSON object instead (schema ringwright.synthesise/1).
 
@@ -79,11 +80,17 @@ def synthesise(
     ringwright synthesise all-reduce --fabric torus:4x4 --fault 'link rank0 rate 50%' --size 64M --alone
     ringwright synthesise all-reduce --fabric torus:4x4 --groups tp=2,dp=8 --beside 'all-reduce 64M on dp' --size 64M
     """
-    from ringwright.reports import synthesised
+    from ringwright.algorithms.searching import stoppable
+    from ringwright.exports.placement import claim_file
+    from ringwright.reports import synthesised, synthesised_page
     from ringwright.studies.synthesis import study
+    from ringwright.studies.synthesis import written as files
     from ringwright.studies.synthesis.question import SynthesisSpec
+    from ringwright.studies.synthesis.seen import seen
     from ringwright.units import parse_time
 
+    if html is not None:
+        claim_file(html, force=force)
     topology = machine.build()
     question = SynthesisSpec(
         collective,
@@ -91,28 +98,34 @@ def synthesise(
         group(machine.ranks, topology),
         root,
         budget_s=None if budget is None else parse_time(budget),
-        link_model={"busy": "blocking"}.get(link_model, link_model),
+        link_model=link_model,
         seed=machine.seed,
         fresh=fresh,
         healthy=replace(machine, fault=()).build() if machine.fault else None,
     )
     wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
     if calls := groups.calls(collective, wanted, question.collective(0).group):
-        if to is not None or method not in ("usual", "forest"):
+        if to is not None or html is not None or method not in ("usual", "forest"):
             raise UsageError(
-                "groups are planned together as forests, and not written", remedy="leave out --method and --to"
+                "groups are planned together as forests, and not written", remedy="leave out --method, --to and --html"
             )
         return _together(question, calls, json=json)
-    with progress.steps("searching") as advance:
+    target = None if to is None else files.target(to, output, len(wanted))
+    with stoppable(), progress.steps("searching") as advance:
         result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
-    programs = result.programs
-    written = [] if to is None else _written(programs[max(programs)], to, output, force=force)
+    written = None if to is None or target is None else files.write(result, to, target, force=force)
+    if html is not None:
+        drafts.write(
+            html, synthesised_page.synthesis_page(result, seen(result), reading.command_line(), machine.words())
+        )
     if json:
         reading.print_json(result.document())
         return 0
     synthesised.write(result, sys.stdout)
-    for path in written:
-        print(f"wrote {path}")
+    if written is not None:
+        synthesised.write_files(written, sys.stdout)
+    if html is not None:
+        print(f"wrote {html}; open it in a browser")
     return 0
 
 
@@ -135,12 +148,3 @@ def _together(question: SynthesisSpec, calls: Sequence[GroupCall], *, json: bool
         return 0
     shared_machine.write(result, sys.stdout)
     return 0
-
-
-def _written(program: Program, to: str, output: Path | None, *, force: bool) -> list[Path]:
-    """Write the program in the format of another system; raise UsageError where no file is named."""
-    from ringwright.studies.exporting import export
-
-    if output is None:
-        raise UsageError("no file is named for the program", remedy=f"--to {to} -o FILE")
-    return export(program, to, output, force=force)

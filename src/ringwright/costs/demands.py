@@ -8,6 +8,7 @@ towards those behind it; gather, scatter and all-to-all what is addressed across
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MOST_WORK = 500_000  # flows times links: a fraction of a second
 MOST_EXACT = 100_000_000  # likewise, where the search is asked for: a minute or two
 ENDLESS = 1 << 100
+LARGE = 1e18  # bytes/s
 SPREADING = ("all-gather", "gather")  # blocks leave their owners
 COLLECTING = ("reduce-scatter", "scatter")  # blocks go to their owners: the same on the reversed machine
 WHOLE = ("all-reduce", "broadcast", "reduce")
@@ -102,24 +104,24 @@ class Demand:
     def _exchanged(self, held: np.ndarray, parts: int, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         import numpy as np
 
-        if self.pairs is None:
-            out = count * (len(held) - count) * (self.size_bytes / len(held))
-            return out, out
+        if self.pairs is None:  # every rank has the same row of blocks
+            comes = np.bincount(held, weights=self.blocks, minlength=parts + 1)[:parts]
+            return count * (self.blocks.sum() - comes), (len(held) - count) * comes
         rows, columns = np.broadcast_arrays(held[:, None], held[None, :])
         crossing = np.where(rows != columns, self.pairs, 0)
         out = np.bincount(rows.reshape(-1), weights=crossing.reshape(-1), minlength=parts + 1)[:parts]
         return out, np.bincount(columns.reshape(-1), weights=crossing.reshape(-1), minlength=parts + 1)[:parts]
 
-    def between(self, sources: int) -> np.ndarray | float:
+    def between(self, sources: int) -> np.ndarray:
         """Return the bytes from each of the first ranks to each rank (all-to-all).
 
-        float64 of shape (sources, ranks); int64 where counts are given.
+        int64 of shape (sources, ranks).
         """
         import numpy as np
 
         if self.pairs is not None:
             return self.pairs[:sources]
-        return np.full((sources, len(self.ranks)), self.size_bytes / len(self.ranks))
+        return np.broadcast_to(self.blocks, (sources, len(self.ranks)))
 
     @cached_property
     def is_alike(self) -> bool:
@@ -148,16 +150,16 @@ class Demand:
     def exact(self, topology: Topology) -> tuple[float, frozenset[int], str, float, float] | None:
         """Return (seconds, nodes, crossing, bytes, bytes/s) of the tightest of all cuts; None where no search exists.
 
-        Rates count as whole bytes per second; capacities that links share are not seen.
+        Rates are weighed with 9 digits, and the time is that of the rates as they are; capacities that links share are not seen.
         """
         if not self.is_searched:
             return None
         turned = self.op in COLLECTING or self.op == "reduce"
         capacities = _capacities(topology, turned=turned)
         cut = self._whole(topology, capacities) if self.op in IN_ONE else self._blocks(topology, capacities)
-        carried = sum(
-            rate for (here, there), rate in capacities.items() if here in cut.nodes and there not in cut.nodes
-        )
+        ends = zip(topology.src.tolist(), topology.dst.tolist(), goodput(topology).tolist(), strict=True)
+        inner = ((src, dst, rate) if not turned else (dst, src, rate) for src, dst, rate in ends)
+        carried = sum(rate for here, there, rate in inner if here in cut.nodes and there not in cut.nodes)
         needed = self.size_bytes if self.op in IN_ONE else self._held(cut.nodes)
         time_s = needed / carried if carried else float("inf")
         return time_s, cut.nodes, "into" if turned else "out of", float(needed), float(carried)
@@ -222,12 +224,15 @@ def _ratio(above: int, below: int) -> Fraction:
 
 
 def _capacities(topology: Topology, *, turned: bool) -> Capacities:
+    """Return whole numbers in proportion to the rates, the least of them as good as exact."""
     capacities: Capacities = {}
+    rates = goodput(topology)
+    least = float(rates[rates > 0].min(initial=LARGE))
+    unit = 2.0 ** max(0, 30 - math.frexp(least)[1])
     ends = (topology.dst, topology.src) if turned else (topology.src, topology.dst)
-    for here, there, rate in zip(ends[0].tolist(), ends[1].tolist(), goodput(topology).tolist(), strict=True):
+    for here, there, rate in zip(ends[0].tolist(), ends[1].tolist(), rates.tolist(), strict=True):
         if rate > 0:
-            whole = round(min(rate, 1e18))
-            capacities[here, there] = capacities.get((here, there), 0) + whole
+            capacities[here, there] = capacities.get((here, there), 0) + round(min(rate, LARGE) * unit)
     return capacities
 
 
@@ -242,7 +247,7 @@ def demand(collective: Collective, topology: Topology) -> Demand:
         raise UsageError(f"{topology.name} has no rank {int(ranks.max())}", remedy=f"0 to {topology.n_ranks - 1}")
     is_pairs = collective.op == "all-to-all" and collective.counts is not None
     n, p = collective.size_bytes, collective.p
-    by_rank = collective.op in ("all-gather", "reduce-scatter", "gather", "scatter")
+    by_rank = not is_pairs and collective.op in ("all-gather", "reduce-scatter", "gather", "scatter", "all-to-all")
     return Demand(
         collective.op,
         ranks,

@@ -326,7 +326,8 @@ def _volume(wanted: Demand, topology: Topology) -> list[Bound]:
     for number, name in ((-1, "any class"), *classes):
         lengths = (topology.link_class == number).astype(float) if number >= 0 else np.ones(topology.n_links)
         far = distances(topology, sources, lengths)[:, wanted.ranks]
-        needed = float((far * wanted.between(len(sources))).sum()) * (len(wanted.ranks) if is_same else 1)
+        between = wanted.blocks.min() if is_same else wanted.between(len(sources))  # to each rank from some other one
+        needed = float((far * between).sum()) * (len(wanted.ranks) if is_same else 1)
         capacity = float((goodput(topology) * lengths).sum())
         if needed:
             ground = f"bytes times links of {name}, over what all of them carry"

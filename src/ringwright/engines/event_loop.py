@@ -33,6 +33,18 @@ def simulate_events(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, n
     return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
 
 
+def served(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return from when to when each hop's resource serves its message, int64 ps of shape (hops,): without latency held.
+
+    A hop that is never reached begins and ends at FOREVER.
+    """
+    import numpy as np
+
+    loop = _Loop(flat, machine)
+    loop.run()
+    return np.array(loop.begins, np.int64), np.array(loop.stops, np.int64)
+
+
 class _Loop:
     def __init__(self, flat: MessageGraph, machine: Machine) -> None:
         n = len(flat.waits)
@@ -50,6 +62,7 @@ class _Loop:
         self.ready, self.tail = [0] * n, [0] * n
         self.start, self.end = [FOREVER] * n, [FOREVER] * n
         self.at = self.hop_starts[:n]
+        self.begins, self.stops = [FOREVER] * len(self.hops), [FOREVER] * len(self.hops)
         self.queue: list[tuple[int, int]] = []
         self.done = [message for message, count in enumerate(self.waits) if not count]
 
@@ -90,6 +103,7 @@ class _Loop:
         stop, latency = self.service.end(resource, begin, self.sizes[message]), self.service.latency(resource, begin)
         if stop >= FOREVER:
             return  # the link is dead for good, and so is all behind this message
+        self.begins[at], self.stops[at] = begin, stop
         self.free[resource] = stop + latency if self.holds[resource] else stop
         head, tail = begin + latency, max(stop, self.tail[message]) + latency
         self.tail[message] = tail

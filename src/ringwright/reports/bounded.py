@@ -16,7 +16,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, com
     size = format_size(result["size_bytes"])
     layout.line(
         out,
-        f"bound: {result['collective']} of {size} on {result['fabric']}, {result['ranks']} ranks",
+        f"bound: {result['collective']} of {size} on {result['fabric']}, {result['ranks']} ranks, {result['link_model']} links",
         style="bold",
         indent=0,
     )

@@ -26,9 +26,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     ground = f"{result['collective']} on {result['fabric']}, {format_count(result['ranks'])} ranks"
     models = probable.models(rows)
     faults = f", {result['faults']} changes by faults" if result["faults"] else ""
-    layout.line(
-        out, f"simulated: {ground}{faults}, by {models}; latency {result['latency_model']}", style="bold", indent=0
-    )
+    layout.line(out, f"simulated: {ground}{faults}, by {models}; {result['link_model']} links", style="bold", indent=0)
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])
         layout.line(out, f"arrivals: {result['arrivals']}; the last rank comes at {last} us", style="dim", indent=0)

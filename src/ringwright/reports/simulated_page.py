@@ -24,7 +24,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
     return html.render(
         "simulated.html.j2",
         title=f"{result['collective']} on {result['fabric']}",
-        ground=f"simulated by {probable.models(rows)}; latency {result['latency_model']}; {result['faults']} changes by faults",
+        ground=f"simulated by {probable.models(rows)}; {result['link_model']} links; {result['faults']} changes by faults",
         figures=[
             ("Ranks", format_count(result["ranks"])),
             ("Algorithms", str(len(details))),

@@ -10,10 +10,13 @@ from ringwright.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright.studies.synthesis.study import Synthesised
+    from ringwright.studies.synthesis.study import RivalRow, Synthesised
+    from ringwright.studies.synthesis.written import WrittenRegions
 
 MOST_NODES = 24
 MOST_RIVALS = 12
+UNDONE = "by Ctrl-C: the best so far is shown; sizes, methods and algorithms whose turn had not come are left out"
+NEAR, ALIKE = 1e-3, 5e-3  # gaps that are called so
 VERIFIED = {True: "yes", False: "NO", None: "not run"}
 
 
@@ -45,7 +48,9 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
     layout.table(out, [*columns, "search s", "verified"], rows, left=("method",))
     for each in result.declined:
         layout.line(out, f"{each['method']} at {format_size(int(str(each['size_bytes'])))}: {each['reason']}")
-    if any(row.stopped for row in result.rows):
+    if result.stopped:
+        layout.line(out, f"stopped: {UNDONE}")
+    elif any(row.stopped for row in result.rows):
         layout.line(out, "stopped: a search was ended before its work was done; the best so far is shown")
     _faults(out, result)
     _proof(out, result)
@@ -75,6 +80,43 @@ def _faults(out: Console, result: Synthesised) -> None:
     for each in result.faults:
         size = f"{format_size(each.size_bytes)}: " if len(result.faults) > 1 else ""
         layout.line(out, f"{size}{each.verdict}")
+
+
+def sentence(result: Synthesised) -> str:
+    """Return the answer in one sentence: who, what, how long, how far from what is possible, and beside whom."""
+    row, question = result.largest, result.question
+    asked = f"{format_size(row.size_bytes)} {question.op} on {question.topology.name}"
+    near = "within 0.1 % of" if row.gap < NEAR else f"{layout.percent(row.gap)} above"
+    beside = [each for each in result.rivals if each.size_bytes == row.size_bytes and each.time_us]
+    others = [beside[0], *(each for each in beside[1:] if each.algorithm == "ring")] if beside else []
+    said = "".join(f"; {_compared(row.time_us, each)}" for each in others)
+    return f"{row.method}: {asked} in {row.time_us:,.2f} us, {near} what any program needs{said}"
+
+
+def _compared(time_us: float, other: RivalRow) -> str:
+    ratio = (other.time_us or 0.0) / time_us if time_us else 1.0
+    if ratio < 1 - ALIKE:
+        return f"{other.algorithm} is faster: {other.time_us:,.2f} us"
+    return f"as fast as {other.algorithm}" if ratio < 1 + ALIKE else f"{ratio:.2f} times as fast as {other.algorithm}"
+
+
+def write_files(written: WrittenRegions, file: TextIO, *, width: int | None = None) -> None:
+    """Write which program went into which file, for which sizes, and how a runtime is told of them."""
+    out = layout.console(file, width=width)
+    if written.regions:
+        layout.heading(out, "Written", "a call takes the program of its size")
+        rows = [
+            [each.algorithm, format_size(each.low), format_size(each.high) if each.high else "any", path.name]
+            for each, path in zip(written.regions, written.paths, strict=False)
+        ]
+        layout.table(out, ["algorithm", "from", "below", "file"], rows, left=("algorithm", "file"))
+        for each in written.regions:
+            for why in each.passed_over:
+                layout.line(out, why, style="dim")
+        for hint in written.hints:
+            layout.line(out, hint)
+    for path in written.paths:
+        print(f"wrote {path}", file=file)
 
 
 def _proof(out: Console, result: Synthesised) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.collective import Collective, carried
 from ringwright.costs import lower_bounds
 from ringwright.costs.late_bounds import late_bounds
+from ringwright.costs.link_models import NAME_OF
 from ringwright.studies import spelled
 from ringwright.studies.arrivals import Arrivals, arriving
 
@@ -23,6 +24,7 @@ def bounds(
     group: Sequence[int] | None = None,
     root: int = 0,
     *,
+    alpha: str = "pipelined",
     exact: bool = False,
     arrivals: Asked | None = None,
 ) -> dict[str, Any]:
@@ -36,9 +38,9 @@ def bounds(
     size_bytes = carried(op, [size_bytes])[0]
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
     search, come = exact or None, None if arrivals is None else arriving(arrivals, collective.p)
-    every = {"at the ranks": _bounds(collective, topology, come, in_network=False, exact=search)}
+    every = {"at the ranks": _bounds(collective, topology, come, in_network=False, exact=search, alpha=alpha)}
     if topology.aggregators:
-        every["in the network"] = _bounds(collective, topology, come, in_network=True, exact=search)
+        every["in the network"] = _bounds(collective, topology, come, in_network=True, exact=search, alpha=alpha)
     best = {where: each[0] for where, each in every.items()}
     plain, least = best["at the ranks"], list(best.values())[-1]
     if topology.aggregators:
@@ -50,6 +52,7 @@ def bounds(
         "fabric": topology.name,
         "ranks": collective.p,
         "size_bytes": size_bytes,
+        "link_model": NAME_OF[alpha],
         "algbw_gbs": plain.algbw / 1e9,
         "time_us": plain.time_s * 1e6,
         "kind": plain.kind,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
+from ringwright.costs.link_models import NAME_OF
 from ringwright.costs.probable import LEARNT
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.engines.packets.carriage import carriers
@@ -147,6 +148,7 @@ def sweep(
         "fabric": top.name,
         "ranks": question.collective(0).p,
         "latency_model": question.alpha,
+        "link_model": NAME_OF[question.alpha],
         "faults": len(top.faults),
         "provenance": top.provenance,
         "transport": _transport(top),

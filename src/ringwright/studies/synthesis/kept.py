@@ -1,34 +1,85 @@
 """Programs that searches found, kept as files under a name made of their question: the same question costs nothing again.
 
 A file holds the program's steps, layout and knobs, no times: those are worked out anew, and so is whether the program is legal.
-What cannot be read, or is of another version, counts as not kept.
+What cannot be read, is of another version, or holds numbers that no program of the question has, counts as not kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
+import math
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 
 from ringwright import drafts
 from ringwright.algorithms.declared_order import Order
 from ringwright.errors import RingwrightError
-from ringwright.program import Affine, Block, Cost, Layout, Op, Program, Step, Term
+from ringwright.program import Affine, Block, Cost, Layout, Op, Program, Step
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-FORMAT = 2
+FORMAT = 3
 MOST_BYTES = 256 << 20
+MOST_OF_BLOCK = 1 << 24  # moves
 ARRAYS = ("src", "dst", "chunk", "to")
+UNREADABLE = (
+    OSError,
+    ValueError,  # msgspec's errors too
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    MemoryError,
+    RecursionError,
+    NotImplementedError,  # a compression that the zip module lacks
+    zipfile.BadZipFile,
+    zlib.error,
+)
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Some = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+
+
+class KeptBlock(msgspec.Struct, frozen=True, array_like=True):
+    """A block of a kept program: of each field its pattern, or how many numbers it has in the list of its name."""
+
+    op: int
+    shape: tuple[Count, ...]
+    span: Some
+    channel: Count
+    multicast: bool
+    fields: tuple[Affine | Count | None, ...]
+
+
+class KeptStep(msgspec.Struct, frozen=True):
+    """A step of a kept program."""
+
+    label: str
+    loop: Count
+    blocks: list[KeptBlock]
+
+
+class KeptProgram(msgspec.Struct, frozen=True):
+    """All of a kept program but its numbers; ``layout`` is chunks, parts of a block, and slots."""
+
+    format: int
+    name: str
+    steps: list[KeptStep]
+    layout: tuple[Count, Some, Count]
+    cost: Cost
+    channels: Some
+    protocol: str
+    knobs: Mapping[str, Any]
+    joins: Count | None  # of a declared order
 
 
 def folder() -> Path:
@@ -62,53 +113,49 @@ def keep(name: str, program: Program) -> None:
         return
     if order is not None and not isinstance(order, Order):
         return
-    steps: list[dict[str, object]] = []
     listed: dict[str, list[np.ndarray]] = {each: [] for each in ARRAYS}
-    for step in program.steps():
-        blocks = []
-        for block in step.blocks:
-            fields = {each: _field(getattr(block, each), listed[each]) for each in ARRAYS}
-            blocks.append([int(block.op), block.shape, block.span, block.channel, block.multicast, fields])
-        steps.append({"label": step.label, "loop": step.loop, "blocks": blocks})
-    layout, cost = program.layout, program.cost
-    told = {
-        "format": FORMAT,
-        "name": program.name,
-        "steps": steps,
-        "layout": [layout.n_chunks, layout.parts, layout.n_slots],
-        "cost": [[[t.messages, t.size_bytes, t.level] for t in cost.terms], cost.sent_bytes, cost.reduced_bytes],
-        "flags": [cost.is_even, cost.hides],
-        "channels": program.channels,
-        "protocol": program.protocol,
-        "knobs": dict(program.knobs),
-        "joins": None if order is None else order.joins,
-    }
+    steps = [_kept_step(step, listed) for step in program.steps()]
+    layout = program.layout
+    told = KeptProgram(
+        FORMAT,
+        program.name,
+        steps,
+        (layout.n_chunks, layout.parts, layout.n_slots),
+        program.cost,
+        program.channels,
+        program.protocol,
+        program.knobs,
+        None if order is None else order.joins,
+    )
     arrays = {each: np.concatenate(rows) if rows else np.zeros(0, np.int64) for each, rows in listed.items()}
     template = np.zeros(0, np.int64) if layout.template is None else layout.template
-    text = np.frombuffer(json.dumps(told).encode(), np.uint8)
     file = io.BytesIO()
     try:
+        text = np.frombuffer(msgspec.json.encode(told), np.uint8)
         src, dst, chunk, to = (arrays[each] for each in ARRAYS)
         sizes = layout.chunk_bytes
         before, after = (np.zeros(0, np.int64),) * 2 if order is None else (order.before, order.after)
-        waits = np.stack((before, after))
-        np.savez_compressed(
-            file, told=text, chunk_bytes=sizes, template=template, src=src, dst=dst, chunk=chunk, to=to, waits=waits
-        )
+        lists = {"src": src, "dst": dst, "chunk": chunk, "to": to, "before": before, "after": after}
+        np.savez_compressed(file, told=text, chunk_bytes=sizes, template=template, **lists)  # type: ignore[arg-type]
         folder().mkdir(parents=True, exist_ok=True)
         drafts.write(folder() / f"{name}.npz", file.getvalue())
     except (OSError, RingwrightError, TypeError):
         return
 
 
-def _field(value: Affine | np.ndarray | None, listed: list[np.ndarray]) -> object:
-    """Return a field as plain data: None, digits and base, or how many numbers it has in the list of its name."""
-    if value is None:
-        return None
-    if isinstance(value, Affine):
-        return [value.digits, value.base]
-    listed.append(value)
-    return len(value)
+def _kept_step(step: Step, listed: dict[str, list[np.ndarray]]) -> KeptStep:
+    """Return a step as plain data; what it lists goes to the end of the list of its name."""
+    blocks = []
+    for block in step.blocks:
+        fields: list[Affine | int | None] = []
+        for each in ARRAYS:
+            value = getattr(block, each)
+            if isinstance(value, np.ndarray):
+                listed[each].append(value)
+                value = len(value)
+            fields.append(value)
+        blocks.append(KeptBlock(int(block.op), block.shape, block.span, block.channel, block.multicast, tuple(fields)))
+    return KeptStep(step.label, step.loop, blocks)
 
 
 def kept(name: str, collective: Collective) -> Program | None:
@@ -118,58 +165,77 @@ def kept(name: str, collective: Collective) -> Program | None:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {each: file[each] for each in (*ARRAYS, "waits", "chunk_bytes", "template")}
-            told = json.loads(file["told"].tobytes())
-        return _read(told, arrays, collective) if told.get("format") == FORMAT else None
-    except (OSError, ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile, AttributeError):
+            if sum(each.file_size for each in file.zip.infolist()) > 16 * MOST_BYTES:
+                return None
+            arrays = {each: file[each] for each in (*ARRAYS, "before", "after", "chunk_bytes", "template")}
+            told = msgspec.json.decode(file["told"].tobytes(), type=KeptProgram)
+        return _read(told, arrays, collective) if told.format == FORMAT else None
+    except UNREADABLE:
         return None
 
 
-def _read(told: Mapping[str, Any], arrays: Mapping[str, np.ndarray], collective: Collective) -> Program:
-    steps = list(_steps(told["steps"], arrays))
-    n_chunks, parts, n_slots = (int(each) for each in told["layout"])
+def _read(told: KeptProgram, arrays: Mapping[str, np.ndarray], collective: Collective) -> Program:
+    """Return the program; raise ValueError where a number is none that a program of this collective can have."""
+    if any(array.ndim != 1 or array.dtype != np.int64 for array in arrays.values()):
+        raise ValueError("numbers that are no rows of int64")
+    n_chunks, parts, n_slots = told.layout
     template = arrays["template"] if len(arrays["template"]) else None
-    layout = Layout(n_chunks, np.asarray(arrays["chunk_bytes"], np.int64), parts, n_slots, template)
-    terms, sent, reduced = told["cost"]
-    cost = Cost(tuple(Term(*term) for term in terms), sent, reduced, *told["flags"])
+    layout = Layout(n_chunks, arrays["chunk_bytes"], parts, n_slots, template)
+    if n_chunks != parts * collective.n_blocks or (template is not None and len(template) != layout.slots):
+        raise ValueError("chunks of other blocks")
+    _within(arrays["chunk_bytes"], collective.size_bytes + 1)
+    _within(arrays["template"], n_chunks)
+    steps = list(_steps(told.steps, arrays, collective.p, layout.slots))
     return Program(
-        str(told["name"]),
+        told.name,
         collective,
         layout,
         lambda: steps,
         len(steps),
-        cost,
-        protocol=str(told["protocol"]),
-        channels=int(told["channels"]),
-        knobs=told["knobs"],
-        schedule=_order(told["joins"], arrays, sum(block.count for step in steps for block in step.blocks)),
+        told.cost,
+        protocol=told.protocol,
+        channels=told.channels,
+        knobs=told.knobs,
+        schedule=None if told.joins is None else Order(arrays["before"], arrays["after"], told.joins),
     )
 
 
-def _order(joins: int | None, arrays: Mapping[str, np.ndarray], moves: int) -> Order | None:
-    """Return the declared order; raise ValueError where it names what is no move and no join."""
-    if joins is None:
-        return None
-    before, after = np.asarray(arrays["waits"], np.int64)
-    if joins < 0 or any(((each < 0) | (each >= moves + int(joins))).any() for each in (before, after)):
-        raise ValueError("an order of moves that are not there")
-    return Order(before, after, int(joins))
-
-
-def _steps(steps: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> Iterator[Step]:
-    begin = dict.fromkeys(ARRAYS, 0)
+def _steps(steps: Sequence[KeptStep], arrays: Mapping[str, np.ndarray], p: int, slots: int) -> Iterator[Step]:
+    begin, loop = dict.fromkeys(ARRAYS, 0), 0
     for step in steps:
-        blocks = []
-        for op, shape, span, channel, multicast, fields in step["blocks"]:
-            values: dict[str, Affine | np.ndarray | None] = {}
-            for each, field in fields.items():
+        if step.loop < loop:
+            raise ValueError("a loop after a later one")
+        blocks, loop = [], step.loop
+        for each in step.blocks:
+            values: list[Affine | np.ndarray | None] = []
+            for name, field, limit in zip(ARRAYS, each.fields, (p, p, slots, slots), strict=True):
+                value: Affine | np.ndarray | None = None
                 if isinstance(field, int):
-                    values[each] = arrays[each][begin[each] : begin[each] + field]
-                    begin[each] += field
-                else:
-                    values[each] = None if field is None else Affine(tuple(map(tuple, field[0])), int(field[1]))
-            src, dst, chunk, to = (values[each] for each in ARRAYS)
+                    value = arrays[name][begin[name] : begin[name] + field]
+                    begin[name] += field
+                elif field is not None:
+                    value = field
+                _within(_numbers(value, each.shape), limit - (each.span - 1 if limit == slots else 0))
+                values.append(value)
+            src, dst, chunk, to = values
             if src is None or dst is None or chunk is None:
                 raise ValueError("a block without ends")
-            blocks.append(Block(Op(op), tuple(shape), src, dst, chunk, to, span, channel, multicast))
-        yield Step(tuple(blocks), str(step["label"]), int(step["loop"]))
+            blocks.append(Block(Op(each.op), each.shape, src, dst, chunk, to, each.span, each.channel, each.multicast))
+        yield Step(tuple(blocks), step.label, step.loop)
+
+
+def _numbers(value: Affine | np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the numbers of a field; raise ValueError where they are not those of the range ``shape``."""
+    if value is None:
+        return np.zeros(0, np.int64)
+    if math.prod(shape) > MOST_OF_BLOCK or (isinstance(value, Affine) and len(value.digits) not in (0, len(shape))):
+        raise ValueError("a pattern over another range")
+    numbers = value.values(shape) if isinstance(value, Affine) else value
+    if len(numbers) != math.prod(shape):
+        raise ValueError("a list over another range")
+    return numbers
+
+
+def _within(numbers: np.ndarray, limit: int) -> None:
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= limit):
+        raise ValueError(f"a number that is not from 0 to {limit - 1}")

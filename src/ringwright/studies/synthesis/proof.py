@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright import interpreter, validity
+from ringwright.algorithms.declared_order import covers
+from ringwright.collective import DTYPE_BYTES
 from ringwright.errors import RingwrightError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ def is_right(program: Program, topology: Topology) -> bool | None:
     The interpreter runs the same moves on chunks of one element: which data go where does not depend on how many there are.
     """
     try:
-        if validity.check(program, topology=topology):
+        if validity.check(program, topology=topology) or not covers(program):
             return False
     except RingwrightError:
         return None
@@ -44,8 +46,8 @@ def is_right(program: Program, topology: Topology) -> bool | None:
 def shrunk(program: Program) -> Program | None:
     """Return the program with chunks of one element each; None where its chunks are not alike from block to block."""
     collective, layout = program.collective, program.layout
-    unit = collective.unit_bytes
-    blocks = collective.p if collective.n_blocks > 1 else 1
+    unit = DTYPE_BYTES[collective.dtype]
+    blocks = len(collective.block_bytes) if collective.op != "send-recv" else 1  # whose size is that of one of them
     if collective.counts is not None or layout.n_chunks != collective.n_blocks * layout.parts:
         return None
     size = blocks * layout.parts * unit

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright import registry
-from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.collective import Collective
+from ringwright.costs.link_models import ALPHA_OF, named
 from ringwright.errors import UsageError
 from ringwright.studies.synthesis import kept
+from ringwright.studies.synthesis.proof import is_right
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -43,9 +44,8 @@ class SynthesisSpec:
     healthy: Topology | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a link model that is none."""
-        if self.link_model not in ALPHA_OF:
-            raise UsageError(f"'{self.link_model}' is no link model", remedy=f"one of: {', '.join(ALPHA_OF)}")
+        """Give the link model its name; raise UsageError for one that is none."""
+        object.__setattr__(self, "link_model", named(self.link_model))
 
     @property
     def alpha(self) -> str:
@@ -60,11 +60,12 @@ class SynthesisSpec:
 
 @dataclass(frozen=True)
 class FoundProgram:
-    """A program, the seconds that finding it took, and whether it was kept from before."""
+    """A program, the seconds that finding it took, whether it is right (None: not run), and whether it was kept from before."""
 
     method: str
     program: Program
     seconds: float
+    verified: bool | None
     was_kept: bool = False
 
 
@@ -80,7 +81,7 @@ def methods(op: str, asked: str) -> list[str]:
         if not able:
             raise UsageError(f"nothing searches for {op}", remedy="ringwright list algorithms")
         instant = [each for each in INSTANT if each in able and asked == USUAL]
-        return instant or [each for each in able if each not in NO_SEARCH]
+        return instant or [each for each in able if each not in NO_SEARCH] or able
     chosen = [each.strip() for each in asked.split(",") if each.strip()]
     for spelling in chosen:
         slug = spelling.partition(":")[0].partition("@")[0]
@@ -93,7 +94,10 @@ def methods(op: str, asked: str) -> list[str]:
 
 
 def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:
-    """Return what a method finds for a size; budget, seed and link model are given to each that has such a knob."""
+    """Return what a method finds for a size; budget, seed and link model are given to each that has such a knob.
+
+    What was kept is proved anew: a file whose program is not right counts as not kept.
+    """
     import ringwright
 
     system, knobs = registry.typed(method, registry.systems)
@@ -108,9 +112,12 @@ def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProg
     name = kept.name_of(collective, question.topology, system.slug, knobs, ringwright.__version__)
     start_s = time.perf_counter()
     if not question.fresh and (program := kept.kept(name, collective)) is not None:
-        return FoundProgram(method, program, time.perf_counter() - start_s, was_kept=True)
+        seconds = time.perf_counter() - start_s
+        if (verified := is_right(program, question.topology)) is not False:
+            return FoundProgram(method, program, seconds, verified, was_kept=True)
+        start_s = time.perf_counter()
     program = system.load()(collective, question.topology, **knobs)
     seconds = time.perf_counter() - start_s
     if not program.knobs.get("stopped"):
         kept.keep(name, program)
-    return FoundProgram(method, program, seconds)
+    return FoundProgram(method, program, seconds, is_right(program, question.topology))

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright import registry
+from ringwright.algorithms.searching import Deadline
 from ringwright.costs.certificates import Certificate, certificate
 from ringwright.costs.lower_bounds import Bound, lowest
 from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
-from ringwright.studies.synthesis.proof import is_right
 from ringwright.studies.synthesis.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
 from ringwright.studies.synthesis.replan import Replanned, TimedFind, cut_off, replanned
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ringwright.steps import Advance
 
 SCHEMA = "ringwright.synthesise/1"
+STOPPED = "stopped before it had found a program"
 NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
 MOST_RIVAL_RANKS = 128
 MOST_RIVAL_BLOCKS = 50_000
@@ -73,7 +74,9 @@ class Synthesised:
     rivals: tuple[RivalRow, ...]
     regions: tuple[Mapping[str, object], ...]
     programs: Mapping[int, Program]
+    by_method: Mapping[tuple[int, str], Program]  # all that was found, by size and method
     faults: tuple[Replanned, ...] = ()
+    stopped: bool = False  # by a person, before all was searched and timed
 
     @property
     def largest(self) -> SynthesisedRow:
@@ -88,6 +91,7 @@ class Synthesised:
             "fabric": self.question.topology.name,
             "ranks": self.question.collective(0).p,
             "link_model": self.question.link_model,
+            "stopped": self.stopped,
             "rows": [_plain(row) for row in self.rows],
             "declined": list(self.declined),
             "rivals": [asdict(row) for row in self.rivals],
@@ -114,10 +118,12 @@ def synthesise(
 
     The usual methods end with the first that comes within 1 % of the bound. Of each size the fastest row comes first.
     A method that finds nothing is among the declined; where none finds anything its error is raised. With the machine as it is
-    without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one.
+    without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one. Where a
+    person stops it (``searching.stoppable``) the answer holds what there is by then; InfeasibleError where that is nothing.
     """
+    person = Deadline(None)
     asked = methods(question.op, method)
-    finds: list[_SizeFinds] = []
+    finds: dict[int, _SizeFinds] = {}
     others: list[RivalRow] = []
     faults: list[Replanned] = []
     total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
@@ -129,27 +135,37 @@ def synthesise(
         done += 1
 
     for size in sizes:
-        here = _of_size(question, asked, size, tell, ends_near=method == USUAL)
-        finds.append(here)
-        if question.healthy is not None and here.best is not None:
+        if person.passed():
+            break
+        here = finds[size] = _of_size(question, asked, size, tell, person, ends_near=method == USUAL)
+        if question.healthy is not None and here.best is not None and not person.passed():
             without = replace(question, topology=question.healthy, healthy=None)
-            before = _of_size(without, asked, size, tell, ends_near=method == USUAL)
+            before = _of_size(without, asked, size, tell, person, ends_near=method == USUAL)
             if before.best is not None:
                 faults.append(replanned(before.best, here.best, question.topology, question.alpha))
-        if rivals:
+        if rivals and not person.passed():
             tell("other algorithms")
             best_us = None if here.best is None else here.best.time_us
-            others += _rivals(question, question.collective(size), best_us)
+            others += _rivals(question, question.collective(size), best_us, person)
     if progress is not None:
         progress(total, total, "")
-    rows = [row for each in finds for row in each.rows]
+    rows = [row for each in finds.values() for row in each.rows]
     if not rows:
-        raise next(error for each in finds for error in each.errors)
+        if person.stopped:
+            raise _nothing(question, asked)
+        raise next(error for each in finds.values() for error in each.errors)
     rows.sort(key=lambda row: (row.size_bytes, row.time_us))
-    named = regions(rows, others) if method == BEST else []
-    programs = {size: each.best.program for size, each in zip(sizes, finds, strict=True) if each.best is not None}
-    declined = [why for each in finds for why in each.declined]
-    return Synthesised(question, tuple(rows), tuple(declined), tuple(others), tuple(named), programs, tuple(faults))
+    return Synthesised(
+        question,
+        tuple(rows),
+        tuple(why for each in finds.values() for why in each.declined),
+        tuple(others),
+        tuple(regions(rows, others) if method == BEST else ()),
+        {size: each.best.program for size, each in finds.items() if each.best is not None},
+        {(size, name): program for size, each in finds.items() for name, program in each.programs.items()},
+        tuple(faults),
+        person.stopped,
+    )
 
 
 @dataclass
@@ -159,30 +175,50 @@ class _SizeFinds:
     rows: list[SynthesisedRow] = field(default_factory=list)
     declined: list[Mapping[str, object]] = field(default_factory=list)
     errors: list[RingwrightError] = field(default_factory=list)
+    programs: dict[str, Program] = field(default_factory=dict)
     best: TimedFind | None = None
 
 
 def _of_size(
-    question: SynthesisSpec, asked: Sequence[str], size: int, tell: Callable[[str], None], *, ends_near: bool
+    question: SynthesisSpec,
+    asked: Sequence[str],
+    size: int,
+    tell: Callable[[str], None],
+    person: Deadline,
+    *,
+    ends_near: bool,
 ) -> _SizeFinds:
     """Return what each method finds for a size; ``ends_near``: until one comes near the bound."""
     made = _SizeFinds()
     bound = _bound(question, size)
     for each in asked:
+        if person.passed():
+            break
         tell(each)
         try:
             one = searched(question, each, size)
             row = _row(question, one, bound)
         except (InfeasibleError, UsageError, ProgramError) as error:
             made.errors.append(error)
-            made.declined.append({"method": each, "size_bytes": size, "reason": error.what})
+            why = STOPPED if person.passed() else error.what
+            made.declined.append({"method": each, "size_bytes": size, "reason": why})
             continue
+        if row.stopped:
+            person.passed()
         made.rows.append(row)
+        made.programs[each] = one.program
         if made.best is None or row.time_us < made.best.time_us:
             made.best = TimedFind(row.method, one.program, row.time_us, row.bound_us)
         if ends_near and row.gap <= NEAR:
             break
     return made
+
+
+def _nothing(question: SynthesisSpec, asked: Sequence[str]) -> InfeasibleError:
+    return InfeasibleError(
+        f"stopped before {', '.join(asked)} had found a program for {question.op}",
+        remedy="let it search for longer, or give it a time: --budget 60s",
+    )
 
 
 def _bound(question: SynthesisSpec, size: int) -> Bound:
@@ -222,7 +258,7 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
         height if isinstance(height, int) else None,
         one.seconds,
         bool(knobs.get("stopped")),
-        is_right(program, topology),
+        one.verified,
         one.was_kept,
         run.engine,
         knobs,
@@ -230,12 +266,14 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
     )
 
 
-def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None) -> list[RivalRow]:
+def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline) -> list[RivalRow]:
     """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
     rows = []
     for system in registry.systems():
         if system.kind in ("synthesis", "outside") or question.op not in system.ops:
             continue
+        if person.passed():
+            break
         time_us, why = _rival_us(question, collective, system)
         ratio = time_us / best_us if time_us is not None and best_us else None
         rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))

@@ -6,8 +6,8 @@ Cost: n/W for trees of W bytes/s together, plus (height - 1) (latency + chunk/w)
     once, each link shared by both.
 Knobs: chunk, bytes of the largest (none: tuned, doubled while that is faster, then taken back in steps); trees (packed, one-hop:
     straight to all others, as on a switch; best: the faster); epsilon of the packing; within, the part of the rate that may be
-    lost for fewer trees; pcie (beside: trees over PCIe besides those over NVLink, where they help); peer-off, seconds until PCIe
-    can begin; link-model, whether a link is free during its latency; seed of the integer programs; budget of seconds, which
+    lost for fewer trees; pcie (beside: trees over PCIe besides those over NVLink, where they help); peer_off, seconds until PCIe
+    can begin; link_model, whether a link is free during its latency; seed of the integer programs; budget of seconds, which
     only stops the search.
 Holds: no link carries more than its rate; the rate is at least (1 - epsilon) times the cut before trees are left out, and at
     least (1 - within) times the best of its trees after that.

@@ -142,7 +142,7 @@ def _along_paths(forest: Forest, points: Sequence[float]) -> TreeMoves:
     made, collects = forest.arcs, forest.arcs.reversed
     root = int(forest.roots[0])
     stretches = shares_of(forest, [root])[root]
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     for part, (begin, end) in enumerate(pairwise(points)):
         tree = next(number for number, first, last in stretches if first <= (begin + end) / 2 <= last)
         parents = forest.parents[tree].tolist()
@@ -154,6 +154,6 @@ def _along_paths(forest: Forest, points: Sequence[float]) -> TreeMoves:
                 rank = int(made.src[parents[rank]])
             for depth, arc in enumerate(path if collects else reversed(path)):
                 ends = int(made.src[arc]), int(made.dst[arc])
-                rows.append((*(reversed(ends) if collects else ends), owner, part, depth))
-    columns = np.array(rows, np.int64).reshape(-1, 5).T
+                rows.append((*(reversed(ends) if collects else ends), owner, part, tree, depth))
+    columns = np.array(rows, np.int64).reshape(-1, 6).T
     return TreeMoves(*columns)

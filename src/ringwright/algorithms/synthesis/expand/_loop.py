@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.errors import InfeasibleError
 from ringwright.native import expand as native
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MASK = (1 << 64) - 1
 _NOT, _HERE, _GONE = range(3)
+MOST_PS = 9e17  # of all messages, one after the other: ten days
 _SEEN = 256  # chunks among which the rarest is looked for
 
 
@@ -66,13 +68,27 @@ class Matched:
 def matched(net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
     """Return the messages of one greedy run: up to ``merge`` chunks each, fewer towards the end with a ``taper``.
 
-    ``rarest``: the rarest chunks go first, however old.
+    ``rarest``: the rarest chunks go first, however old. Raises InfeasibleError where times may come to years.
     """
+    _fits(net, wanted)
     if native is None:
         return matched_slowly(net, wanted, merge, taper, seed, rarest=rarest)
     arcs = (net.src, net.dst, net.hop_starts, net.hops, net.delay, net.ps_per_byte, net.latency, net.holds)
     chunks = (wanted.root, wanted.target, wanted.size_bytes, wanted.far, wanted.yard)
     return Matched(*native.matched(net.p, *arcs, *chunks, merge, taper, rarest, seed))
+
+
+def _fits(net: ArcNetwork, wanted: Wanted) -> None:
+    """Raise InfeasibleError where picoseconds overflow if every chunk comes to every rank, each time over the longest route."""
+    hops = int((net.hop_starts[1:] - net.hop_starts[:-1]).max(initial=1))
+    slowest, latency = float(net.ps_per_byte.max(initial=0.0)), float(net.latency.max(initial=0))
+    each = (latency + 1) * hops + float(net.delay.max(initial=0))
+    most = (float(wanted.size_bytes.sum()) * slowest * hops + each * (len(wanted.root) + 1)) * net.p
+    if most >= MOST_PS:
+        raise InfeasibleError(
+            f"the messages of all ranks together may take {most / 1e12:,.3g} s, more than picoseconds can count",
+            remedy="a smaller --size; or rates in GiB/s and latencies in us, if they are not meant to be as they are",
+        )
 
 
 def matched_slowly(

@@ -202,7 +202,7 @@ class ForestQuestion:
             return sets
         least_s = sum(each.least_s for each in first)
         far = max(int(hops(each.arcs, self._roots).max()) for each in first)
-        high = max(each.height for each in first)
+        high = max(far, *(each.height for each in first))
         few = self.arcs.p <= MOST_TIMED and high <= far + MOST_WAITING
         waiting = {high, high + 1, high + 2} if few else set[int]()
         for rounds in sorted({far, *waiting}):
