@@ -308,3 +308,21 @@ def test_sizes_that_are_no_whole_elements_are_verified(size: int) -> None:
 def test_what_only_the_language_does_is_asked_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     told = answer(capsys, "synthesise", "send-recv", "--fabric", "ring:4", "--size", "64K", "--alone")
     assert [(row["method"], row["verified"]) for row in told["rows"]] == [("gc3", True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--size", "1M", "-b", "4K"), "both say the size"),
+        (("-o", "x.xml"), "nothing says what to write"),
+        (("--budget", "0"), "nothing is searched in 0 s"),
+        (("--method", "sccl:chunks=1,steps=2"), "a colon before each knob"),
+    ],
+)
+def test_words_that_would_be_ignored_are_refused(words: tuple[str, ...], said: str, capsys: Any) -> None:
+    assert main(["synthesise", "all-gather", "--fabric", "ring:4", *words]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_method_named_twice_is_one() -> None:
+    assert methods("all-gather", "forest,forest") == ["forest"]

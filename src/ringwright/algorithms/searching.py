@@ -23,9 +23,10 @@ from ringwright.knobs import Range
 if TYPE_CHECKING:
     from ringwright.program import Program
 
-__all__ = ["ALPHA_OF", "Budget", "Deadline", "LinkModel", "Pieces", "nothing_yet", "stoppable", "told"]
+__all__ = ["ALPHA_OF", "SHORTEST_S", "Budget", "Deadline", "LinkModel", "Pieces", "nothing_yet", "stoppable", "told"]
 
-Budget = Annotated[float, Range(0.001, 86_400, "s")]
+SHORTEST_S = 0.001
+Budget = Annotated[float, Range(SHORTEST_S, 86_400, "s")]
 Pieces = Annotated[int, Range(1, 4096)]
 LinkModel = Literal["pipelined", "blocking"]
 

@@ -89,6 +89,12 @@ def synthesise(
     from ringwright.studies.synthesis.seen import seen
     from ringwright.units import parse_time
 
+    if size is not None and sizes != ONE:
+        raise UsageError(
+            "--size and --begin both say the size", remedy="-b, -e and -f for several sizes, --size for one"
+        )
+    if output is not None and to is None:
+        raise UsageError(f"nothing says what to write to {output}", remedy=f"--to msccl-xml -o {output}")
     if html is not None:
         claim_file(html, force=force)
     topology = machine.build()

@@ -48,6 +48,8 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
     layout.table(out, [*columns, "search s", "verified"], rows, left=("method",))
     for each in result.declined:
         layout.line(out, f"{each['method']} at {format_size(int(str(each['size_bytes'])))}: {each['reason']}")
+        if each["remedy"]:
+            layout.line(out, f"  try: {each['remedy']}", style="dim")
     if result.stopped:
         layout.line(out, f"stopped: {UNDONE}")
     elif any(row.stopped for row in result.rows):
@@ -131,7 +133,8 @@ def _proof(out: Console, result: Synthesised) -> None:
         more = f" and {len(names) - MOST_NODES:,} more" if len(names) > MOST_NODES else ""
         layout.line(out, ", ".join(names[:MOST_NODES]) + more)
     else:
-        layout.line(out, proof.ground)
+        ends = [topology.label(each[0]) for each in sets] if proof.kind == "distance" and len(sets) == 2 else []
+        layout.line(out, proof.ground + (f": {ends[0]} to {ends[1]}" if ends else ""))
     if row.routed_us is not None and row.routed_us > row.bound_us:
         over = layout.percent(max(row.time_us / row.routed_us - 1, 0.0))
         layout.line(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright import registry
+from ringwright.algorithms.searching import SHORTEST_S
 from ringwright.collective import Collective
 from ringwright.costs.link_models import ALPHA_OF, named
 from ringwright.errors import UsageError
@@ -44,8 +45,10 @@ class SynthesisSpec:
     healthy: Topology | None = None
 
     def __post_init__(self) -> None:
-        """Give the link model its name; raise UsageError for one that is none."""
+        """Give the link model its name; raise UsageError for one that is none, and for a budget too short to search in."""
         object.__setattr__(self, "link_model", named(self.link_model))
+        if self.budget_s is not None and self.budget_s < SHORTEST_S:
+            raise UsageError(f"nothing is searched in {self.budget_s:g} s", remedy="--budget 1ms or more, such as 10s")
 
     @property
     def alpha(self) -> str:
@@ -82,12 +85,13 @@ def methods(op: str, asked: str) -> list[str]:
             raise UsageError(f"nothing searches for {op}", remedy="ringwright list algorithms")
         instant = [each for each in INSTANT if each in able and asked == USUAL]
         return instant or [each for each in able if each not in NO_SEARCH] or able
-    chosen = [each.strip() for each in asked.split(",") if each.strip()]
+    chosen = list(dict.fromkeys(each.strip() for each in asked.split(",") if each.strip()))
     for spelling in chosen:
         slug = spelling.partition(":")[0].partition("@")[0]
         if slug not in {each.slug for each in searching}:
             known = ", ".join([*(each.slug for each in searching), USUAL, BEST])
-            raise UsageError(f"'{slug}' is no method of synthesis", remedy=f"--method, one of: {known}")
+            remedy = "a colon before each knob: sccl:chunks=1:steps=2" if "=" in slug else f"--method, one of: {known}"
+            raise UsageError(f"'{slug}' is no method of synthesis", remedy=remedy)
         if slug not in able:
             raise UsageError(f"{slug} does no {op}", remedy=f"--method {', '.join(able) or BEST}")
     return chosen or methods(op, USUAL)

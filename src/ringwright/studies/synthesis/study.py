@@ -204,8 +204,8 @@ def _of_size(
             row = _row(question, one, bound)
         except (InfeasibleError, UsageError, ProgramError) as error:
             made.errors.append(error)
-            why = STOPPED if person.passed() else error.what
-            made.declined.append({"method": each, "size_bytes": size, "reason": why})
+            why, remedy = (STOPPED, "") if person.passed() else (error.what, error.remedy)
+            made.declined.append({"method": each, "size_bytes": size, "reason": why, "remedy": remedy})
             continue
         if row.stopped:
             person.passed()

@@ -65,7 +65,7 @@ class Model:
         try:
             from ortools.sat.python import cp_model
         except ImportError:
-            raise MissingExtraError("this search asks CP-SAT", extra="solve", only=("ortools",)) from None
+            raise MissingExtraError("this search needs OR-tools (CP-SAT)", extra="solve", only=("ortools",)) from None
         self.question, self.asked, self.detour, self.period = question, asked, detour, period
         self.cp, self.model = cp_model, cp_model.CpModel()
         self.edges = question.wires.edges
