@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from ringwright import Collective, interpreter, validity
-from ringwright.algorithms.synthesis.forest import forest
+from ringwright.algorithms.searching import Deadline
+from ringwright.algorithms.synthesis.forest import ForestQuestion, forest
+from ringwright.algorithms.synthesis.forest._choice import PiecedForest
 from ringwright.costs.arcs import arcs
 from ringwright.costs.automorphisms import closure, free_group
 from ringwright.costs.cheapest_trees import arborescence
@@ -17,7 +19,9 @@ from ringwright.costs.forests import whole_shares
 from ringwright.costs.lower_bounds import bound
 from ringwright.costs.symmetry import turns
 from ringwright.costs.tree_search import forest as packed
+from ringwright.engines import loops
 from ringwright.engines.choose import simulate
+from ringwright.engines.flat import gather
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
@@ -207,3 +211,30 @@ def test_shares_add_up() -> None:
     owner = np.array([0, 0, 1, 1, 1])
     shares, of = whole_shares(weights, owner, lambda parts: bool(np.abs(parts - weights).max() < 1e-9))
     assert (of, shares.tolist()) == (30, [10, 20, 6, 15, 9])
+
+
+def test_a_window_lets_what_is_collected_be_spread_meanwhile() -> None:
+    topology = fabric("mesh:4x4")
+    collective = Collective("all-reduce", range(16), GIB)
+    question = ForestQuestion(collective, topology, "throughput", 0, Deadline(None))
+    (forests,) = question._sets()
+    free, held = (PiecedForest(forests, (1,) * 8, 1, False, 0.0, window) for window in (0, 3))
+    programs = [question.program(each) for each in (free, held)]
+    assert not any(validity.check(each, topology=topology) for each in programs)
+    times = [simulate(each, topology).time_s for each in programs]
+    assert times[1] < 0.9 * times[0]
+    natural = {tuple(pair) for pair in np.stack(loops.order(gather(programs[0])).edges()).T.tolist()}
+    order = programs[1].schedule
+    assert order is not None
+    assert natural < {(a, b) for a, b in zip(*(each.tolist() for each in order.edges()[:2]), strict=True)}
+
+
+def test_pieces_apart_wait_for_no_other_piece() -> None:
+    """What two ranks have for each other at one time are messages of their own: none waits for the data of another."""
+    topology = fabric("dgx-a100:2")
+    question = ForestQuestion(gathered(topology), topology, "throughput", 0, Deadline(None))
+    (forests,) = question._sets()
+    program = question.program(PiecedForest(forests, (1,) * 4, 1, False, 0.0))
+    moved = gather(program)
+    chunk = moved.reads % program.layout.n_slots
+    assert len(chunk) == len(moved.src)  # one chunk a message

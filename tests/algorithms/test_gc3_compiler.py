@@ -221,7 +221,7 @@ def test_more_messages_than_a_connection_holds_wait_their_turn() -> None:
 
 def test_nonsense_is_refused() -> None:
     script = ChunkScript(vectors(2, 2), chunks=2)
-    for refused in ({"protocol": "simple"}, {"instances": 0}):
+    for refused in ({"protocol": "simple"}, {"instances": 0}, {"instances": 10**9}, {"instances": 1.5}):
         with pytest.raises(UsageError):
             compile_script(script, **refused)  # type: ignore[arg-type]
     with pytest.raises(ProgramError, match="is not legal: result"):

@@ -146,12 +146,36 @@ def test_nonsense_names_its_line() -> None:
     refused(thirds, "3 equal parts")
 
 
+def test_what_is_no_number_name_or_reference_names_its_line() -> None:
+    def halves() -> None:
+        script().chunk(0, "input", 1.0)  # type: ignore[arg-type]
+
+    def unnamed() -> None:
+        script().chunk(0).copy(1, None, 0)  # type: ignore[arg-type]
+
+    def number() -> None:
+        script().chunk(0).reduce(3)  # type: ignore[arg-type]
+
+    def endless() -> None:
+        script().chunk(0).copy(1, "aside", 1 << 40)
+
+    def shifted() -> None:
+        script().chunk(0, "input", 0, 2).copy(0, "input", 1)
+
+    refused(halves, "chunk 1.0 and count 1 must be whole numbers")
+    refused(unnamed, "None is no name of a buffer")
+    refused(number, "3 is no reference")
+    refused(endless, "aside cannot have more than")
+    refused(shifted, "overlap")
+
+
 def test_a_script_says_what_it_cannot_be_for() -> None:
     for op, chunks, in_place in (
         ("gather", 4, None),
         ("all-gather", 6, None),
         ("all-to-all", 4, True),
         ("scan", 0, None),
+        ("all-reduce", 1 << 40, None),
     ):
         with pytest.raises(UsageError):
             ChunkScript(Collective(op, range(4), 64), chunks=chunks, in_place=in_place)

@@ -7,6 +7,7 @@ read backwards, from the leaves to the root, and add.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -268,22 +269,25 @@ class TreeRounds:
         return Block(op, tuple(size for size, _ in axes), source, target, Affine(slots, chunk))
 
     def cost(self) -> Cost:
-        """Return the declared cost: in each round the largest message, all that is sent, what is added on the way."""
-        layout, messages, path, adding = self.layout, 0, 0.0, 0.0
-        sent = 0.0
+        """Return the declared cost: in each round the pair of ranks with most to do, all that is sent, what is added on the way.
+
+        Merged, a pair has one message for each phase and depth at the same time; apart it has one after the other.
+        """
+        sent = path = adding = 0.0
+        messages = 0
         for number in range(self.n_rounds):
-            largest = largest_added = 0.0
-            for phase, offset in zip(self.phases, self.offsets, strict=True):
-                for moves, piece in self._moving(phase, number - offset):
-                    size = layout.bytes_of(self._chunks(phase, moves, piece)).astype(float)
-                    times = len(self.roots) if phase.turns is not None else 1
-                    sent += float(size.sum()) * times
-                    by_pair = _by_pair(phase, moves, size)
-                    largest = max(largest, by_pair)
-                    largest_added = max(largest_added, by_pair if phase.collects else 0.0)
-            messages += 1
-            path += largest
-            adding += largest_added
+            rows = [
+                (phase, moves, self.layout.bytes_of(self._chunks(phase, moves, piece)).astype(float))
+                for phase, offset in zip(self.phases, self.offsets, strict=True)
+                for moves, piece in self._moving(phase, number - offset)
+            ]
+            sent += sum(float(size.sum()) * (1 if phase.turns is None else len(self.roots)) for phase, _, size in rows)
+            adding += max((_by_pair(*row)[1] for row in rows if row[0].collects), default=0.0)
+            if self.merged:
+                messages, path = messages + 1, path + max((_by_pair(*row)[1] for row in rows), default=0.0)
+            else:
+                count, size = _in_a_row(rows)
+                messages, path = messages + count, path + size
         return Cost((Term(messages, path),), sent, adding, is_even=self.is_even)
 
     def _chunks(self, phase: TreeMoves, moves: np.ndarray, piece: int) -> np.ndarray:
@@ -297,12 +301,25 @@ class TreeRounds:
         return len(self.layout.chunk_bytes) <= self.parts
 
 
-def _by_pair(phase: TreeMoves, moves: np.ndarray, size: np.ndarray) -> float:
-    """Return the bytes of the largest message: moves between two ranks, up to turns of the machine, go together."""
+def _by_pair(phase: TreeMoves, moves: np.ndarray, size: np.ndarray) -> tuple[int, float]:
+    """Return the most moves and bytes between two ranks, up to turns of the machine."""
     if not len(moves):
-        return 0.0
-    key = _pairs(phase, moves)
-    return float(np.bincount(np.unique(key, return_inverse=True)[1].ravel(), weights=size).max())
+        return 0, 0.0
+    key = np.unique(_pairs(phase, moves), return_inverse=True)[1].ravel()
+    return int(np.bincount(key).max()), float(np.bincount(key, weights=size).max())
+
+
+def _in_a_row(rows: Sequence[tuple[TreeMoves, np.ndarray, np.ndarray]]) -> tuple[int, float]:
+    """Return the most moves and bytes that one rank has for another over several phases and depths; those that collect go up."""
+    keys, sizes = [], []
+    for phase, moves, size in rows:
+        up = dataclasses.replace(phase, src=phase.dst, dst=phase.src) if phase.collects else phase
+        keys.append(_pairs(up, moves))
+        sizes.append(size)
+    if not sum(map(len, keys)):
+        return (1 if rows else 0), 0.0
+    key = np.unique(np.concatenate(keys), return_inverse=True)[1].ravel()
+    return int(np.bincount(key).max()), float(np.bincount(key, weights=np.concatenate(sizes)).max())
 
 
 def _pairs(phase: TreeMoves, moves: np.ndarray) -> np.ndarray:
@@ -310,7 +327,7 @@ def _pairs(phase: TreeMoves, moves: np.ndarray) -> np.ndarray:
     here, there = phase.src[moves], phase.dst[moves]
     if phase.turns is not None:
         return phase.turns.kinds(here, there)
-    key: np.ndarray = here * (int(phase.dst.max()) + 1) + there
+    key: np.ndarray = here * (int(max(phase.src.max(), phase.dst.max())) + 1) + there
     return key
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ringwright.collective import PREFIXES
+from ringwright.costs.cuts import goodput
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,15 +100,13 @@ def _wanted(collective: Collective, giving: Sequence[int], taking: Sequence[int]
 
 def _crossing(topology: Topology, nodes: frozenset[int], *, out: bool) -> float:
     """Return the bytes/s out of, or into, a set: its links, none of a group more than the group has."""
-    total, crossing = 0.0, set()
-    loss = topology.loss
+    rates, crossing = goodput(topology).tolist(), set()
     for link, (src, dst) in enumerate(zip(topology.src.tolist(), topology.dst.tolist(), strict=True)):
         if (src in nodes and dst not in nodes) if out else (dst in nodes and src not in nodes):
             crossing.add(link)
-            total += float(topology.rate[link]) * (1.0 if loss is None else 1.0 - float(loss[link]))
+    total = float(sum(rates[link] for link in crossing))
     for group in topology.groups:
-        mine = [link for link in group.links.tolist() if link in crossing]
-        total -= max(0.0, sum(float(topology.rate[link]) for link in mine) - group.rate)
+        total -= max(0.0, sum(rates[link] for link in group.links.tolist() if link in crossing) - group.rate)
     return total
 
 

@@ -149,7 +149,7 @@ def _priced(weight: Counter[int], cuts: list[tuple[int, Counter[int]]]) -> tuple
         from scipy.optimize import linprog
         from scipy.sparse import csr_array
     except ImportError:
-        raise MissingExtraError("the bound on rounds is a linear program", extra="solve") from None
+        raise MissingExtraError("the bound on rounds needs SciPy's linear programs", extra="solve") from None
     groups = sorted(weight)
     column = {group: at for at, group in enumerate(groups)}
     sources = {source: len(groups) + at for at, source in enumerate(dict.fromkeys(source for source, _ in cuts))}

@@ -67,8 +67,8 @@ def compile_script(
     """
     if protocol not in DEPTH:
         raise UsageError(f"'{protocol}' is no protocol", remedy=f"one of: {', '.join(DEPTH)}")
-    if instances < 1:
-        raise UsageError(f"{instances} instances are none")
+    if instances not in range(1, MOST_CHANNELS + 1):
+        raise UsageError(f"{instances} instances", remedy=f"1 to {MOST_CHANNELS}: each has channels of its own")
     schedule = scheduled_script(script, instances=instances, interleaved=interleaved, depth=DEPTH[protocol], fuse=fuse)
     chunks = script.chunks * instances
     arranged = arrange_for(script.collective, schedule.sizes, chunks, in_place=script.in_place)

@@ -7,6 +7,7 @@ the line that overwrote it, so that a script has no data races.
 
 from __future__ import annotations
 
+import operator
 import sys
 from array import array
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 INPUT, OUTPUT = "input", "output"
 GIVEN, NOTHING = -1, -2  # who wrote a chunk: it was there before, or nobody
 NONE = -1  # no hint
+MOST_CHUNKS = 1 << 20  # of a buffer
 WIDTH = 13  # numbers an operation: what, both ends, count, hints, line
 _NUMBER = {INPUT: 0, OUTPUT: 1}
 _OWN_MEMORY = ("all-to-all", "send-recv")  # in place, what arrives would overwrite what is not sent yet
@@ -50,8 +52,11 @@ class ChunkScript:
             raise UsageError(f"a script cannot do {what}", remedy=f"one of: {', '.join(ARRANGED)}, cut evenly")
         whole = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
         self.chunks = (p if op in whole else 1) if chunks is None else chunks
-        if self.chunks < 1 or (op in whole[1:] and self.chunks % p):
-            raise UsageError(f"{self.chunks} chunks of a {op} over {p} ranks", remedy=f"a multiple of {p}")
+        if not 1 <= self.chunks <= MOST_CHUNKS or (op in whole[1:] and self.chunks % p):
+            each = f"a multiple of {p}" if op in whole[1:] else "1 or more"
+            raise UsageError(
+                f"{self.chunks} chunks of a {op} over {p} ranks", remedy=f"{each}, at most {MOST_CHUNKS:,}"
+            )
         self.in_place = (op not in _OWN_MEMORY) if in_place is None else in_place
         if self.in_place and op in _OWN_MEMORY:
             raise UsageError(f"a {op} in place would overwrite what is not sent yet", remedy="in_place=False")
@@ -90,8 +95,17 @@ class ChunkScript:
 
     def _address(self, rank: int, buffer: str, index: int, count: int, frame: FrameType) -> tuple[int, int]:
         """Return the buffer's number and the index there, aliases resolved."""
+        try:
+            rank, index, count = map(operator.index, (rank, index, count))
+        except TypeError:
+            what = f"rank {rank!r}, chunk {index!r} and count {count!r} must be whole numbers"
+            raise self._error(what, frame, "// divides whole numbers") from None
+        if not isinstance(buffer, str):
+            raise self._error(f"{buffer!r} is no name of a buffer", frame, "input, output, or any other word")
         if not 0 <= rank < self.ranks:
-            raise self._error(f"there is no rank {rank} among {self.ranks}", frame)
+            raise self._error(f"there is no rank {rank} among {self.ranks}", frame, f"0 to {self.ranks - 1}")
+        if index + count > MOST_CHUNKS:
+            raise self._error(f"{buffer} cannot have more than {MOST_CHUNKS:,} chunks", frame)
         number = _NUMBER.get(buffer)
         if count < 1 or index < 0:
             raise self._error(f"{count} chunks from {index} on are none", frame)
@@ -120,6 +134,11 @@ class ChunkScript:
         held = self.writers[rank][number][index : index + count]
         return held if len(held) == count else [*held, NOTHING]
 
+    def _require_reference(self, other: object, frame: FrameType) -> None:
+        """Raise ProgramError where something is no reference."""
+        if not isinstance(other, Reference):
+            raise self._error(f"{other!r} is no reference to chunks", frame, "chunk(...)")
+
     def _require_fresh(self, ref: Reference, frame: FrameType) -> None:
         """Raise ProgramError where a chunk was overwritten after the reference to it was made."""
         latest = max(self._held(ref.rank, ref.number, ref.index, ref.count))
@@ -134,6 +153,9 @@ class ChunkScript:
         """Write down that ``src`` goes to (rank, buffer number, index); return a reference to what is there then."""
         rank, number, index = target
         count, at = src.count, len(self.log) // WIDTH
+        if (rank, number) == (src.rank, src.number) and 0 < abs(index - src.index) < count:
+            what = f"{src} and chunks {index} to {index + count - 1} of the same buffer overlap"
+            raise self._error(what, frame, "one chunk at a time, or by way of a scratch buffer")
         held = self.writers[rank][number]
         if len(held) < index + count:
             held.extend([NOTHING] * (index + count - len(held)))
@@ -202,6 +224,7 @@ class Reference:
     def reduce(self, other: Reference, *, channel: int = NONE, send_tb: int = NONE, recv_tb: int = NONE) -> Reference:
         """Add ``other`` to these chunks, here; return what is here then."""
         script, frame = self.script, sys._getframe(1)
+        script._require_reference(other, frame)
         script._require_fresh(self, frame)
         script._require_fresh(other, frame)
         if other.count != self.count or other.script is not script:
@@ -221,6 +244,7 @@ class Reference:
     def group(self, other: Reference) -> Reference:
         """Return one reference to these chunks and those of ``other``, which must come right behind or before them."""
         script, frame = self.script, sys._getframe(1)
+        script._require_reference(other, frame)
         script._require_fresh(self, frame)
         script._require_fresh(other, frame)
         low, high = (self, other) if self.index <= other.index else (other, self)

@@ -27,6 +27,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.forest._choice import NEARLY, PiecedForest, beside, candidates
 from ringwright.algorithms.tree_rounds import TreeRounds, cuts, is_listed, of_all_roots, tree_moves
+from ringwright.algorithms.tree_windows import windowed
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
 from ringwright.costs.forests import Forest, hops
@@ -189,10 +190,11 @@ class ForestQuestion:
     def program(self, chosen: PiecedForest) -> Program:
         """Return the program of a candidate."""
         rounds = self.rounds(chosen)
-        knobs = {"pieces": chosen.pieces}
-        return Program(
+        knobs = {"pieces": chosen.pieces, **({"window": chosen.window} if chosen.window else {})}
+        made = Program(
             "forest", self.collective, rounds.layout, rounds.steps, rounds.n_steps, rounds.cost(), knobs=knobs
         )
+        return windowed(made, chosen.pieces, chosen.window) if chosen.window else made
 
     def _sets(self) -> list[tuple[Forest, ...]]:
         """Return forests by throughput, and by rounds: as many as the farthest place needs, more while that helps."""

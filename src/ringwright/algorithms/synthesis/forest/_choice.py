@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.tree_rounds import is_listed
+
 if TYPE_CHECKING:
     from ringwright.costs.forests import Forest, Rounds
 
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 STREAMS = (1, 2, 3)
-APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+APART = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 HALVINGS, MERGED_HALVINGS = (0, 3, 5), (0, 1, 2, 3)
+WINDOWS = (3, 4, 6)
 MOST_RAMPED = 48  # merged pieces beyond which a ramp gains nothing
 NEARLY = 1.002  # a time that is longer by less is worth fewer pieces
 
@@ -25,7 +28,7 @@ class PiecedForest:
 
     ``sizes`` are those of the pieces, relative to each other. Pieces run in ``streams``: a piece goes on when as many others have
     gone, so that links are busy with those while its data are under way. ``merged``: what two ranks have for each other in a
-    round is one message.
+    round is one message. ``window``: so many pieces of a tree are under way at a time, 0 for any number.
     """
 
     forests: tuple[Forest, ...]
@@ -33,6 +36,7 @@ class PiecedForest:
     streams: int
     merged: bool
     time_s: float
+    window: int = 0
 
     @property
     def pieces(self) -> int:
@@ -40,9 +44,9 @@ class PiecedForest:
         return len(self.sizes)
 
     @property
-    def form(self) -> tuple[bool, bool, int]:
-        """What it is besides its pieces: by rounds, merged, streams."""
-        return self.forests[0].by_rounds, self.merged, self.streams
+    def form(self) -> tuple[bool, bool, int, int]:
+        """What it is besides its pieces: by rounds, merged, streams, window."""
+        return self.forests[0].by_rounds, self.merged, self.streams, self.window
 
     @property
     def steepness(self) -> int:
@@ -89,11 +93,16 @@ def candidates(
                         for streams in STREAMS
                         if streams <= count
                     ]
+        # Where one phase follows another, too much that is collected at once keeps the other waiting: windows alone help.
+        turns = each[0].arcs.symmetry
+        waits = both and (turns is None or (len(turns.bases) > 1 and is_listed(turns)))
         for count in APART if pieces is None else (min(pieces, most_pieces),):
-            for halvings in HALVINGS:
+            for halvings in HALVINGS if not waits else (0,):
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
                 if len(sizes) <= most_pieces:
-                    made.append(PiecedForest(each, sizes, 1, False, apart_s(rounds, sizes, blocking=blocking)))
+                    time = apart_s(rounds, sizes, blocking=blocking)
+                    windows = [window for window in WINDOWS if window < count] if waits else [0]
+                    made += [PiecedForest(each, sizes, 1, False, time, window) for window in windows]
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
 

@@ -115,7 +115,7 @@ def _tries(
 ) -> Iterator[list[PiecedForest]]:
     """Yield for each number of pieces what every group does, messages merged and apart, as long as moves are not too many."""
     every = [
-        candidates([each], None, question.smallest, blocking=blocking)
+        [one for one in candidates([each], None, question.smallest, blocking=blocking) if not one.window]
         for question, each in zip(questions, sets, strict=True)
     ]
     seen: set[tuple[int, ...]] = set()
