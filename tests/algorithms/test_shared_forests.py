@@ -140,6 +140,10 @@ def test_a_joint_bound_adds_up_what_crosses_a_cut() -> None:
     assert joint_bound([one], topology).time_s == pytest.approx(alone)
     assert joint_bound([one, one], topology).time_s == pytest.approx(2 * alone)
     assert joint_bound([Collective("all-gather", [3], 64)], topology).time_s == 0
+    crossing = [Collective("broadcast", group, 64 * MIB) for group in ([0, 1, 2], [0, 4, 8])]
+    both = joint_bound(crossing, topology)
+    assert both.sets == ((0,),)
+    assert both.time_s == pytest.approx(2 * bound(crossing[0], topology, exact=False).time_s)
     program = forest(one, topology)
     assert simulate_together([program, program], topology).ends_ps.max() / 1e12 > 2 * alone
 
