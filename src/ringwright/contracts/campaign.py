@@ -18,10 +18,14 @@ Case = algorithm.AlgorithmCase | scheduler.SchedulerCase | rooms.RoomCase
 
 
 def every_case(chosen: Sequence[System], seed: int) -> Iterator[Case]:
-    """Yield the whole campaign: each system as it is, and over its knobs."""
+    """Yield the whole campaign: each system as it is, and over its knobs; of those that search, whose cases take long, pairs."""
     sums, orders = _apart(chosen)
-    yield from algorithm.cases(sums)
-    yield from algorithm.over_knobs(sums, seed)
+    searching = [each for each in sums if each.kind == "synthesis"]
+    swift = [each for each in sums if each.kind != "synthesis"]
+    yield from algorithm.cases(swift)
+    yield from algorithm.over_knobs(swift, seed)
+    yield from algorithm.pairwise(searching, seed)
+    yield from algorithm.few_over_knobs(searching, seed)
     yield from scheduler.cases(orders)
     yield from scheduler.over_knobs(orders, seed)
 
