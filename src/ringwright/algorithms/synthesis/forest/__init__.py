@@ -60,7 +60,8 @@ MOST_ROWS = 13_000  # of the linear program by rounds, times roots
 
 MOST_WAITING = 5  # rounds that trees by throughput take beyond the farthest rank, for which trees that wait are sought
 GOOD = 1.001  # time over what no forest is faster than, at which nothing more is run
-ENOUGH = 1.003  # time of rounds over what no forest is faster than, at which more rounds are not tried
+ENOUGH = 1.003  # the same where runs take long; and of the time of rounds, at which more rounds are not tried
+MANY_TRIED = 100_000  # moves that were run, from which on they take long
 
 
 def forest(
@@ -152,7 +153,8 @@ class ForestQuestion:
                 break
             left -= self.moves(one)
             ran[one] = simulate(self.program(one), self.machine, alpha=alpha).time_ps
-            if ran[one] <= GOOD * sum(each.least_s for each in one.forests) * PS:
+            good = GOOD if MOST_TRIED - left < MANY_TRIED else ENOUGH
+            if ran[one] <= good * sum(each.least_s for each in one.forests) * PS:
                 break
             if not queue:
                 queue = [each for each in beside(min(ran, key=lambda each: ran[each]), fits) if each not in ran]
