@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.collective import split
 from ringwright.program import Affine, Block, Cost, Layout, Op, Step, Term, explicit
 
 if TYPE_CHECKING:
@@ -77,6 +78,13 @@ def cuts(forests: Sequence[Forest]) -> tuple[dict[int, list[float]], int]:
     return ends, most
 
 
+def even_cuts(forests: Sequence[Forest]) -> dict[int, list[float]]:
+    """Return the cuts of each root's block into as many equal parts as the shares are of."""
+    roots = sorted({root for forest in forests for root in forest.roots.tolist()})
+    of = forests[0].of
+    return {root: [each / of for each in range(of + 1)] for root in roots}
+
+
 def is_listed(turns: Turns) -> bool:
     """Return whether the moves of all roots are listed, instead of those of one root with the turns that repeat them."""
     return turns.table is not None or turns.order <= MOST_LISTED
@@ -136,6 +144,7 @@ class TreeRounds:
     blocks: np.ndarray
     merged: bool = True
     labels: tuple[str, ...] = field(default=("",))
+    is_cut_evenly: bool = False  # chunk (root, piece, part): those of a tree lie side by side, and all are of one size
 
     @property
     def pieces(self) -> int:
@@ -152,6 +161,12 @@ class TreeRounds:
         """The roots in the order of their blocks."""
         return list(range(len(self.blocks))) if self.turns is not None else sorted(self.ends)
 
+    def _of_block(self, part: np.ndarray, piece: int) -> np.ndarray:
+        """Return which chunk of its block each part's piece is, int64."""
+        if self.is_cut_evenly:
+            return piece * (self.parts // self.pieces) + part
+        return part * self.pieces + piece
+
     @property
     def turns(self) -> Turns | None:
         """The turns of the machine that the trees were made by."""
@@ -167,7 +182,8 @@ class TreeRounds:
             points = self.ends[root if root in self.ends else 0]
             key = int(self.blocks[at]), tuple(points)
             if key not in known:
-                known[key] = _sizes(key[0], points, self.sizes, unit)
+                cut_up = _sizes(key[0], points, self.sizes, unit)
+                known[key] = split(key[0], self.parts, unit) if self.is_cut_evenly else cut_up
             rows.append(known[key])
         sizes = rows[0] if len(known) == 1 else np.concatenate(rows)
         n_chunks = self.parts * len(self.roots)
@@ -246,8 +262,9 @@ class TreeRounds:
         if phase.turns is None:
             yield explicit(op, src, dst, self._chunks(phase, moves, piece))
             return
-        for here, there, part in zip(src.tolist(), dst.tolist(), phase.part[moves].tolist(), strict=True):
-            yield self._turned(op, phase.turns, here, there, part * self.pieces + piece)
+        chunks = self._of_block(phase.part[moves], piece)
+        for here, there, chunk in zip(src.tolist(), dst.tolist(), chunks.tolist(), strict=True):
+            yield self._turned(op, phase.turns, here, there, chunk)
 
     def _turned(self, op: Op, turns: Turns, here: int, there: int, chunk: int) -> Block:
         """Return the moves of one arc for all roots: by each rank over the same distance, the chunk of the root as far behind it.
@@ -292,7 +309,7 @@ class TreeRounds:
 
     def _chunks(self, phase: TreeMoves, moves: np.ndarray, piece: int) -> np.ndarray:
         index = np.searchsorted(np.array(self.roots), phase.root[moves])
-        chunks: np.ndarray = index * self.parts + phase.part[moves] * self.pieces + piece
+        chunks: np.ndarray = index * self.parts + self._of_block(phase.part[moves], piece)
         return chunks
 
     @cached_property

@@ -7,7 +7,7 @@ they are, what their rounds use, and how their weights become whole shares.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -155,17 +155,49 @@ def whole_shares(
     import numpy as np
 
     shares, of = np.zeros(len(weights), np.int64), 0
-    for parts in (*SHARES, FINEST):
-        exact = weights * parts
-        shares, of = np.floor(exact + 1e-9).astype(np.int64), parts
-        for each in np.unique(owner).tolist():
-            mine = np.flatnonzero(owner == each)
-            short = parts - int(shares[mine].sum())
-            order = np.argsort(-(exact - shares)[mine], kind="stable")
-            shares[mine[order[:short]]] += 1
-        if is_good(shares / parts):
+    for of in (*SHARES, FINEST):
+        shares = _rounded(weights, owner, of)
+        if is_good(shares / of):
             break
     return shares, of
+
+
+def evened(forests: Sequence[Forest], most: int, elements: int) -> list[tuple[Forest, ...]]:
+    """Return forests whose shares are parts of one number, for each number up to ``most`` that divides ``elements``.
+
+    A block of so many elements can then be cut into equal chunks.
+    """
+    return [
+        tuple(_with_shares(each, _rounded(each.shares / each.of, each.roots, of), of) for each in forests)
+        for of in SHARES
+        if of <= most and elements % of == 0
+    ]
+
+
+def _with_shares(forest: Forest, shares: np.ndarray, of: int) -> Forest:
+    used = shares > 0
+    made = dataclasses.replace(
+        forest,
+        roots=forest.roots[used],
+        parents=forest.parents[used],
+        arrivals=forest.arrivals[used],
+        shares=shares[used],
+        of=of,
+    )
+    return dataclasses.replace(made, time_s=made.rounds.time_s(by_rounds=forest.by_rounds))
+
+
+def _rounded(weights: np.ndarray, owner: np.ndarray, of: int) -> np.ndarray:
+    import numpy as np
+
+    exact = weights * of
+    shares: np.ndarray = np.floor(exact + 1e-9).astype(np.int64)
+    for each in np.unique(owner).tolist():
+        mine = np.flatnonzero(owner == each)
+        short = of - int(shares[mine].sum())
+        order = np.argsort(-(exact - shares)[mine], kind="stable")
+        shares[mine[order[:short]]] += 1
+    return shares
 
 
 def hops(arcs: Arcs, roots: np.ndarray) -> np.ndarray:

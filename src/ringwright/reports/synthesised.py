@@ -115,8 +115,8 @@ def write_files(written: WrittenRegions, file: TextIO, *, width: int | None = No
         for each in written.regions:
             for why in each.passed_over:
                 layout.line(out, why, style="dim")
-        for hint in written.hints:
-            layout.line(out, hint)
+    for hint in written.hints:
+        layout.line(out, hint)
     for path in written.paths:
         print(f"wrote {path}", file=file)
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright import drafts, registry
+from ringwright.engines.choose import simulate
 from ringwright.errors import ProgramError, RingwrightError, UsageError
 from ringwright.exports.msccl_config import MOST_FILES, MscclLoad, msccl_config
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.mscclpp_json import mscclpp_json
 from ringwright.exports.placement import claim_folder
 from ringwright.studies.exporting import export
+from ringwright.studies.synthesis.question import searched
 from ringwright.units import format_size, parse_size
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ MOST_TRIED = 200_000  # moves of a program that is scheduled to see whether a fo
 LARGEST = (1 << 64) - 1  # that an MSCCL++ plan names
 SUFFIX = {"msccl-xml": ".xml", "mscclpp-json": ".json"}
 FOLDER, CONFIG = "programs", "msccl-config.xml"
+EVEN = "forest:even=on"  # forests that runtimes can read: their chunks are of one size
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,12 @@ def target(to: str, output: Path | None, sizes: int) -> Path:
 def write(result: Synthesised, to: str, output: Path, *, force: bool = False) -> WrittenRegions:
     """Write the best program in the format of another system; of several sizes a folder of them, with what picks one by size."""
     if len(result.programs) == 1:
-        (program,) = result.programs.values()
-        return WrittenRegions(tuple(export(program, to, output, force=force)), (), ())
+        ((size, program),) = result.programs.items()
+        said: tuple[str, ...] = ()
+        if to in SUFFIX:
+            name, program, said = _fastest(result, size, to)
+            said = (*said, f"what is written is {name}'s") if said else ()
+        return WrittenRegions(tuple(export(program, to, output, force=force)), (), said)
     files = regions(result, to)
     folder = claim_folder(output, force=force)
     with drafts.draft_folder(folder) as draft:
@@ -120,10 +127,15 @@ def _fastest(result: Synthesised, size: int, to: str) -> tuple[str, Program, tup
     times += [
         (row.time_us, row.algorithm) for row in result.rivals if row.size_bytes == size and row.time_us is not None
     ]
+    extra: dict[str, Program] = {}
+    if any(name.startswith("forest") for _, name in times) and EVEN not in {name for _, name in times}:
+        extra[EVEN] = searched(result.question, EVEN, size).program
+        took = simulate(extra[EVEN], result.question.topology, alpha=result.question.alpha).time_s
+        times.append((took * 1e6, EVEN))
     passed_over: list[str] = []
     for _, name in sorted(times):
         try:
-            program = _program(result, size, name)
+            program = extra.get(name) or _program(result, size, name)
             _file(program, to, (0, 0))
         except RingwrightError as error:
             passed_over.append(f"{name} at {format_size(size)} is faster, but {error.what}")
@@ -131,7 +143,7 @@ def _fastest(result: Synthesised, size: int, to: str) -> tuple[str, Program, tup
         return name, program, tuple(passed_over)
     raise ProgramError(
         f"{to} carries none of the programs that were found at {format_size(size)}",
-        where=passed_over[0],
+        where=passed_over[-1],
         remedy="another format, or a method whose programs are shorter: --method sccl",
     )
 

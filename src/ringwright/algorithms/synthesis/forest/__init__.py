@@ -6,8 +6,9 @@ Idea: for every root, trees that carry its block to all ranks, weighted so that 
 Cost: T = n max over cuts of (ranks inside / ranks) / (bytes/s that leave it), plus a latency for each arc of the longest
     branch and, in k pieces, (height - 1)/k of the first.
 Knobs: pieces (none: the best), how many a block is cut into besides its trees; variant: which optimum (best: the shorter
-    time); link_model, whether a link is free during its latency; seed of the lots between equal trees; budget of seconds,
-    which only stops the search.
+    time); even: all chunks of one size, as runtimes that read files want them (shares of few parts, which may cost 1 % or
+    more; blocks of one size for all-reduce); link_model, whether a link is free during its latency; seed of the lots between
+    equal trees; budget of seconds, which only stops the search.
 Holds: each root's shares add up to its block, to the element; no resource carries more than the optimum says.
 Figure: the cut bound on tori, meshes, hypercubes and DGX boxes (Zhao et al., theorem 1), with trees as high as the diameter.
 Source: the optimum is that of Zhao et al.: ForestColl, arXiv 2402.06787; trees by column generation, messages merged: ours.
@@ -26,11 +27,11 @@ import numpy as np
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.forest._choice import NEARLY, PiecedForest, beside, candidates
-from ringwright.algorithms.tree_rounds import TreeRounds, cuts, is_listed, of_all_roots, tree_moves
+from ringwright.algorithms.tree_rounds import TreeRounds, cuts, even_cuts, is_listed, of_all_roots, tree_moves
 from ringwright.algorithms.tree_windows import windowed
 from ringwright.collective import Collective, split
 from ringwright.costs.arcs import Arcs, arcs
-from ringwright.costs.forests import Forest, hops
+from ringwright.costs.forests import Forest, evened, hops
 from ringwright.costs.lower_bounds import bounds
 from ringwright.costs.shared_trees import TreeDemand, forests
 from ringwright.costs.tree_pool import MOST_TIMED
@@ -50,6 +51,7 @@ OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")
 MOST_MOVES, MOST_TRIED = 400_000, 1_000_000  # of one candidate; of all that are run to see which is fastest
 MOST_KNOWN = 64
+MOST_EVEN, MOST_STEPS = 16, 120  # equal parts of a block; moves over a link, each one or two steps of a thread block
 _KNOWN: OrderedDict[tuple[bytes, bytes, int, int], tuple[Forest, ...]] = OrderedDict()  # packed in this process
 FOLDED = 4  # listed moves that a block which turns repeat is worth
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not
@@ -70,6 +72,7 @@ def forest(
     *,
     pieces: Pieces | None = None,
     variant: Literal["best", "throughput", "rounds"] = "best",
+    even: bool = False,
     link_model: LinkModel = "pipelined",
     seed: Seed = 0,
     budget: Budget | None = None,
@@ -79,7 +82,7 @@ def forest(
     require_commutative("forest", collective)
     if collective.p == 1:
         return nothing("forest", collective)
-    search = ForestQuestion(collective, _machine(collective, topology), variant, seed, Deadline(budget))
+    search = ForestQuestion(collective, _machine(collective, topology), variant, seed, Deadline(budget), even=even)
     chosen = search.best(pieces, blocking=link_model == "blocking")
     return told(
         search.program(chosen),
@@ -111,6 +114,7 @@ class ForestQuestion:
         deadline: Deadline,
         *,
         turning: bool = True,
+        even: bool = False,
     ) -> None:
         self.collective, self.variant, self.seed, self.deadline = collective, variant, seed, deadline
         self.machine = topology
@@ -121,8 +125,8 @@ class ForestQuestion:
             weight = np.zeros(p)
             weight[collective.root] = max(n, 1)
         else:
-            even = collective.op == "all-reduce"
-            self.blocks = split(n, p, collective.unit_bytes) if even else np.resize(collective.block_bytes, p)
+            adds = collective.op == "all-reduce"
+            self.blocks = split(n, p, collective.unit_bytes) if adds else np.resize(collective.block_bytes, p)
             weight = np.maximum(self.blocks, max(1, int(self.blocks.max()) >> 20)).astype(float)
         uneven = self.is_rooted or np.ptp(weight) > collective.unit_bytes
         if not uneven:
@@ -130,7 +134,8 @@ class ForestQuestion:
         self.arcs, self.weight = arcs(topology, collective.group, turning=turning and not uneven), weight
         turns = self.arcs.symmetry
         # Where turns take every rank to every other one, equal blocks are best: so is the mean over the turns of any others.
-        self.is_free = collective.op == "all-reduce" and (turns is None or len(turns.bases) > 1)
+        self.is_free = collective.op == "all-reduce" and not even and (turns is None or len(turns.bases) > 1)
+        self.is_even = even
 
     def best(self, pieces: int | None, *, blocking: bool) -> PiecedForest:
         """Return what takes the shortest time: by its rounds, then by the engine, as far as a number of moves reaches.
@@ -139,6 +144,8 @@ class ForestQuestion:
         what differs a little from it, as long as that gets faster.
         """
         every = candidates(self._sets(), pieces, self.smallest, blocking=blocking)
+        if self.is_even:
+            every = [each for each in every if self._is_writable(each)] or [min(every, key=self.moves)]
         fits = [each for each in every if self.moves(each) <= MOST_MOVES]
         if not fits:
             return self._least(every)
@@ -159,6 +166,13 @@ class ForestQuestion:
             if not queue:
                 queue = [each for each in beside(min(ran, key=lambda each: ran[each]), fits) if each not in ran]
         return min(ran, key=lambda each: (ran[each], self.moves(each)), default=fits[0])
+
+    def _is_writable(self, one: PiecedForest) -> bool:
+        """Whether all chunks are of one size, and not too many for the thread blocks of a runtime."""
+        elements = int(self.blocks.min()) // self.collective.unit_bytes
+        is_even = one.steepness == 1 and not one.window and elements % (one.forests[0].of * one.pieces) == 0
+        over_a_link = sum(float(each.rounds.moves.sum(axis=0).max(initial=0.0)) for each in one.forests)
+        return is_even and over_a_link * one.pieces <= MOST_STEPS
 
     def _by_form(self, fits: list[PiecedForest]) -> list[PiecedForest]:
         """Return of each form one with few moves that is about as fast as its fastest: apart and merged in turn."""
@@ -199,6 +213,12 @@ class ForestQuestion:
         return windowed(made, chosen.pieces, chosen.window) if chosen.window else made
 
     def _sets(self) -> list[tuple[Forest, ...]]:
+        """Return forests by throughput, and by rounds; their shares as parts of few, where chunks are to be equal."""
+        sets = self._found_sets()
+        elements = max(int(self.blocks.min()) // self.collective.unit_bytes, 1)
+        return [even for each in sets for even in evened(each, MOST_EVEN, elements)] if self.is_even else sets
+
+    def _found_sets(self) -> list[tuple[Forest, ...]]:
         """Return forests by throughput, and by rounds: as many as the farthest place needs, more while that helps."""
         first = self._phases(0)
         sets = [first] if self.variant != "rounds" else []
@@ -291,7 +311,8 @@ class ForestQuestion:
 
     def smallest(self, forests: Sequence[Forest]) -> int:
         """Return the elements of the smallest block that forests carry: no block is cut into more pieces."""
-        return max(int(self._blocks(forests).min()) // self.collective.unit_bytes, 1)
+        of = forests[0].of if self.is_even else 1
+        return max(int(self._blocks(forests).min()) // self.collective.unit_bytes // of, 1)
 
     def _blocks(self, forests: Sequence[Forest]) -> np.ndarray:
         """Return the bytes of the block of each root: where roots share the data out, whole elements, all of them together."""
@@ -307,12 +328,22 @@ class ForestQuestion:
 
     def rounds(self, chosen: PiecedForest) -> TreeRounds:
         """Return the rounds of a candidate."""
-        ends, _ = cuts(chosen.forests)
+        ends = even_cuts(chosen.forests) if self.is_even else cuts(chosen.forests)[0]
         phases = tuple(tree_moves(each, ends) for each in chosen.forests)
         ends = of_all_roots(ends, self.arcs.symmetry)
         labels = tuple("collect" if phase.collects else "spread" for phase in phases)
         blocks = self._blocks(chosen.forests)
-        return TreeRounds(self.collective, phases, ends, chosen.sizes, chosen.streams, blocks, chosen.merged, labels)
+        return TreeRounds(
+            self.collective,
+            phases,
+            ends,
+            chosen.sizes,
+            chosen.streams,
+            blocks,
+            chosen.merged,
+            labels,
+            is_cut_evenly=self.is_even,
+        )
 
 
 def both_phases(one: Forest, arcs: Arcs) -> tuple[Forest, ...]:
