@@ -26,6 +26,8 @@ from ringwright.fabrics.faults import apply
 from ringwright.papers.figures import blink as figures
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once
+
 GIB, MIB = 1 << 30, 1 << 20
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "gather", "scatter")
 

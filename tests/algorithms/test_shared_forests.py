@@ -26,6 +26,8 @@ from ringwright.program import Op, Program
 from ringwright.studies.synthesis.proof import is_right
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once
+
 MIB = 1 << 20
 SLOW_RANK = "link rank0 rate 50%"
 

@@ -22,6 +22,8 @@ from ringwright.cli.application import app, examples
 from ringwright.cli.verbs import GROUPS, VERBS
 from ringwright.errors import UsageError
 
+pytestmark = pytest.mark.once
+
 FOLDER = Path(ringwright.cli.__file__).parent
 SOURCE = FOLDER.parents[1]
 RECORDINGS = ("inputs", "two_inputs", "recording")  # who asks `reading` for these reads recordings

@@ -16,6 +16,8 @@ from ringwright.studies.jobs import generated, study
 from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.trace import Trace
 
+pytestmark = pytest.mark.once
+
 BASE = ["simulate", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp2,pp2", "--seq", "2048"]
 POLICIES = ["none", *(system.slug for system in registry.schedulers())]
 

@@ -14,6 +14,8 @@ from ringwright.errors import EXIT_USAGE
 from ringwright.trace import Trace
 from shared_data import real
 
+pytestmark = pytest.mark.once
+
 SAMPLE = str(files("ringwright") / "samples" / "job.log.gz")
 
 

@@ -15,6 +15,8 @@ import pytest
 from patience import HANG_S
 from ringwright.native import engine
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from ringwright import errors, trace_tables
 
+pytestmark = pytest.mark.once
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 

@@ -17,6 +17,8 @@ import pytest
 
 import ringwright
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "ringwright"
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text()
 COMMAND_LINE = re.compile(r"(?:^|`)(scripts/[\w-]+|ringwright)(?: ([a-z]+))?\b", re.MULTILINE)
@@ -85,7 +87,6 @@ def test_every_command_on_the_page_is_understood(page: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.once
 @pytest.mark.parametrize("page", PAGES, ids=["README", "cli"])
 def test_the_commands_run_as_they_stand(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -21,6 +21,8 @@ from ringwright.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.replay import replayed
 
+pytestmark = pytest.mark.once
+
 SWITCH = "switch:4,rate=100Mb/s,transport=tcp-cubic"
 
 

@@ -16,6 +16,8 @@ from ringwright.errors import InputError
 from ringwright.studies import judged, mpi_accuracy
 from ringwright.studies.measured_calls import measured_folder
 
+pytestmark = pytest.mark.once
+
 CASES = (
     "case",
     "system",

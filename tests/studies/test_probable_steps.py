@@ -14,6 +14,8 @@ from ringwright.costs.learnt.steps import factors, named
 from ringwright.studies.arrivals import Asked
 from ringwright.studies.jobs.study import PolicyResult
 
+pytestmark = pytest.mark.once
+
 ASKED = ("simulate", "--model", "llama3-70b", "--gpus", "16", "--parallel", "tp8,sp", "--fabric", "dgx-h100:2")
 
 

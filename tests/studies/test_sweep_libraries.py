@@ -20,6 +20,8 @@ from ringwright.studies.sweep.program import check
 from ringwright.studies.sweep.run import sweep
 from ringwright.studies.sweep.table import gather
 
+pytestmark = pytest.mark.once
+
 NCCL = GridPoint("llama", parallel="ddp:dp=8", backend="nccl")
 MPI = GridPoint("llama", parallel="ddp:dp=4", backend="mpi")
 ALLREDUCE = "OMPI_MCA_coll_tuned_use_dynamic_rules=1 OMPI_MCA_coll_tuned_allreduce_algorithm"

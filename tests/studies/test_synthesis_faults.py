@@ -21,6 +21,8 @@ from ringwright.studies.synthesis import study
 from ringwright.studies.synthesis.question import SynthesisSpec
 from ringwright.studies.synthesis.replan import WORTH, Replanned, TimedFind, replanned, spelled, together
 
+pytestmark = pytest.mark.once
+
 MIB = 1 << 20
 
 

@@ -11,6 +11,8 @@ from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.studies.synthesis.together import call, grouped, share
 
+pytestmark = pytest.mark.once
+
 ASKED = ["synthesise", "all-gather", "--fabric", "torus:4x4", "--groups", "tp=2,dp=8", "--over", "dp", "--size", "4M"]
 
 

@@ -19,6 +19,8 @@ from ringwright.studies.synthesis import carried, seen
 from ringwright.studies.synthesis.carried import trees
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once
+
 FOUND = [
     ("all-gather", "torus:2x3", "forest"),
     ("all-gather", "dgx-a100:2", "taccl"),

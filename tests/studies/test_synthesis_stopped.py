@@ -18,6 +18,8 @@ from ringwright.studies.synthesis import study
 from ringwright.studies.synthesis.question import SynthesisSpec
 from ringwright.studies.synthesis.study import Synthesised
 
+pytestmark = pytest.mark.once
+
 COMMAND = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom ringwright.cli import main\n"
 )
@@ -108,7 +110,6 @@ def test_who_ignores_the_signal_goes_on_doing_so() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(("methods", "code"), [("forest,sccl", 0), ("sccl", 5)])
 def test_the_command_prints_what_it_has(methods: str, code: int) -> None:
     """SCCL's search takes far longer here than the signal does; it is sent when the command says that it has begun."""

@@ -16,6 +16,8 @@ from ringwright.fabrics import fabric
 from ringwright.studies.synthesis import study, written
 from ringwright.studies.synthesis.question import SynthesisSpec
 
+pytestmark = pytest.mark.once
+
 ASKED = ["synthesise", "all-gather", "--fabric", "dgx-a100:2", "-b", "64K", "-e", "16M", "-f", "16"]
 
 

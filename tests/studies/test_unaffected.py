@@ -23,6 +23,8 @@ from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.topology import Topology
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 SLOW = "switch:4,rate=1Gb/s,transport=tcp-reno"
 LEAVES = "leaf-spine:16,per_leaf=4,spines=2,rate=10Gb/s,transport=ib"

@@ -27,6 +27,8 @@ from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.survey import asked, catalogue, document, entries, measured, needs
 from ringwright.survey.form import fitting
 
+pytestmark = pytest.mark.once
+
 CONTRACT = {
     "slug",
     "family",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import options
+from ringwright.cli import options, progress, reading
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ringwright.studies.synthesis.question import SynthesisSpec
     from ringwright.studies.synthesis.together import GroupCall
 
 
@@ -46,3 +48,24 @@ class GroupOptions:
         if axis not in axes:
             raise UsageError(f"no axis is named '{axis}'", remedy=f"--over, one of: {', '.join(axes)}")
         return [GroupCall(op, sizes[0], axis, axes[axis]), *(call(text, axes) for text in self.beside)]
+
+
+def plan_together(question: SynthesisSpec, calls: Sequence[GroupCall], *, json: bool) -> int:
+    """Plan groups that communicate at the same time, each alone and all as one, and print the answer; return the exit code."""
+    from ringwright.reports import shared_machine
+    from ringwright.studies.synthesis.together import share
+
+    with progress.steps("planning") as advance:
+        result = share(
+            calls,
+            question.topology,
+            link_model=question.link_model,
+            seed=question.seed,
+            budget_s=question.budget_s,
+            progress=advance,
+        )
+    if json:
+        reading.print_json(result.document())
+        return 0
+    shared_machine.write(result, sys.stdout)
+    return 0

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options
+from ringwright.errors import UsageError
 from ringwright.units import parse_size
 
 
@@ -29,6 +30,16 @@ class Sizes:
     step: Annotated[str | None, Parameter(name=["--step", "-i"], help="Bytes from one size to the next instead.")] = (
         None
     )
+
+    def or_one(self, size: str | None, usual: Sizes) -> Sizes:
+        """Return these sizes, or the one that ``--size`` names; raise UsageError where both are said."""
+        if size is None:
+            return self
+        if self != usual:
+            raise UsageError(
+                "--size and --begin both say the size", remedy="-b, -e and -f for several sizes, or --size"
+            )
+        return Sizes(begin=size)
 
     def listed(self, op: str) -> list[int]:
         """Return the sizes in bytes at which an operation is asked about."""

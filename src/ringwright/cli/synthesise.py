@@ -5,22 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from ringwright import drafts
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
-from ringwright.cli.groups import GroupOptions
+from ringwright.cli.groups import GroupOptions, plan_together
 from ringwright.cli.sizes import Sizes
 from ringwright.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ringwright.studies.synthesis.question import SynthesisSpec
-    from ringwright.studies.synthesis.together import GroupCall
 
 EVERYWHERE, ONE, UNGROUPED = MachineOptions(), Sizes(begin="1G"), GroupOptions()
 
@@ -109,13 +103,13 @@ def synthesise(
         fresh=fresh,
         healthy=replace(machine, fault=()).build() if machine.fault else None,
     )
-    wanted = (sizes if size is None else Sizes(begin=size)).listed(collective)
+    wanted = sizes.or_one(size, ONE).listed(collective)
     if calls := groups.calls(collective, wanted, question.collective(0).group):
         if to is not None or html is not None or method not in ("usual", "forest"):
             raise UsageError(
                 "groups are planned together as forests, and not written", remedy="leave out --method, --to and --html"
             )
-        return _together(question, calls, json=json)
+        return plan_together(question, calls, json=json)
     target = None if to is None else files.target(to, output, len(wanted))
     with stoppable(), progress.steps("searching") as advance:
         result = study.synthesise(question, wanted, method, rivals=not alone, progress=advance)
@@ -132,25 +126,4 @@ def synthesise(
         synthesised.write_files(written, sys.stdout)
     if html is not None:
         print(f"wrote {html}; open it in a browser")
-    return 0
-
-
-def _together(question: SynthesisSpec, calls: Sequence[GroupCall], *, json: bool) -> int:
-    """Plan groups that communicate at the same time, each alone and all as one."""
-    from ringwright.reports import shared_machine
-    from ringwright.studies.synthesis.together import share
-
-    with progress.steps("planning") as advance:
-        result = share(
-            calls,
-            question.topology,
-            link_model=question.link_model,
-            seed=question.seed,
-            budget_s=question.budget_s,
-            progress=advance,
-        )
-    if json:
-        reading.print_json(result.document())
-        return 0
-    shared_machine.write(result, sys.stdout)
     return 0
