@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 OPS = ("all-gather", "all-to-all", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("switch", "ring", "full", "dgx-1:1", "torus:2x2", "ndv2:2")
-SKETCH_FILE = Pattern(r"[^\x00:]{1,4000}\.json", "a sketch file", ("sk1-ndv2-n2.json",))
+SKETCH_FILE = Pattern(r"[^\x00:]{1,4000}\.json", "a sketch file (NAME.json)", ("sk1-ndv2-n2.json",))
 MOST_SENDS = 60_000
 CUTS = (1, 4, 16)  # tried where nobody says how many chunks
 WORK = 100_000  # sends put into timetables for an effort of 1
