@@ -244,7 +244,7 @@ def test_ctrl_c_ends_a_search_in_the_solver(monkeypatch: pytest.MonkeyPatch) -> 
     """A question that CP-SAT needs long for; the interrupt reaches the thread that waits, which stops the solver."""
     import _thread
 
-    from ringwright.algorithms.synthesis.sccl import solving
+    from ringwright.algorithms import solving
 
     wanted, deadline = question("mesh:4x4", "all-to-all"), Deadline(None)
     model = Model(wanted, AskedSearch(1, 6, 16), detour=0)

@@ -220,8 +220,13 @@ def test_restarted_ranks_are_two_lives(tmp_path: Path) -> None:
 def test_two_sources_agree(tmp_path: Path) -> None:
     script = tmp_path / "loop.py"
     script.write_text(STEPS)
-    with Job(tmp_path, torchrun(script), "--flight", "--profile", "1:1") as job:
-        code, _, err = job.ends()
+    # Now and then PyTorch itself aborts where its profiler ends beside a backward pass: a mutex that is already gone.
+    for attempt in ("first", "second", "third"):
+        (tmp_path / attempt).mkdir()
+        with Job(tmp_path / attempt, torchrun(script), "--flight", "--profile", "1:1") as job:
+            code, _, err = job.ends()
+        if code == 0 or "___pthread_mutex_lock: Assertion" not in err:
+            break
     assert code == 0, err
     both = summary(job.out)
     assert "flight-recorder" in both["source"]
