@@ -63,6 +63,13 @@ def test_a_block_that_is_no_multiple_is_cut_as_far_as_it_is_one() -> None:
     assert not validity.check(program, topology=fabric("mesh:3x3"))
 
 
+def test_more_pieces_than_a_runtime_holds_have_no_windows() -> None:
+    topology = fabric("mesh:3x3")
+    program = forest(Collective("all-reduce", range(9), 9 * MIB), topology, even=True, pieces=32)
+    assert program.schedule is None
+    assert not validity.check(program, topology=topology)
+
+
 def test_what_a_runtime_reads_is_written_in_place_of_what_it_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,7 +145,9 @@ class ForestQuestion:
         """
         every = candidates(self._sets(), pieces, self.smallest, blocking=blocking)
         if self.is_even:
-            every = [each for each in every if self._is_writable(each)] or [min(every, key=self.moves)]
+            # Windows and ramps go by another numbering of chunks.
+            flat = [each for each in every if each.steepness == 1 and not each.window]
+            every = [each for each in flat if self._is_writable(each)] or [min(flat, key=self.moves)]
         fits = [each for each in every if self.moves(each) <= MOST_MOVES]
         if not fits:
             return self._least(every)
@@ -168,9 +170,9 @@ class ForestQuestion:
         return min(ran, key=lambda each: (ran[each], self.moves(each)), default=fits[0])
 
     def _is_writable(self, one: PiecedForest) -> bool:
-        """Whether all chunks are of one size, and not too many for the thread blocks of a runtime."""
+        """Whether blocks fall into equal chunks, not too many for the thread blocks of a runtime."""
         elements = int(self.blocks.min()) // self.collective.unit_bytes
-        is_even = one.steepness == 1 and not one.window and elements % (one.forests[0].of * one.pieces) == 0
+        is_even = elements % (one.forests[0].of * one.pieces) == 0
         over_a_link = sum(float(each.rounds.moves.sum(axis=0).max(initial=0.0)) for each in one.forests)
         return is_even and over_a_link * one.pieces <= MOST_STEPS
 
