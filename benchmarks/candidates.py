@@ -54,8 +54,8 @@ def _watch(spent: Counter[str]) -> None:
         (study, "account", "account"),
     ):
         setattr(where, name, _clocked(spent, part, getattr(where, name)))
-    schedule = study._schedule
-    study._schedule = lambda policy: (schedule(policy)[0], _clocked(spent, "policy", schedule(policy)[1]))
+    schedule = study.scheduled_by
+    study.scheduled_by = lambda policy: (schedule(policy)[0], _clocked(spent, "policy", schedule(policy)[1]))
 
 
 def table(model: str, gpus: int, parallel: str, times: int) -> None:

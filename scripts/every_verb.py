@@ -55,6 +55,7 @@ QUESTIONS: dict[str, list[tuple[str, int]]] = {
     "reproduce": [("reproduce nccl-2-4 --json", 1), ("reproduce netai2020", 0), ("reproduce nothing", 2)],
     "export": [("export all-reduce --fabric switch:8 --algorithm ring --to msccl-xml -o ring.xml", 0)],
     "lab": [("lab --list", 0)],
+    "switch": [("switch --listen 127.0.0.1:0 --for 0.1s", 0), ("switch --workers 33", 2)],
     "verify": [("verify ring.xml", 0)],
     "accuracy": [("accuracy measured_times.csv", 0), ("accuracy missing", 3)],
 }

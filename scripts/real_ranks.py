@@ -3,6 +3,7 @@
 scripts/real-ranks                          everything: all algorithms, collectives, group sizes, buffer sizes, executors
 scripts/real-ranks --executor sockets       one executor (again for more); --only ring one algorithm (again for more)
 scripts/real-ranks --schedulers             every scheduler live: small models trained by its policy, two ranks
+scripts/real-ranks --graphs                 every scheduler that rewrites graphs: carried out on four gloo ranks, before and after
 scripts/real-ranks --replay "openmpi ring all-reduce p=4 size=ragged fabric=switch root=0"   one case
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright import registry
-from ringwright.contracts import live_schedulers, real_ranks
+from ringwright.contracts import graph_schedulers, live_schedulers, real_ranks
 from ringwright.contracts.algorithm import AlgorithmCase
 from ringwright.execute.executors import EXECUTORS, executor
 
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--executor", action="append", choices=list(EXECUTORS), default=[])
     parser.add_argument("--only", action="append", default=[], help="one algorithm or scheduler (again for more)")
     parser.add_argument("--schedulers", action="store_true", help="schedulers on real ranks, not algorithms")
+    parser.add_argument("--graphs", action="store_true", help="graphs as schedulers rewrite them, on real ranks")
     parser.add_argument("--p", type=int, action="append", default=[], help="one group size (again for more)")
     parser.add_argument("--replay", default="", help="one case, as a failure prints it")
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds without progress")
@@ -40,6 +42,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.schedulers:
         return live(arguments.only, write=arguments.record)
+    if arguments.graphs:
+        return graphs(arguments.only, write=arguments.record)
     if arguments.replay:
         name, text = arguments.replay.split(maxsplit=1)
         chosen, names = [AlgorithmCase.parsed(text)], [name]
@@ -98,11 +102,31 @@ def live(slugs: list[str], *, write: bool) -> int:
             flush=True,
         )
     if write:
-        kept = json.loads(RECORD.read_text())
-        for slug, counts in found.items():
-            kept.setdefault("schedulers", {})[slug] = {"torch-live": {"date": today(), **counts}}
-        RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+        keep("torch-live", found)
     return 1 if any(counts["wrong"] for counts in found.values()) else 0
+
+
+def graphs(slugs: list[str], *, write: bool) -> int:
+    """Carry out the graphs of small models as schedulers rewrite them, every one or some; 1 where a result was wrong."""
+    chosen = [each for each in registry.schedulers() if each.module.split(".")[2] == "decompose"]
+    found: dict[str, dict[str, int]] = {}
+    for system in chosen if not slugs else [each for each in chosen if each.slug in slugs]:
+        results = [graph_schedulers.tried(system, form) for form in graph_schedulers.FORMS]
+        counts = {name: sum(each.outcome == name for each in results) for name in ("exact", "wrong", "declined")}
+        found[system.slug] = counts
+        why = "; ".join(f"{each.form}: {each.why or f'{each.rules} rules'}" for each in results)
+        print(f"{system.slug:28}" + "".join(f"{name} {count}  " for name, count in counts.items()) + why, flush=True)
+    if write:
+        keep(graph_schedulers.EXECUTOR, found)
+    return 1 if any(counts["wrong"] for counts in found.values()) else 0
+
+
+def keep(executor_name: str, found: dict[str, dict[str, int]]) -> None:
+    """Write what came of schedulers on an executor to the record, beside what is there of others."""
+    kept = json.loads(RECORD.read_text())
+    for slug, counts in found.items():
+        kept.setdefault("schedulers", {}).setdefault(slug, {})[executor_name] = {"date": today(), **counts}
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def table(rows: list[list[str]]) -> None:

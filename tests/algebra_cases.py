@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ringwright.algebra.build import Build, partial, sliced
 from ringwright.algebra.editing import local
-from ringwright.values import Value, Work
+from ringwright.values import MatrixProduct, Value, Work, WorkPart
 from ringwright.workload import Mesh, Workload
 
 COST = Work(flops=64.0, cuts={})
@@ -129,6 +129,62 @@ def gathered_product(p: int, how: str = "free") -> Workload:
     dims = {"free": ("h f", "d f"), "sum": ("d f", "h f"), "batch": ("d h f", "d f")}[how]
     y = graph.task("y", "einsum", [whole, graph.input("w", dims[0])], dims[1], cost=COST)
     return _end(graph, y, dims[1])
+
+
+def gathered_twice(p: int) -> Workload:
+    """Two products of one gathered value."""
+    graph = Build(one(p), d=2 * p, h=3, f=5)
+    made = graph.task("f0", "", [graph.input("x", "d h", sliced("a", "d"))], "d h", sliced("a", "d"))
+    whole = graph.send("whole", "AG", made, "a")
+    y = graph.task("y", "einsum", [whole, graph.input("w", "h f")], "d f", cost=COST)
+    graph.task("other", "", [whole], "d h")
+    return _end(graph, y, "d f")
+
+
+def gathered_slices(p: int) -> Workload:
+    """A product of a gathered value and a matrix that is cut by columns, as tensor parallel layers begin."""
+    graph = Build(one(p), d=2 * p, h=3, f=2 * p)
+    made = graph.task("f0", "", [graph.input("x", "d h", sliced("a", "d"))], "d h", sliced("a", "d"))
+    whole = graph.send("whole", "AG", made, "a")
+    w = graph.input("w", "h f", sliced("a", "f"))
+    y = graph.task("y", "einsum", [whole, w], "d f", sliced("a", "f"), cost=COST)
+    return _end(graph, y, "d f", sliced("a", "f"))
+
+
+ROWS = Work(flops=64.0, cuts={"d": 0.25}, products=(MatrixProduct(4096, 1024, 1024),))
+
+
+def unknown_gathered(p: int) -> Workload:
+    """A task of unknown meaning behind a gather, that works row by row, and reads parameters of the step before."""
+    graph = Build(one(p), d=2 * p, h=3, f=2 * p)
+    made = graph.task("f0", "", [graph.input("x", "d h", sliced("a", "d"))], "d h", sliced("a", "d"))
+    whole = graph.send("whole", "AG", made, "a")
+    w = graph.value("w", "f", sliced("a", "f"), kind="parameter")
+    y = graph.task("y", "", [whole, (w, 1)], "d f", sliced("a", "f"), cost=ROWS)
+    return _end(graph, y, "d f", sliced("a", "f"))
+
+
+def unknown_scattered(p: int) -> Workload:
+    """A task of unknown meaning before a scatter, that works row by row on features of which each rank has some."""
+    graph = Build(one(p), d=2 * p, h=3 * p, f=4)
+    x = graph.input("x", "d h", sliced("a", "h"))
+    y = graph.task("y", "", [x], "d f", partial("a"), cost=ROWS)
+    return _end(graph, graph.send("z", "RS", y, "a", sliced("a", "d")), "d f", sliced("a", "d"))
+
+
+def several_kernels(p: int) -> Workload:
+    """A tensor parallel segment as one task: rows enter it gathered, something looks at all of them, and rows leave it."""
+    graph = Build(one(p), d=2 * p, h=3, f=2 * p)
+    made = graph.task("f0", "", [graph.input("x", "d h", sliced("a", "d"))], "d h", sliced("a", "d"))
+    whole = graph.send("whole", "AG", made, "a")
+    handed = (("d", 2 * p), ("f", 2 * p)), (sliced("a", "f"),), 8 * p
+    parts = (
+        WorkPart(0.5, replace(ROWS, flops=16.0), (0,), (), *handed),
+        WorkPart(0.25, Work(flops=32.0), (), (), *handed),
+        WorkPart(0.25, replace(ROWS, flops=16.0), (), (0,)),
+    )
+    y = graph.task("y", "", [whole], "d h", partial("a"), cost=Work(flops=64.0, parts=parts))
+    return _end(graph, graph.send("z", "RS", y, "a", sliced("a", "d")), "d h", sliced("a", "d"))
 
 
 def product_scattered(p: int) -> Workload:
@@ -312,6 +368,21 @@ CASES = (
     _case("L5 gather", gathered_product, ("loop-gather", "y", {"bidirectional": True}), sizes=EVEN),
     _case("L5 gather, summed", gathered_product, ("loop-gather", "y", {"bidirectional": True}), sizes=EVEN, how="sum"),
     _case("L5 scatter", product_scattered, ("loop-scatter", "y", {"bidirectional": True}), sizes=EVEN),
+    _case("L direct gather", gathered_product, ("loop-gather", "y", {"direct": True, "op": "copy"})),
+    _case("L direct gather, batch", gathered_product, ("loop-gather", "y", {"direct": True}), how="batch"),
+    _case("L direct scatter", product_scattered, ("loop-scatter", "y", {"direct": True})),
+    _case("L gather that others read", gathered_twice, ("loop-gather", "y", {"kept": True})),
+    _case("L gather into slices", gathered_slices, ("loop-gather", "y", {})),
+    _case("L gather, unknown", unknown_gathered, ("loop-gather", "y", {"epsilon": 1.25})),
+    _case("L scatter, unknown", unknown_scattered, ("loop-scatter", "y", {})),
+    _case("F3 backwards", several_kernels, ("open", "y", {})),
+    _case(
+        "F3 backwards, and L",
+        several_kernels,
+        ("open", "y", {}),
+        ("loop-gather", "y.part0", {}),
+        ("loop-scatter", "y.part2", {}),
+    ),
     _case("O1", gathered, ("before-gather", "y", {}), fn="relu"),
     _case("O1 two operands", gathered, ("before-gather", "y", {}), other="z", fn="multiply"),
     _case("O2", gathered, ("before-gather", "y", {}), meaning="rowwise", along="h"),
@@ -358,4 +429,6 @@ CASES = (
     _case("R1 from a kept value", forward_backward, ("recompute", "act1", {"keep": "up1"})),
     _case("R1 and R2", forward_backward, ("recompute", "act1", {"keep": "sum0"})),
     _case("R1 through a sum", forward_backward, ("recompute", "sum0", {})),
+    _case("R1 of two at once", forward_backward, ("recompute", "act1", {"also": "act0"})),
+    _case("R1, then the sum as it was", forward_backward, ("recompute", "sum0", {}), ("reuse", "sum0.again~1", {})),
 )

@@ -9,7 +9,9 @@ import numpy as np
 
 from ringwright.engines.job.flat import NO_QUEUE, FlatJob, Interference, Queues
 
-MODELS = ("none", "factor", "share", "waves")
+MODELS = ("none", "factor", "share", "waves", "measured")
+# Rows of what was measured, for models that have them: tiles of random jobs name a row.
+FACTORS = tuple(tuple(1 + row / 500 + held / 50 for held in range(1 + row % 40)) for row in range(400))
 
 
 def rows(n: int, pairs: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -174,6 +176,8 @@ def random_job(seed: int, most: int = 60) -> FlatJob:
         tiles=r.integers(0, 400, n),
         sms=r.choice([0, 0.1, 0.15, 0.6], n),
         capacity=r.choice([0.3, 1, 2, 4], draw.pools).tolist(),
-        interference=Interference(str(r.choice(MODELS)), float(r.choice([0.189, 0.4])), int(r.choice([1, 132]))),
+        interference=Interference(
+            str(r.choice(MODELS)), float(r.choice([0.189, 0.4])), int(r.choice([1, 132])), factors=FACTORS
+        ),
     )
     return dataclasses.replace(made, n_domains=draw.n_domains, n_resources=draw.n_resources)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -32,7 +33,8 @@ def run(name: str, rank: int, world: int, store: str) -> Any:
     torch.set_num_threads(1)
     if name != "no_group":
         dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
-    return globals()[name](rank, world)
+    own = globals().get(name)
+    return (own or getattr(import_module("live_switched"), name))(rank, world)
 
 
 def net(seed: int = 3) -> nn.Module:
@@ -136,6 +138,7 @@ def four(rank: int, world: int) -> dict[str, Any]:
 
 def systems(rank: int, world: int) -> dict[str, Any]:
     """Each published scheduler, small enough to have several pieces."""
+    from ringwright.schedulers.decompose.dear import dear
     from ringwright.schedulers.fifo.gradientflow import gradientflow
     from ringwright.schedulers.fifo.poseidon import poseidon
     from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
@@ -155,11 +158,94 @@ def systems(rank: int, world: int) -> dict[str, Any]:
         "tictac": (tictac, {}),
         "random": (tictac, {"random": 5}),
         "pace": (pace, {"slice_mb": small}),
+        "dear": (dear, {"threshold_mb": small}),
     }
     return {
         name: against(rank, world, "momentum", slug, knobs=knobs, link_rate=20e6)
         for name, (slug, knobs) in listed.items()
     }
+
+
+class Counting(nn.Module):
+    """Its gradients are whole numbers that depend on rank and step, and on the signs of its parameters."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.arange(size) % 7 - 3.0)
+        self.bias = nn.Parameter(torch.ones(5))
+
+    def forward(self, x: Any) -> Any:
+        for each in (self.weight, self.bias):
+            numbers = torch.arange(each.numel()) % 5 + torch.sign(each.detach())
+            x = x + (each * numbers).sum()
+        return x
+
+
+def counted(model: nn.Module, rank: int, step: int, part: int = 0) -> Any:
+    return model(torch.tensor(1.0)) * float(rank + 2 * step + part + 1)
+
+
+def counting() -> nn.Module:
+    return nn.Sequential(*[Counting(size) for size in (11, 64, 3, 40)])
+
+
+def halved(rank: int, world: int) -> dict[str, Any]:
+    """DeAR: scatters beside backward, gathers beside the next forward; in buckets whose blocks are not all as large."""
+    from ringwright.schedulers.decompose.dear import dear
+
+    same = {"make": counting, "each": counted, "steps": 5}
+    knobs: dict[str, dict[str, Any]] = {
+        "sgd": {"neighbours": 1},
+        "momentum": {"neighbours": 3, "ahead": 2},
+        "adam": {"neighbours": 2, "conserving": True},
+        "adamw": {},
+    }
+    found: dict[str, Any] = {name: against(rank, world, name, dear, knobs=each, **same) for name, each in knobs.items()}
+    return {**found, "accumulated": gathered_late(rank, world), "saved": saved_by_one(rank, world)}
+
+
+def gathered_late(rank: int, world: int) -> dict[str, Any]:
+    """Two backward passes a step, a declared clip, and what ranks have sent, in bytes, by step."""
+    from ringwright.schedulers.decompose.dear import dear
+
+    plain, ours = counting(), counting()
+    first, second = (OPTIMISERS["momentum"](model.parameters()) for model in (plain, ours))
+    sent = []
+    with schedule(ours, second, dear, knobs={"neighbours": 3}, accumulate=2, **LIMITS) as live:
+        for step in range(4):
+            for model, optimiser in ((plain, first), (ours, second)):
+                optimiser.zero_grad()
+                for part in range(2):
+                    counted(model, rank, step, part).backward()
+                if model is plain:
+                    synchronise(plain, world)
+                if step == 2:
+                    nn.utils.clip_grad_norm_(plain.parameters(), 40.0) if model is plain else live.clip(40.0)
+                optimiser.step()
+            live.flush()
+            sent.append(live._exchange.traffic.halves.sent_bytes)
+    ranks: list[Any] = [None] * world
+    dist.all_gather_object(ranks, [after - before for before, after in pairwise(sent)])
+    return {"same": same(plain, ours), "bytes": [sum(each) for each in zip(*ranks, strict=True)]}
+
+
+def saved_by_one(rank: int, world: int) -> bool:
+    """One rank reads all parameters between steps while the others wait for it."""
+    from ringwright.schedulers.decompose.dear import dear
+
+    plain, ours = counting(), counting()
+    first, second = (OPTIMISERS["sgd"](model.parameters()) for model in (plain, ours))
+    with schedule(ours, second, dear, knobs={"neighbours": 1}, **LIMITS):
+        for step in range(3):
+            for model, optimiser in ((plain, first), (ours, second)):
+                optimiser.zero_grad()
+                counted(model, rank, step).backward()
+                if model is plain:
+                    synchronise(plain, world)
+                optimiser.step()
+            held = ours.state_dict() if rank == 1 else {}
+            dist.barrier()
+    return all(torch.equal(value, plain.state_dict()[name]) for name, value in held.items())
 
 
 class Branches(nn.Module):

@@ -90,13 +90,13 @@ class Plain:
         tags = sorted({task.tag for task in self.workload.tasks if task.tag})
         for task in mine:
             update = task.kind == "U" and task.per == "step"
-            stream = ("update", task.name) if update and self.boundary != "barrier" else (task.stream,)
+            stream = ("update", task.name) if update and (task.lag or self.boundary != "barrier") else (task.stream,)
             queue = number(self.queues, ("stream", rank_class, *stream))
             amounts = [(name, amount) for name, amount in task.demands if name != "tiles"]
             tokens = tuple((number(self.pools, (rank_class, name)), amount) for name, amount in amounts)
             self.at[task.name, rank_class] = []
             for batch in range(batches if task.per == "micro-batch" else 1):
-                made = Instance("task", task.name, (rank_class,), tokens=tokens, later=int(update))
+                made = Instance("task", task.name, (rank_class,), tokens=tokens, later=int(update and not task.lag))
                 if task.kind != "CTRL":
                     made.queue, made.key = queue, order.index((task.name, batch))
                     made.work = round(task.seconds * self.classes.slowdowns[rank_class] * 1e12)
@@ -181,7 +181,7 @@ class Plain:
             size = 1
         indexed = self.workload.policy.agreement == "index" and operation.per == "step"
         turn = [each.name for each in self.operations].index(operation.name) if indexed else 0
-        communicator = ("operations", operation.role, members, stage.phase, *self.along(operation))
+        communicator = ("operations", operation.role, operation.network, members, stage.phase, *self.along(operation))
         return self.add(
             Instance(
                 "operation",
@@ -244,7 +244,8 @@ class Plain:
         for (name, distance), member in product(payload.consumers, members):
             if (name, member) not in self.at:
                 continue
-            dst, crosses = self.at[name, member], distance > 0 or self.workload.task[name].kind == "U"
+            dst, updated = self.at[name, member], self.workload.task[name].kind == "U" and not payload.lag
+            crosses = distance > 0 or updated
             if self.boundary == "barrier" and crosses and payload.per == "step":
                 self.walls[member, distance > 0].append(([at for row in mine for at in row], dst, distance))
             elif operation.per == "micro-batch" and len(dst) == len(mine):

@@ -140,14 +140,21 @@ class Job:
 
 
 @functools.cache
-def under_way_s(seconds: float) -> str:
-    """Return a time-out for ``ringwright run`` that leaves the job ``seconds`` once it is under way, on a machine however busy.
-
-    What a start takes here is measured: the import of the library that each rank begins with, alone, several times over.
-    """
+def _import_s() -> float:
+    """Return how long the import of the library that each rank begins with takes here and now."""
     begun = time.monotonic()
     subprocess.run([sys.executable, "-c", "import torch.distributed"], check=False, timeout=HANG_S)
-    return f"{seconds + 12 * (time.monotonic() - begun):.0f}s"
+    return time.monotonic() - begun
+
+
+def under_way_s(seconds: float) -> str:
+    """Return a time-out for ``ringwright run`` that leaves the job ``seconds`` once it is under way, on a machine however busy."""
+    return f"{seconds + 12 * _import_s():.0f}s"
+
+
+def silent_s(seconds: float) -> int:
+    """Return after how many seconds without a call a job hangs, and is not only slow, on a machine however busy."""
+    return round(seconds + 3 * _import_s())
 
 
 def wait_for(what: Any, limit_s: float = HANG_S) -> Any:

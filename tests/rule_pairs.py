@@ -66,7 +66,7 @@ def beside(one: Workload, other: Workload) -> Workload:
 def applied(workload: Workload, case: Case, mark: str) -> Workload:
     for rule, at, knobs in case.rules:
         marked = dict(knobs)
-        for knob in ("through", "others", "keep"):
+        for knob in ("through", "others", "keep", "also"):
             if knob in marked:
                 names = marked[knob].split(",") if isinstance(marked[knob], str) else marked[knob]
                 marked[knob] = [f"{mark}{name}" for name in names]

@@ -53,9 +53,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "bytescheduler": {"partition_mb": units(3), "credit_mb": units(7)},
     "pace": {"slice_mb": units(4)},
 }
-# Every scheduler of the folders that sends what the job sends (``CHANGES`` says what else one changes), and two more.
+# Every scheduler of the folders that sends what the job sends (``CHANGES`` says what else one changes) and needs no pipeline,
+# and two more.
 OURS = [system for system in schedulers() if system.origin == HOUSE]
-HELD = [system for system in OURS if "payloads" not in beside(system.load(), "CHANGES")]
+HELD = [
+    system
+    for system in OURS
+    if "payloads" not in beside(system.load(), "CHANGES") and "workload.pipeline" not in system.needs
+]
 POLICIES: dict[str, Scheduler] = {
     "fifo": fifo,
     **{system.slug: partial(system.load(), **SMALL.get(system.slug, {})) for system in HELD},

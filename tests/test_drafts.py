@@ -254,6 +254,8 @@ PAST_THE_GATE = {
     "studies/sweep/table.py": "into a draft",
     "apart.py": "into a folder for the time of a question",
     "studies/graph_ranks.py": "words between ranks, in a folder that goes with their job",
+    "studies/pipeline_ranks.py": "words between ranks, in a folder that goes with their job",
+    "studies/partitioned/": "words between ranks, in a folder that goes with their job",
     "sources/": "into a folder for the time of a question",
     "capture/recorder/": "lines that grow while a job runs, without this package",
     "capture/folder.py": "a probe that goes at once",

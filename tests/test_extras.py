@@ -28,7 +28,8 @@ def hints() -> set[tuple[str, tuple[str, ...]]]:
     """Every MissingExtraError of the package: its extra, and which of its libraries it names."""
     named = set()
     for path in (REPOSITORY / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "MissingExtraError" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingExtraError":
                 given = {
                     each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg in ("extra", "only")

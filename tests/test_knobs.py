@@ -144,6 +144,7 @@ def test_systems_lists_the_knobs_of_one(capsys: pytest.CaptureFixture[str]) -> N
         ("ring:channels=2:channels=3", "channels is given twice"),
         ("blueconnect:inner=foo", "no system is called 'foo'"),
         ("blueconnect:inner=p3", "orders communication"),
+        ("p2@2x2", "'@' names a release of a library; p2 has none"),
         ("mpich2:rules=1", "mpich2 has no knob 'rules'"),
         ("allgather-reduce:channels=2", "it has none"),
         ("ring:channels", "no knob=value"),

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ringwright.memory import memory, peak_bytes
+from ringwright.pipelines import order
 from ringwright.validity.workloads import require
 from ringwright.values import PARTIAL, SLICED, Placement, Value
 from ringwright.workload import Edge, Mesh, Payload, RankClass, Task, Workload
-from ringwright.workloads.pipelines import order
 
 KEPT, WEIGHTS = 100, 7
 

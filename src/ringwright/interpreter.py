@@ -1,6 +1,8 @@
 """The reference interpreter: what a Program means, on real data, slowly and plainly.
 
 All moves of a step read before any writes. When an engine, an executor or an export disagrees with this file, they are wrong.
+Nodes of the network add floats in the number format of the program's stream (``ringwright.codecs``), so that the error of a
+program is measured by running it; whole numbers are added as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.codecs.adding_nodes import AddingNodes, Held, numbers_of
 from ringwright.collective import PREFIXES
 from ringwright.errors import ProgramError
 from ringwright.program import ADDING, Op
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.program import Block, Program, Step
 
-Buffers = list[dict[int, np.ndarray]]  # per node: slot -> elements
+Buffers = list[dict[int, Held]]  # per node: slot -> elements, or what an adding node makes of them when they leave
 
 _COMBINE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "sum": np.add,
@@ -63,14 +66,17 @@ def _whole(collective: Collective, given: Sequence[dict[int, np.ndarray]]) -> di
     return whole
 
 
-def run(program: Program, given: Sequence[dict[int, np.ndarray]]) -> list[dict[int, np.ndarray]]:
+def run(
+    program: Program, given: Sequence[dict[int, np.ndarray]], nodes: AddingNodes | None = None
+) -> list[dict[int, np.ndarray]]:
     """Execute a program and return per rank the blocks it must hold; raise ProgramError at the first impossible move.
 
-    Each block is of the dtype of what was given and of shape (elements,).
+    Each block is of the dtype of what was given and of shape (elements,). ``nodes`` say how the network adds floats and count
+    what happens there; without them formats are as they are by default and contributions arrive in the order of the moves.
     """
-    state = _load(program, given)
+    state, nodes = _load(program, given), nodes or AddingNodes(program)
     for number, step in enumerate(program.steps()):
-        _step(program, state, step, number)
+        _step(program, state, step, number, nodes)
     return _unload(program, state)
 
 
@@ -115,7 +121,7 @@ def _unload(program: Program, state: Buffers) -> list[dict[int, np.ndarray]]:
         for slot, chunk in sorted(placed(program, rank, after=True), key=lambda pair: pair[1]):
             if slot not in state[rank]:
                 raise ProgramError(f"rank {rank} ends without chunk {chunk}", where=f"{program.name}, slot {slot}")
-            pieces.setdefault(chunk // program.layout.parts, []).append(state[rank][slot])
+            pieces.setdefault(chunk // program.layout.parts, []).append(numbers_of(state[rank][slot]))
         results.append(
             {
                 block: np.concatenate(found) / scale if scale > 1 else np.concatenate(found)
@@ -125,9 +131,9 @@ def _unload(program: Program, state: Buffers) -> list[dict[int, np.ndarray]]:
     return results
 
 
-def _step(program: Program, state: Buffers, step: Step, number: int) -> None:
+def _step(program: Program, state: Buffers, step: Step, number: int, nodes: AddingNodes) -> None:
     combine = _COMBINE[program.collective.reduce_op]
-    arriving: list[tuple[int, int, bool, np.ndarray]] = []
+    arriving: list[tuple[int, int, int, Block, Held]] = []
     for block in step.blocks:
         for src, dst, chunk, to in zip(*(column.tolist() for column in block.arrays()), strict=True):
             for further in range(block.span):
@@ -141,13 +147,20 @@ def _step(program: Program, state: Buffers, step: Step, number: int) -> None:
                         f"{program.name} adds to what is not there",
                         where=f"rank {dst}, step {number}, chunk {to + further}",
                     )
-                arriving.append((dst, to + further, block.op in ADDING, state[src][chunk + further]))
+                arriving.append((src, dst, to + further, block, state[src][chunk + further]))
     for block in step.blocks:
         if block.op is Op.EMIT:
             _release(state, block)
-    for dst, slot, adds, values in arriving:
+    for src, dst, slot, block, held in arriving:
+        adds = block.op in ADDING
         present = state[dst].get(slot) if adds else None
-        state[dst][slot] = values.copy() if present is None else combine(present, values)
+        if adds and dst >= program.p:
+            partial = nodes.joined(dst, block.channel, present, held, src, number)
+            if partial is not None:
+                state[dst][slot] = partial
+                continue
+        values = numbers_of(held)
+        state[dst][slot] = values.copy() if present is None else combine(numbers_of(present), values)
 
 
 def _release(state: Buffers, block: Block) -> None:

@@ -265,4 +265,6 @@ Seconds = Annotated[float, Range(0, 10, "s")]
 Ratio = Annotated[float, Range(0.01, 1000)]
 Elements = Annotated[int, Range(1, 10**12)]
 Piece = Annotated[float, Range(0.001, 65536, "MiB")]  # what gradients are cut into
+Dimension = Annotated[str, Pattern("[a-z][a-z0-9_.]{0,63}", "a dimension of the job's values", ("batch", "sequence"))]
+Role = Annotated[str, Pattern("[a-z][a-z0-9_-]{0,31}", "a role of payloads", ("sparse", "dp"))]
 RANDOM = Pattern("random(-[0-9]{1,9})?", "random-SEED", ("random-1", "random-7"))

@@ -7,14 +7,14 @@ its order. What one task needs within itself is not a value and is not counted, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from ringwright.values import KEPT, VALUE_KINDS, Value
-from ringwright.workload import Payload, Task, Workload
+from ringwright.values import ELEMENTS, KEPT, VALUE_KINDS, Value
+from ringwright.workload import Payload, Task, Workload, turn_of
 
 UNKNOWN = "nothing says what its tasks read and write"
 OVERWRITING = ("all-reduce", "broadcast")  # operations whose result takes the place of their source
@@ -53,6 +53,11 @@ def memory(workload: Workload) -> tuple[ClassMemory, ...]:
     return tuple(account.told() for account in _accounts(workload))
 
 
+def _is_sent_alone(value: Value) -> bool:
+    """Whether nobody knows more of a value than how many numbers were sent: a recording does not say what else is held."""
+    return [name for name, _ in value.dims] == [ELEMENTS]
+
+
 def _is_silent(task: Task) -> bool:
     """Whether a task computes something and does not say on what: then values tell only a part of what is held."""
     return task.seconds > 0 and not (task.reads or task.writes)
@@ -64,7 +69,7 @@ def peak_bytes(workload: Workload) -> int | None:
 
 
 def _accounts(workload: Workload) -> list[_Account]:
-    if not workload.values or any(_is_silent(task) for task in workload.tasks):
+    if all(_is_sent_alone(value) for value in workload.values) or any(_is_silent(task) for task in workload.tasks):
         return []
     carried = _Carried(workload)
     return [_Account(workload, each.name, carried) for each in workload.classes]
@@ -99,6 +104,10 @@ class _Carried:
             return True
         return value.per == "step" and value.name not in self.writer and value.name not in self.to_result
 
+    def versions(self, value: Value) -> int:
+        """Return how many versions of what stays are there at a time: by how many steps the oldest that is read lies behind."""
+        return max((distance for _, distance in self.readers.get(value.name, ())), default=1) or 1
+
     @cached_property
     def storage(self) -> dict[str, str]:
         """Value -> the first value in whose place it lies; what lies in its own place is not there."""
@@ -111,6 +120,9 @@ class _Carried:
             both_stay = self.stays(source) and self.stays(value[name])
             if both_stay or (payload.op in OVERWRITING and not self.readers.get(source.name)):
                 storage[name] = source.name
+        for task in self.writer.values():  # a slice of what stays is a view of it
+            if task.work and task.work.meaning == "slice" and self.stays(value[task.reads[0][0]]):
+                storage[task.writes[0]] = task.reads[0][0]
         return {name: self._first(name, storage) for name in storage}
 
     def _first(self, name: str, storage: Mapping[str, str]) -> str:
@@ -130,10 +142,14 @@ class _Account:
     carried: _Carried
 
     def __post_init__(self) -> None:
-        self.order = list(_order(self.workload, self.of))
+        listed = list(_order(self.workload, self.of))
+        turns = [turn_of(batch, self.workload.micro_batches) for _, batch in listed]
+        self.order = [(name, batch) for (name, _), (batch, _) in zip(listed, turns, strict=True)]
         batches: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for at, (name, batch) in enumerate(self.order):
-            batches[name].append((batch, at))
+        for at, ((name, batch), (_, earlier)) in enumerate(zip(self.order, turns, strict=True)):
+            batches[name].append(
+                (batch, at + earlier * len(listed))
+            )  # what is left to the next step lies behind this one
         self.at: dict[str, np.ndarray] = {
             name: np.array([at for _, at in sorted(each)]) for name, each in batches.items()
         }
@@ -166,10 +182,11 @@ class _Account:
         for values in self._storages():
             first, size = values[0], max(value.size_bytes for value in values)
             if any(self.carried.stays(value) for value in values):
-                self.steady.append(Holder(first.name, first.kind, size, 1))
-                changes[0] += size
+                versions = max(self.carried.versions(value) for value in values)
+                self.steady.append(Holder(first.name, first.kind, versions * size, versions))
+                changes[0] += versions * size
                 continue
-            for begins, ends in self._spans(values):
+            for begins, ends in _within(self._spans(values), len(self.order)):
                 np.add.at(changes, begins, size)
                 np.add.at(changes, ends + 1, -size)
                 self.spans.append((first, size, begins, ends))
@@ -245,6 +262,16 @@ class _Account:
             return used if used.size else produced
         sent: np.ndarray = np.minimum(produced + 1, used)
         return sent
+
+
+def _within(spans: Iterable[tuple[np.ndarray, np.ndarray]], n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield spans of (first, last task) within a steady step of ``n`` tasks: what goes on behind its end begins it."""
+    for low, high in spans:
+        inside = low < n
+        yield low[inside], np.minimum(high[inside], n - 1)
+        beyond = high >= n
+        if beyond.any():
+            yield np.maximum(low[beyond] - n, 0), high[beyond] - n
 
 
 def _held(spans: list[tuple[Value, int, np.ndarray, np.ndarray]], at: int) -> Iterator[Holder]:

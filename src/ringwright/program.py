@@ -137,7 +137,9 @@ def explicit(
     import numpy as np
 
     fields = [np.asarray(field, np.int64) for field in (src, dst, chunk, chunk if to is None else to)]
-    lists = [np.ascontiguousarray(array) for array in np.broadcast_arrays(*[np.atleast_1d(array) for array in fields])]
+    if len({field.shape for field in fields}) > 1 or fields[0].ndim != 1:
+        fields = list(np.broadcast_arrays(*[np.atleast_1d(field) for field in fields]))
+    lists = [np.ascontiguousarray(field) for field in fields]
     return Block(op, (len(lists[0]),), lists[0], lists[1], lists[2], None if to is None else lists[3], span, channel)
 
 

@@ -91,6 +91,16 @@ class System:
             return tuple(getattr(import_module(self.module), "NEEDS", ()))
         return () if self.problem else tuple(self.plugin.told("NEEDS"))
 
+    @property
+    def hardware(self) -> str:
+        """What it needs that no machine has yet, in words; empty for what can be switched on today."""
+        return "" if self.plugin is not None else str(getattr(import_module(self.module), "HARDWARE", ""))
+
+    @property
+    def rounds(self) -> bool:
+        """Whether its numbers travel in a format that rounds, so that its sums are not the plain ones to the bit."""
+        return self.plugin is None and bool(getattr(import_module(self.module), "ROUNDS", False))
+
     def knobs(self) -> dict[str, Knob]:
         """Its knobs by name, from the callable's signature; what each means is from its docstring."""
         if self.plugin is not None:
@@ -238,6 +248,12 @@ def typed(spelling: str, among: Callable[[], tuple[System, ...]]) -> tuple[Syste
     slug, _, release = name.partition("@")
     system = find(slug, among)
     said = [f"release={release}", *settings] if release else settings
+    if release and "release" not in system.knobs():
+        has = ", ".join(each.name for each in system.knobs().values() if each.can_be_typed)
+        what = f"'@' names a release of a library; {slug} has none" + (
+            f", but knobs, {slug}:KNOB=VALUE: {has}" if has else ""
+        )
+        raise UsageError(what, where=spelling, remedy=f"ringwright systems {slug}")
     return system, values(system.slug, system.knobs(), said, where=spelling)
 
 

@@ -62,7 +62,7 @@ _NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
 _TEXTS = ("source", "summary", "library", "clock_note", "tables_as")
 _LISTS = ("inputs", "losses", "limits", "nccl_versions", "dump_versions", "profiler_versions", "passed_over")
 _NUMBERS = ("profiler_versions",)  # of the lists, those of numbers
-_COUNTS = ("world", "origin_ns", "records", "errors_dropped")
+_COUNTS = ("world", "origin_ns", "records", "errors_dropped", "adding_dropped")
 # What readers and writers note in meta, and the types that it can be of.
 META: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_TEXTS, (str, type(None))),

@@ -24,6 +24,7 @@ class ShortestPaths:
         self._starts = np.searchsorted(src[order], np.arange(n_nodes + 1))
         self._ends = np.asarray(dst, np.int64)[order]
         self._n = n_nodes
+        self._neighbours = np.unique(np.asarray(src, np.int64)[order] * n_nodes + self._ends)
         self._known_before: dict[int, np.ndarray] = {}
 
     def paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
@@ -34,6 +35,31 @@ class ShortestPaths:
         import numpy as np
 
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        far = ~self._linked(src, dst)
+        if far.all():
+            return self._search(src, dst)
+        # Nothing is shorter than a link between the two.
+        searched = self._search(src[far], dst[far]) if far.any() else np.zeros((0, 2), np.int64)
+        nodes = np.full((len(src), max(searched.shape[1], 2)), UNREACHED, np.int64)
+        nodes[far, : searched.shape[1]] = searched
+        nodes[~far, 0], nodes[~far, 1] = src[~far], dst[~far]
+        return nodes
+
+    def _linked(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return which pairs are ends of one link that works, a node and itself being none. bool of shape (pairs,)."""
+        import numpy as np
+
+        wanted = src * self._n + dst
+        at = np.searchsorted(self._neighbours, wanted)
+        at[at == len(self._neighbours)] = 0
+        linked = self._neighbours[at] == wanted if len(self._neighbours) else np.zeros(len(src), bool)
+        told: np.ndarray = linked & (src != dst)
+        return told
+
+    def _search(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the nodes on the routes of pairs, breadth first. int64 of shape (pairs, longest)."""
+        import numpy as np
+
         sources, row = np.unique(src, return_inverse=True)
         many = max(1, self.MOST_KNOWN // max(self._n, 1))
         parts = []

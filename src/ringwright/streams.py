@@ -35,9 +35,12 @@ class Stream:
     codec, loss
         Number format on the wire and who mends a loss: names of ``CODECS`` and ``LOSS_RULES``.
     timeout_s
-        Seconds after which a sender sends a packet anew, where the loss rule has a timer.
+        Seconds after which a sender sends a packet anew, where the loss rule has a timer; the least of it where that adapts.
     fallback
-        Program node (a rank, or p and on: an aggregating node) that finishes what this one could not.
+        Program node (a rank, or p and on: an aggregating node) that finishes what this one could not; where jobs share slots,
+        by a server on a link of its own, as fast as that of this node.
+    jobs
+        Jobs like this one whose packets share the slots by a hash, this one among them; 0: the slots are its own.
     channels
         Channels whose moves at the node are this stream's; none: all of them.
     """
@@ -51,6 +54,7 @@ class Stream:
     loss: str = "reliable"
     timeout_s: float = 0.0
     fallback: int | None = None
+    jobs: int = 0
     channels: tuple[int, ...] = ()
 
     def takes(self, channel: int) -> bool:
@@ -74,6 +78,8 @@ CODECS = {
     "native": Codec(("sum", "prod", "min", "max")),
     # One exponent for a packet's numbers, which are integers of 32 bits (SwitchML, NSDI 2021).
     "block-exponent": Codec(("sum", "min", "max"), ("float16", "bfloat16", "float32"), "int32"),
+    # Whole millionths; a packet that overflows is sent anew as floats (ATP, NSDI 2021).
+    "fixed-point": Codec(("sum",), ("float16", "bfloat16", "float32"), "int32"),
     # Exponent and mantissa of a number in registers of their own (FPISA, NSDI 2022).
     "split-float": Codec(("sum",), ("float16", "float32"), "int32"),
     # Numbers of a table whose sums are in the table too (THC, NSDI 2024).
@@ -83,21 +89,30 @@ CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """Who mends a loss, and what that takes: copies of each slot, a timer at the senders, a node that finishes the rest."""
+    """Who mends a loss, and what that takes: copies of each slot, a timer at the senders, a node that finishes the rest.
 
+    ``owner``: the ``links`` below (a lossy link is a thinner one), the ``hosts``, the ``transport`` of their connections, or a
+    ``server``. ``adapts``: the timer follows the round trip from ``Stream.timeout_s`` on.
+    """
+
+    owner: str
     versions: int
-    has_timer: bool
-    has_fallback: bool
+    has_timer: bool = False
+    has_fallback: bool = False
+    adapts: bool = False
 
 
 LOSS_RULES = {
-    "reliable": LossRule(
-        1, has_timer=False, has_fallback=False
-    ),  # the transport below: link level, reliable connections
+    # Link level, or connections that nothing of the sums goes through.
+    "reliable": LossRule("links", 1),
     # A bitmap, and the last result of a slot beside the one under way (SwitchML, algorithms 3 and 4).
-    "host-timer": LossRule(2, has_timer=True, has_fallback=False),
+    "host-timer": LossRule("hosts", 2, has_timer=True),
+    # The same with a timer that follows the round trip and doubles (RFC 6298), as ``ringwright switch`` has it.
+    "adaptive-timer": LossRule("hosts", 2, has_timer=True, adapts=True),
+    # Connections in a ring that go back to the first missing packet; the node puts a stored sum into a copy (NetReduce).
+    "go-back-n": LossRule("transport", 1),
     # What is sent anew evicts the slot and goes on to a server (ATP, NSDI 2021).
-    "resend-to-server": LossRule(1, has_timer=True, has_fallback=True),
+    "resend-to-server": LossRule("server", 1, has_timer=True, has_fallback=True),
 }
 
 

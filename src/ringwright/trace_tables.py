@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {
     "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call),
-    # phase (a named stretch of a step), sync (a call that waits), status (how far a rank came in a group),
+    # phase (a named stretch of a step), sync (a call that waits), operator (what a launch
+    # belongs to: gradient, backward, ddp, or a fused operation by its pattern), status (how far a rank came in a group),
     # measurement (a row of a benchmark), metric (a sample of a gauge)
     "op": "str",  # all-reduce, ...; for kind=error the error class
     "task": "str",

@@ -14,6 +14,7 @@ from typing import Any
 SLICED, PARTIAL, LOCAL = "sliced", "partial", "local"
 PLACED = (SLICED, PARTIAL, LOCAL)
 VALUE_KINDS = ("activation", "parameter", "gradient", "optimizer", "buffer")
+ELEMENTS = "elements"  # the dimension of values of which nobody knows more than how many numbers they have
 KEPT = ("parameter", "optimizer")  # kinds of values that are there from step to step
 # What tasks compute, where it is known (``ringwright.algebra.computing``); without one, only reads and writes are.
 RELAY = "relay"  # computes nothing: an operation begins where another one ends
@@ -80,11 +81,27 @@ class Value:
 
 
 @dataclass(frozen=True)
+class MatrixProduct:
+    """A product of (m x k) and (k x n) that a rank computes, ``times`` over; cut along a dimension of ``Work.cuts``, side
+    ``cut`` becomes shorter.
+    """
+
+    m: int
+    n: int
+    k: int
+    times: int = 1
+    cut: str = "m"
+
+
+@dataclass(frozen=True)
 class Work:
     """What a task computes: floating-point operations, bytes it reads and writes, what it means, and where it may be cut.
 
     ``meaning`` is one of ``MEANINGS``, with ``settings``; empty: only what it reads and writes is known. ``cuts`` are the
-    dimensions along which its values may be cut, and the seconds that each part more costs (a launch, a last wave not full).
+    dimensions along which its values may be cut, and the seconds that each part more costs (a launch, a last wave not full):
+    each slice of what it writes depends on the same slice of what it reads, what it writes without the dimension is a sum over
+    slices. ``products`` are its matrix products, where they are known. ``parts`` are what it does one after another, where it is
+    several kernels.
     """
 
     flops: float = 0.0
@@ -93,6 +110,25 @@ class Work:
     meaning: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     cuts: Mapping[str, float] = field(default_factory=dict)
+    products: tuple[MatrixProduct, ...] = ()
+    parts: tuple[WorkPart, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkPart:
+    """One of the things that a task does one after another: a ``share`` of its seconds, and the ``work``.
+
+    ``reads`` and ``writes`` are places among what the task reads and writes. ``dims`` and ``layout`` are of what it hands to the
+    next part besides, with ``size_bytes`` on a rank; without ``dims`` that is nothing, as it is of the last part.
+    """
+
+    share: float
+    work: Work
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    dims: tuple[tuple[str, int], ...] = ()
+    layout: tuple[Placement, ...] = ()
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True)

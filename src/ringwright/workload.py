@@ -36,8 +36,13 @@ OPS = (
     "push",
     "pull",
     "shift",
+    "copy",  # a shift by copy engines, each of which reads another rank's memory
     "factors",
 )
+
+
+ON = " on "  # between an operation and the network that it names, where costs are asked
+SHIFTS = ("shift", "copy")  # every rank gets what another one holds, so many ranks further on
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,11 @@ class Mesh:
             if name in axes:
                 ranks = [each + at * self.strides[name] for each in ranks for at in range(size)]
         return tuple(ranks)
+
+
+def turn_of(batch: int, micro_batches: int) -> tuple[int, int]:
+    """Return the micro-batch that an entry of an order is for, and how many steps before the entry's own it is of."""
+    return (batch, 0) if batch >= 0 else (batch + micro_batches, 1)
 
 
 @dataclass(frozen=True)
@@ -139,8 +149,9 @@ class Payload:
     share an operation with (an empty name: nothing); ``joint`` lists further classes whose ranks take part; ``peer`` is
     the class that a send-recv goes to. ``elements`` counts numbers, for partitions given in parameters. ``factors`` are the
     rows and columns of a matrix whose gradient is a sum of outer products, and ``samples`` how many of them one rank sums in
-    one payload (0: not known). ``source`` and ``result`` are the values before and after; of a shift, the result is what the
-    rank ``hops`` further on holds. ``lag`` as of tasks.
+    one payload (0: not known). ``source`` and ``result`` are the values before and after; of a shift or copy, the result is what
+    the rank ``hops`` further on holds. ``lag`` as of tasks. ``network`` names the one that carries it, where ranks have
+    several.
     """
 
     name: str
@@ -165,6 +176,26 @@ class Payload:
     result: str = ""
     hops: int = 1
     lag: int = 0
+    network: str = ""
+
+    @property
+    def asked(self) -> str:
+        """What cost models are asked for: a shift from further on says from where, a named network which."""
+        op = self.op if self.op not in SHIFTS or self.hops == 1 else f"{self.op}@{self.hops}"
+        return asked_on(op, self.network)
+
+
+def asked_on(op: str, network: str) -> str:
+    """Return how cost models are asked for an operation on a network; an empty name: the usual one."""
+    return f"{op}{ON}{network}" if network else op
+
+
+def sends_earlier(payload: Payload, writer: Task | None) -> bool:
+    """Whether an operation sends what the step before left: of parameters that are gathered once a micro-batch.
+
+    What is written once a step, behind its micro-batches, cannot be sent within one of them.
+    """
+    return payload.per == "micro-batch" and writer is not None and writer.per == "step"
 
 
 @dataclass(frozen=True)
@@ -205,7 +236,8 @@ class Queue:
     ``keys`` (payload -> number) order operations, small first; equal or absent keys go by the time they became ready.
     ``windows`` (role -> (amount, "bytes" or "operations")) limit what is started and not yet done; without one the limit is
     one operation. ``blocking``: the most urgent operation, when it does not fit, keeps the others back too; such a queue
-    may overshoot its window by that operation. ``traffic`` (role -> class) is for ``gates``. ``issue_s`` is what starting
+    may overshoot its window by that operation. ``traffic`` (role, or the network of those that name one -> class) is for
+    ``gates``. ``issue_s`` is what starting
     an operation costs the issuing thread. ``random`` (a seed) draws an order anew each iteration, the
     same on all ranks, and however many iterations there are.
     """
@@ -257,7 +289,8 @@ class Workload:
     resources
         What tasks and operations share on a rank.
     micro_batches, order
-        Micro-batches of a step, and the model's own order of them by class.
+        Micro-batches of a step, and the model's own order of them by class. In an order, a negative micro-batch is of the step
+        before (-1: its last one): it is left to run behind the first passes of the next step.
     policy
         How payloads become operations and in which order they are sent; ``with_policy`` sets parts of it.
     values

@@ -63,6 +63,8 @@ def test_what_others_read_is_still_written() -> None:
     assert kept.task["y.fused"].writes == ("y", "t")
     assert prove(graph("t"), kept).equal
     assert kept.applied[0].change.traffic_bytes == -4 * 4 * 6  # t does not read y again
+    beside = fused(graph("t"), "t", "n")  # neither reads of the other, both of one value
+    assert prove(graph("t"), beside).equal
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,6 @@ def test_what_others_read_is_still_written() -> None:
         (graph, "y", "n", {"saved_us": -1.0}, "one kernel saves"),
         (lambda: graph("r"), "y", "n", {}, "n needs what others make of the first ones"),
         (lambda: graph("t"), "y", "n", {}, "t comes before the last of them"),
-        (lambda: graph("t"), "t", "n", {}, "n reads nothing that one before it writes"),
         (lambda: cases.block(2), "down", "res", {}, "res reads nothing"),
         (lambda: cases.forward_backward(2), "act1", "back1", {}, "runs at another time or place"),
         (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from algebra_cases import CASES, Case
-from ringwright.algebra import RULES, replayed
+from ringwright.algebra import RULES, RewriteError, replayed
 from ringwright.algebra.account import totals
 from ringwright.algebra.equal import prove
+from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workloads import check
 from ringwright.workload import Workload
 
@@ -47,3 +48,17 @@ def test_a_rule_changes_what_it_declares(case: Case, p: int) -> None:
         declared = sum(getattr(each.change, name) for each in after.applied)
         assert getattr(new, name) - getattr(old, name) == declared, name
     assert new.held_bytes - old.held_bytes <= sum(each.change.held_bytes for each in after.applied)
+
+
+def test_of_rules_that_are_replayed_the_one_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are checked at once; what is not legal then is looked for one by one."""
+    case = next(each for each in CASES if len(each.rules) > 1)
+    before, after = rewritten(case, min(case.sizes))
+    first, second, *_ = after.applied
+    legal = [(each.tasks, each.payloads) for each in (before, replayed(before, [first]))]
+    spoilt = Finding("task", "spoilt", "here", "another")
+    legality = "ringwright.algebra.rule.check"
+    monkeypatch.setattr(legality, lambda each, *_, **__: [] if (each.tasks, each.payloads) in legal else [spoilt])
+    with pytest.raises(RewriteError, match="spoilt") as caught:
+        replayed(before, after.applied)
+    assert (caught.value.rule, caught.value.at) == (second.rule, second.at)

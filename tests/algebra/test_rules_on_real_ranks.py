@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,8 @@ from algebra_cases import CASES
 from ringwright.algebra import RULES
 from ringwright.algebra.equal import outputs
 from ringwright.studies.graph_ranks import differing
+from ringwright.values import LOCAL, PARTIAL, Placement, Value
+from ringwright.workload import Mesh, Payload, RankClass, Task, Workload
 
 pytestmark = [
     pytest.mark.torch,
@@ -31,3 +34,23 @@ def test_every_rule_on_gloo_ranks(p: int) -> None:
         graphs.append(after)
     wrong = differing(graphs, seed=p)
     assert {cases[at].name: names for at, names in wrong.items() if names} == {}
+
+
+def test_stages_hand_their_results_on_to_the_ranks_that_lie_alike() -> None:
+    """Two stages of two ranks, each of which has its own numbers; the second stage adds up what it is handed."""
+    dims = (("n", 6),)
+    own, partial = (Placement("dp", LOCAL),), (Placement("dp", PARTIAL),)
+    listed = (("x", "s0", own), ("y", "s0", own), ("z", "s1", own), ("g", "s1", partial), ("sum", "s1", ()))
+    values = tuple(Value(name, of, 48, dims, lies, "activation", "micro-batch", "int64") for name, of, lies in listed)
+    tasks = (
+        Task("first", "s0", "F", 1.0, reads=(("x", 0),), writes=("y",)),
+        Task("second", "s1", "F", 1.0, reads=(("z", 0),), writes=("g",)),
+    )
+    handed = Payload("handed", "s0", "send-recv", 48, (), "pp", ("first",), (("second", 0),), "micro-batch", peer="s1")
+    added = Payload("added", "s1", "all-reduce", 48, ("dp",), "dp", ("second",), (), "micro-batch")
+    payloads = (replace(handed, source="y", result="z"), replace(added, source="g", result="sum"))
+    classes = tuple(RankClass(f"s{at}", {"pp": at}) for at in range(2))
+    mesh = Mesh((("pp", 2), ("dp", 2)))
+    step = Workload("stages", mesh, classes, tasks, payloads=payloads, micro_batches=2, values=values)
+    assert outputs(step) == ("sum",)
+    assert differing([step]) == {0: []}

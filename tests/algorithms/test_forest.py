@@ -217,7 +217,7 @@ def test_a_window_lets_what_is_collected_be_spread_meanwhile() -> None:
     topology = fabric("mesh:4x4")
     collective = Collective("all-reduce", range(16), GIB)
     question = ForestQuestion(collective, topology, "throughput", 0, Deadline(None))
-    (forests,) = question._sets()
+    (forests,) = question.sets()
     free, held = (PiecedForest(forests, (1,) * 8, 1, False, 0.0, window) for window in (0, 3))
     programs = [question.program(each) for each in (free, held)]
     assert not any(validity.check(each, topology=topology) for each in programs)
@@ -233,7 +233,7 @@ def test_pieces_apart_wait_for_no_other_piece() -> None:
     """What two ranks have for each other at one time are messages of their own: none waits for the data of another."""
     topology = fabric("dgx-a100:2")
     question = ForestQuestion(gathered(topology), topology, "throughput", 0, Deadline(None))
-    (forests,) = question._sets()
+    (forests,) = question.sets()
     program = question.program(PiecedForest(forests, (1,) * 4, 1, False, 0.0))
     moved = gather(program)
     chunk = moved.reads % program.layout.n_slots

@@ -16,12 +16,13 @@ from ringwright.algorithms.blocks.pipeline import pipeline
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
+from ringwright.algorithms.ring_steps import Rings
 from ringwright.algorithms.synthesis import p2 as package
 from ringwright.algorithms.synthesis.p2 import OPS, p2
 from ringwright.algorithms.synthesis.p2.chosen import SequencePrices, ranked, told_sequence
 from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
-from ringwright.algorithms.synthesis.p2.machine import Rings, given_levels, levels_of
+from ringwright.algorithms.synthesis.p2.machine import given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import devices, groups, matrices, reduced_levels
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.algorithms.synthesis.p2.search import Sequences

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -249,9 +250,13 @@ def test_ctrl_c_ends_a_search_in_the_solver(monkeypatch: pytest.MonkeyPatch) -> 
     wanted, deadline = question("mesh:4x4", "all-to-all"), Deadline(None)
     model = Model(wanted, AskedSearch(1, 6, 16), detour=0)
     monkeypatch.setattr(solving, "LISTENS_S", 0.01)
-    timer = threading.Timer(0.5, _thread.interrupt_main)
-    timer.start()
-    made, spent = model.solve(200.0, 0, deadline)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
+    try:
+        timer = threading.Timer(0.5, _thread.interrupt_main)
+        timer.start()
+        made, spent = model.solve(200.0, 0, deadline)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert made is None
     assert deadline.stopped
     assert spent < 200

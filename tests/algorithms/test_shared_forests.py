@@ -16,7 +16,8 @@ from ringwright.costs.arcs import together as on_same_resources
 from ringwright.costs.joint_bounds import joint_bound
 from ringwright.costs.lower_bounds import bound
 from ringwright.costs.routed_bounds import routed_s
-from ringwright.costs.shared_trees import TreeDemand, forests
+from ringwright.costs.shared_trees import forests
+from ringwright.costs.tree_demands import TreeDemand
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
 from ringwright.errors import InfeasibleError, UsageError
@@ -231,3 +232,13 @@ def test_a_dead_link_that_nothing_passes_is_no_matter() -> None:
     program = expand(Collective("all-gather", range(6), MIB), topology)
     assert is_right(program, topology)
     assert simulate(program, topology).time_s < 1.5 * bound(Collective("all-gather", range(6), MIB), topology).time_s
+
+
+@pytest.mark.parametrize("op", ["all-gather", "all-reduce"])
+def test_rates_too_far_apart_for_the_solver_are_told_with_what_to_do(op: str) -> None:
+    topology = faulty(
+        "ring:3", "link rank1>rank2 rate 1e-13%", "link rank2>rank1 rate 1e-13%", "link rank0>rank2 rate 1e-7%"
+    )
+    with pytest.raises(InfeasibleError, match="as fast as the slowest") as error:
+        forest(Collective(op, range(3), MIB), topology)
+    assert "--method expand" in error.value.remedy

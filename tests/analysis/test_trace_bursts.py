@@ -274,3 +274,18 @@ def test_a_larger_gap_is_asked_for_on_the_command_line(capsys: pytest.CaptureFix
     page = tmp_path / "page.html"
     assert main(["report", str(folder), "--gap", "3ms", "-o", str(page)]) == 0
     assert "a pause of more than 3,000 us ends a burst of a NIC" in page.read_text()
+
+
+@pytest.mark.parametrize("ground", ["assumed", "read"])
+def test_a_group_of_which_one_rank_was_seen_is_not_taken_for_a_group_of_one(ground: str) -> None:
+    """A group that is known to have one rank moves nothing; of one that is assumed to, nobody knows what moves."""
+    comm = {"communicator": 0, "comm_id": "w", "size": 1, "members": [0], "ranks_seen": 1, "ground": ground}
+    events = [call(0, at * 1e-3, 1e-4, sequence=at, nranks=None) for at in range(3)]
+    tables = {"events": rows("events", events), "communicators": rows("communicators", [comm])}
+    bursts = summarise(Trace.of(tables, {"source": "kineto", "world": None}))["bursts"]
+    assert bursts is not None
+    if ground == "read":
+        assert bursts["count"] == 0
+    else:
+        assert (bursts["count"], bursts["unsized"], bursts["bytes"]) == (3, 3, None)
+        assert any("how many ranks take part in 3 calls is not known" in each for each in bursts["limits"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from recorded_jobs import LOOP, Job, calls, environment, lines, summary, torchrun, under_way_s, wait_for
+from recorded_jobs import LOOP, Job, calls, environment, lines, silent_s, summary, torchrun, under_way_s, wait_for
 
 pytestmark = [
     pytest.mark.torch,
@@ -48,7 +48,8 @@ def test_an_ordinary_job_is_recorded_whole(tmp_path: Path) -> None:
     assert found["ledger"]["refused"] == 0
     assert {row["op"]: row["count"] for row in found["operations"]} == {"broadcast": 10, "all-reduce": 10}
     assert not found["losses"]
-    assert found["verdict"] is None
+    # of two ranks a busy machine may hold one up: then the recorder says so, and is right
+    assert found["verdict"] is None or found["verdict"]["kind"] == "straggler"
     assert calls(job.out, "b") == calls(job.out, "e") == 40
 
 
@@ -104,8 +105,9 @@ def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
 
 @pytest.mark.parametrize(("what", "who"), [("sleep", 1), ("stop", 2)])
 def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
-    with looped(tmp_path, 4000, what, who, "--stall", "3s", "--timeout", under_way_s(12), ranks=3) as job:
-        wait_for((tmp_path / "five").exists)
+    stall = silent_s(3)
+    with looped(tmp_path, 4000, what, who, "--stall", f"{stall}s", "--timeout", under_way_s(12), ranks=3) as job:
+        wait_for(lambda: (tmp_path / "five").exists() or job.process.poll() is not None)
         live = subprocess.run(
             [sys.executable, "-m", "ringwright", "live", str(job.out), "--once"],
             env=environment(),
@@ -117,7 +119,10 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
         code, _, err = job.ends(120)
         assert not job.alive()
     assert code == 5
-    assert f"ringwright: nothing was recorded for 3 s: hang-not-entered, ranks {who}: rank {who} never entered" in err
+    assert (
+        f"ringwright: nothing was recorded for {stall} s: hang-not-entered, ranks {who}: rank {who} never entered"
+        in err
+    )
     assert live.returncode == 0, live.stderr
     assert "all-reduce" in live.stdout
     found = understood(job.out)

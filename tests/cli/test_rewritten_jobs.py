@@ -16,11 +16,11 @@ SPLIT = ["--rewrite", "split-all-reduce:role=dp"]
 def test_a_rewritten_step_is_simulated_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*STEP, *SPLIT]) == 0
     text = capsys.readouterr().out
-    assert "Rewritten  before the policies; the step computes the same" in text
-    assert f"split-all-reduce, at {PARAMETERS} places" in text
+    assert "Rewritten  the graph of the step, which computes the same" in text
+    assert f"none: split-all-reduce at {PARAMETERS} places" in text
     assert main([*STEP, *SPLIT, "--json"]) == 0
     row = json.loads(capsys.readouterr().out)["rows"][0]
-    assert row["applied"] == ["split-all-reduce"] * PARAMETERS
+    assert [each["rule"] for each in row["applied"]] == ["split-all-reduce"] * PARAMETERS
     assert main([*STEP, "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)["rows"][0]
     assert plain["applied"] == []

@@ -163,6 +163,7 @@ STREAM: dict[str, tuple[dict[str, Any], Any]] = {
     "loss": ({"versions": 2}, "host-timer"),
     "timeout_s": ({}, 1e-3),
     "fallback": ({}, 0),
+    "jobs": ({"slots": 64, "loss": "resend-to-server", "timeout_s": 1e-3, "fallback": 0}, 8),
     "channels": ({}, (7,)),
 }
 

@@ -23,7 +23,8 @@ def test_every_scheduler_keeps_its_contract(system: registry.System) -> None:
     cases = [*contract.cases([system], range(1)), *contract.over_knobs([system], 7, 1)]
     outcomes = [contract.check(case) for case in cases]
     assert failures(outcomes) == []
-    assert sum(len(each.passed) for each in outcomes) > sum(len(each.declined) for each in outcomes)
+    answered = [each for each in outcomes if "legal" in each.passed]  # some systems are for one kind of job
+    assert sum(len(each.passed) for each in answered) > 2 * sum(len(each.declined) for each in answered)
     assert {knob.name for knob in system.knobs().values()} == {
         each.case.knobs.partition("=")[0] for each in outcomes if each.case.knobs
     }

@@ -10,10 +10,13 @@ import pytest
 
 import random_workloads as drawn
 from plain_layout import Plain
+from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.flat import FlatJob
 from ringwright.engines.job.layout import lay_out
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
+from ringwright.schedulers.decompose.dear import dear
 from ringwright.workload import Workload
+from ringwright.workloads.chain import ChainLayer, chain
 
 
 def plainly(flat: FlatJob) -> dict[str, list[Any]]:
@@ -51,6 +54,18 @@ def test_it_equals_one_instance_and_one_edge_at_a_time(block: int) -> None:
         assert laid.flat.queues.names == ["/".join(map(str, name)) for name in plain.queues], f"seed {seed}"
         rows = [(row.what, row.name) for row in laid.rows for _ in range(row.count)]
         assert rows == [(each.what, each.name) for each in plain.step], f"seed {seed}"
+
+
+@pytest.mark.parametrize("boundary", ["barrier", "layer"])
+def test_work_of_the_step_before_is_laid_out_as_defined(boundary: str) -> None:
+    """Gathers and updates that are done a step later have the barrier behind them, and no turn in the order of compute."""
+    job = chain("job", [ChainLayer(1.0, 2.0, 1 << 20, update_s=0.5) for _ in range(5)], 4)
+    costs = LinkCosts(1e6)
+    made = dear(job, costs, neighbours=2).with_policy("test", boundary=boundary)
+    classes = rank_classes(made)
+    laid, plain = lay_out(made, costs, classes, 3), Plain(made, costs, classes)
+    found, wanted = plainly(laid.flat), plain.flat(3)
+    assert not [name for name in wanted if found[name] != wanted[name]]
 
 
 def test_random_workloads_have_all_that_the_layout_reads() -> None:

@@ -60,7 +60,7 @@ def test_native_equals_python_where_ends_are_overruled_all_the_time(model: str) 
         loads=[(1 + at, 0, 0.5) for at in range(n)],
         sms=[0.0] + [0.01] * n,
         tiles=[400] * (n + 1),
-        interference=Interference(model),
+        interference=Interference(model, factors=cases.FACTORS),
     )
     assert not unequal(Loop(flat).run(), native(flat))
 
@@ -124,14 +124,20 @@ BAD: dict[str, Any] = {
     "gates": np.array([[0, 3, -1, 0]], np.int32),
     "n_domains": -1,
     "interference": Interference("magic"),
+    "tiles": np.array([0, 1, 2], np.int32),
 }
+
+
+def measured(column: str) -> dict[str, Interference]:
+    """Return what makes a row of factors that is not there a mistake."""
+    return {"interference": Interference("measured", factors=((1.0, 1.5),))} if column == "tiles" else {}
 
 
 @compiled
 @pytest.mark.parametrize("column", BAD)
 def test_bad_columns_are_named_and_no_crash(column: str) -> None:
     with pytest.raises(ValueError, match=column.removesuffix("_ps") if column != "latency_ps" else "columns"):
-        engine.job(dataclasses.replace(_sample(), **{column: BAD[column]}))
+        engine.job(dataclasses.replace(_sample(), **measured(column), **{column: BAD[column]}))
 
 
 @compiled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,8 @@ from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import Collective
 from ringwright.engines.choose import simulate
+from ringwright.engines.machine import PS
+from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.slots import NO_TIMER, machines
 from ringwright.engines.together import simulate_together
 from ringwright.errors import InfeasibleError
@@ -177,13 +178,14 @@ def lossy(topology: Topology, share: float) -> Topology:
 @pytest.mark.parametrize("share", [1e-5, 1e-4, 1e-3])
 @pytest.mark.parametrize("slots", [16, 64])
 def test_a_timer_mends_a_loss_by_the_formula(share: float, slots: int) -> None:
-    """T = T_line + RTO (lambda + sqrt(2 lambda ln s)), lambda = (N/s)(1 - (1-p)^(2n)) for n workers below one switch."""
+    """As ``pools.expected`` has it: 4,096 packets, a loss on any of 16 links, the round trip of one packet."""
     top = fabric(STAR)
     program = timed(top, slots)
-    line_s = simulate(program, top).time_s
-    often = SIZE / PAYLOAD / slots * (1 - (1 - share) ** (2 * 8))
-    wanted = line_s + TIMEOUT_S * (often + math.sqrt(2 * often * math.log(slots)))
-    assert simulate(program, lossy(top, share)).time_s == pytest.approx(wanted, rel=0.02)
+    times = PoolTimes(
+        SIZE // PAYLOAD, slots, PAYLOAD / 50e9 * PS, round_trip_s(STAR, "rank0", "switch") * PS, 16, 1, TIMEOUT_S * PS
+    )
+    wanted = simulate(program, top).time_s + late_ps(times, 1 - (1 - share) ** 16) / PS
+    assert simulate(program, lossy(top, share)).time_s == pytest.approx(wanted, rel=1e-4)
 
 
 def test_slots_that_hold_nothing_lose_nothing() -> None:

@@ -32,6 +32,7 @@ CASES = (
     "chunks:2",
     "converges:2",
     "factors:2",
+    "halved:3",
 )
 
 
@@ -63,6 +64,19 @@ def test_published_schedulers_train_as_synchronous_training_does(found: dict[str
     assert 0 < answer["gradientflow"]["off"] < 2e-3  # half precision on the wire
     assert sum(pieces for _, pieces in answer["p3"]["plan"]) == 11
     assert len(answer["pytorch_ddp"]["plan"]) < 6
+
+
+def test_dear_trains_as_synchronous_training_does(found: dict[str, list[Any]]) -> None:
+    answer = both(found["halved"])
+    late, kept = answer.pop("accumulated"), answer.pop("saved")
+    assert [name for name, each in answer.items() if not each["same"]] == []
+    assert len(answer["sgd"]["plan"]) == 16  # eight parameters, a scatter and a gather each
+    assert len(answer["momentum"]["plan"]) == 6
+    assert late["same"]
+    assert (
+        late["bytes"] == [2 * 2 * 4 * (11 + 64 + 3 + 40 + 4 * 5)] * 3
+    )  # of n bytes on three ranks, 2 n in either half
+    assert kept
 
 
 def test_four_ranks_add_up_the_same_pieces(found: dict[str, list[Any]]) -> None:

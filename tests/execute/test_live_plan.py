@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 import random
+from dataclasses import replace
+from socket import socketpair
 from typing import Any
 
 import pytest
@@ -14,12 +16,16 @@ from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.execute.live.choose import Chooser, Fixed
-from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, ControlMessage
+from ringwright.execute.live.control import Control
+from ringwright.execute.live.control_channel import BEGIN, BYE, FAIL, GO, SETTLED, ControlConnection, ControlMessage
 from ringwright.execute.live.coordinator import Coordinator
-from ringwright.execute.live.plan import ALL, LivePlan, plan
+from ringwright.execute.live.gathers import GatherGate
+from ringwright.execute.live.plan import ALL, BufferSlice, LivePlan, plan
 from ringwright.execute.live.profile import LinkTable, costs
 from ringwright.execute.live.traffic import SentPiece
+from ringwright.schedulers.decompose.dear import dear
 from ringwright.schedulers.order import by_layer
+from ringwright.values import Applied
 from ringwright.workload import Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
@@ -152,6 +158,66 @@ def test_a_fixed_order_by_urgency_is_the_simulated_one() -> None:
     assert fixed.head()[0] == 4
 
 
+# ------------------------------------------------------------------------------------------------------------ halves
+def halves(**knobs: Any) -> LivePlan:
+    """Return DeAR's plan of four layers."""
+    drawn = net([30, 21, 50, 40], [10, 10, 10, 10])
+    return plan(dear(drawn, LINK, **knobs), LINK, drawn)
+
+
+def test_halves_of_a_bucket_share_a_buffer_and_forward_lets_gathers_go() -> None:
+    ours = halves(neighbours=1)
+    names = [ours.operations[at].name for at, _ in ours.order]
+    assert names == [f"l{at}.scatter" for at in (3, 2, 1, 0)] + [f"l{at}.gather" for at in range(4)]
+    assert ours.layered
+    assert all(len(ours.carriers(name)) == 2 for name in ours.places)
+    assert {ours.operations[at].name: each.opened_by for at, each in ours.gathers.items()} == {
+        "l0.gather": 0,
+        "l1.gather": 0,  # as its own rule has it: nothing is before the first layer to hold it behind
+        "l2.gather": 1,
+        "l3.gather": 2,
+    }
+    joined = halves(neighbours=3)
+    front = ["l0", "l1", "l2"]
+    assert [[each.name for each in op.payloads] for op in joined.operations] == [["l3"], front, front, ["l3"]]
+    assert joined.places["l2"] == BufferSlice(1, 51, 50)
+
+
+def test_a_gather_goes_once_its_scatter_is_done_and_its_layer_is_near() -> None:
+    ours, said = halves(neighbours=1), []
+    gate = GatherGate(ours, lambda step, unit: said.append(ours.operations[ours.units[unit].operation].name))
+    number = {each.name: at for at, each in enumerate(ours.operations)}
+    gate.wanted(1, ["l0"])
+    assert said == []
+    for name in ("l3", "l2", "l0"):
+        gate.scattered(1, number[f"{name}.scatter"])
+    assert said == ["l0.gather"]
+    gate.scattered(1, number["l1.scatter"])
+    assert said == ["l0.gather", "l1.gather"]
+    gate.wanted(1, ["l1"])
+    assert said[2:] == ["l2.gather"]
+    gate.told(1, gate.unit[number["l3.gather"]])  # another rank is further
+    gate.wanted(1, ["l3"])
+    assert said[3:] == ["l3.gather"]
+    gate.scattered(2, number["l2.scatter"])
+    assert said[4:] == []  # of the next step
+    gate.wanted(2, ["l2"])
+    assert said[4:] == ["l2.gather"]
+
+
+def test_halves_that_no_process_of_pytorch_sends() -> None:
+    drawn = net([30, 20], [10, 10])
+    other = replace(dear(drawn, LINK), applied=(Applied("shard-update", "l0"),))
+    with pytest.raises(UsageError, match="'shard-update' at l0: it changes what is computed where"):
+        plan(other, LINK, drawn)
+    cut = dear(drawn, LINK).with_policy("x", rewrites=(Rewrite("partition", ("dp",), {"size_bytes": 8}),))
+    with pytest.raises(UsageError, match="without rewrite 'partition'"):
+        plan(cut, LINK, drawn)
+    other = replace(dear(drawn, LINK), payloads=dear(drawn, LINK).payloads[:1])
+    with pytest.raises(UsageError, match="what is scattered in a step is not what is gathered"):
+        plan(other, LINK, drawn)
+
+
 # ------------------------------------------------------------------------------------------------------------ rank 0
 def coordinator(world: int = 3) -> tuple[Coordinator, list[ControlMessage], LivePlan]:
     told: list[ControlMessage] = []
@@ -217,6 +283,38 @@ def test_orders_and_hashes_are_compared() -> None:
     assert "rank 2 differs from rank 0" in told[-1].body.decode()
 
 
+class Heard:
+    """A listener that takes down what failed."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    def go(self, step: int, operation: int, piece: int, *, queued: bool) -> None: ...
+
+    def settled(self, step: int, used: bytes) -> None: ...
+
+    def failed(self, what: str, where: str, remedy: str) -> None:
+        self.failures.append(what)
+
+
+def test_rank_0_may_close_once_its_last_piece_is_done_while_the_others_still_tell_their_order() -> None:
+    """The last piece ends on rank 0 before the other rank's thread has said that it issued it."""
+    ours, theirs = socketpair()
+    heard = Heard()
+    control = Control(1, {0: ControlConnection(theirs)}, heard, timeout_s=5, check_every=1)
+    control.adopt(plan(policy(net([20, 20], [10, 10]), 80, (1, "operations")), LINK), 0)
+    leader = ControlConnection(ours)
+    leader.send(ControlMessage(BYE))
+    for reader in control._readers:
+        reader.join()
+    control.issued(0, 0, 0)
+    assert heard.failures == []
+    control.ask(0, 0)  # but nobody can wait for one that has left
+    assert heard.failures == ["rank 0, which leads, has closed its schedule"]
+    control.close()
+    leader.close()
+
+
 def test_pieces_smaller_than_a_number_are_refused() -> None:
     with pytest.raises(UsageError, match="hold no number"):
         plan(policy(net([20, 20], [10, 10]), 3, (1, "operations")), LINK)
@@ -234,4 +332,6 @@ def test_the_measured_link() -> None:
     for size, time_s in ((1000, 0.002), (4000, 0.004), (12_000, 0.012), (40_000, 0.04), (0, 0.00133)):
         assert table.stages("all-reduce", size, (0, 1), "dp")[0].wire_s == pytest.approx(time_s, rel=0.01)
     assert LinkTable((10.0,), (2.0,)).stages("all-reduce", 5, (0, 1), "dp")[0].wire_s == 2.0
+    assert LinkTable((10.0,), (2.0,)).stages("all-gather", 20, (0, 1), "dp")[0].wire_s == 2.0  # half of it
+    assert costs([SentPiece(0, "a", 0, 10, 0.0, 0.0, 1.0, "reduce-scatter")]) == LinkTable((10.0,), (2.0,))
     assert plan(policy(net([20], [10]), 800, (1, "operations")), table).units[0].piece == ALL

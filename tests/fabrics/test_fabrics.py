@@ -29,6 +29,7 @@ SMALL = [
     "full:5",
     "switch:9",
     "switch:1",
+    "middleboxes:3x2x2",
     "leaf-spine:64",
     "leaf-spine:8",
     "leaf-spine:7",

@@ -54,7 +54,7 @@ def test_the_examples_are_fresh(name: str) -> None:
 
 
 # Compilers, real ranks, networks of namespaces, minutes: understood here, run by the tests of their rooms.
-LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce"}
+LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce", "provision"}
 CODE = re.compile(r"```bash\n(.*?)```|`((?:scripts/)?ringwright [^`]+)`", re.DOTALL)
 
 

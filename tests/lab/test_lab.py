@@ -636,8 +636,6 @@ def test_a_list_of_labs(capsys: pytest.CaptureFixture[str], rootless: bool) -> N
         ("switch:1,rate=100Mb/s", "2 to 64 ranks"),
         ("switch:100,rate=100Mb/s", "2 to 64 ranks"),
         ("leaf-spine:4,rate=100Mb/s", "more ways than one"),
-        ("torus:3x3,rate=100Mb/s", "more ways than one"),
-        ("full:4,rate=100Mb/s", "more ways than one"),
         ("dgx-h100:2", "ranks and switches"),
         ("switch:4,rate=100Mb/s,backplane=200Mb/s", "share"),
         ("switch:4,rate=100Mb/s,sharp=true", "do not add"),

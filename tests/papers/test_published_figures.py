@@ -198,10 +198,10 @@ def test_factors_best_counts_the_flows_that_share_a_port() -> None:
     """Four GPUs behind one port: a level that leaves the box loads the port four times as much as one flow would."""
     topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT, nics=1)
     collective = all_reduce(48, 48 << 20)
-    alpha, beta = orders._level(collective, topology, 4, 12)
-    assert beta == pytest.approx(4 / (100 * GBIT))
-    assert orders._level(collective, topology, 1, 4)[1] == pytest.approx(1 / 40e9)
-    assert alpha > 0
+    across = orders._level(collective, topology, 4, 12)
+    assert across.beta_s == pytest.approx(4 / (100 * GBIT))
+    assert orders._level(collective, topology, 1, 4).beta_s == pytest.approx(1 / 40e9)
+    assert across.alpha_s > 0
 
 
 # --------------------------------------------------------------------------------------------------------------- plink

@@ -77,7 +77,10 @@ def test_every_paper_has_one_headline() -> None:
         if headline["kind"] != "prediction" and any(row["kind"] == "prediction" for row in described["rows"]):
             otherwise.add(described["slug"])
     # 410.2 of 512 is the abstract's only figure of the system, and fitted; the predictions of the ring are Horovod's.
-    assert otherwise == {"gradientflow", "ring-allreduce"}
+    # T3's headline is a range over models; collective einsum's is whole models of which no set-up is published.
+    # NetReduce's and SwitchML's are training speeds on hosts of which nothing is published.
+    known = {"collective-einsum-overlap", "gradientflow", "netreduce", "ring-allreduce", "switchml", "t3"}
+    assert otherwise == known
 
 
 HEADLINE = "kind = 'exact'\nmeasure = 'fig2'\nwith = { policy = 'p3' }\nclaimed = 18\ntolerance = 'exact'\n"

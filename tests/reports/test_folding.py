@@ -148,6 +148,8 @@ def test_a_benchmark_on_counted_interfaces_shows_its_sizes_whole() -> None:
         "wrong": 0,
         "predicted_us": 50331.0,
         "sent_bytes": 1903456,
+        "least_port_bytes": 1903456,
+        "most_port_bytes": 1903456,
     }
     result = {
         "lab": "rail:4",

@@ -34,7 +34,7 @@ from ringwright.schedulers.priority.lina._memory import held_bytes
 from ringwright.schedulers.priority.lina._packing import chosen, packed
 from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, ExpertPlacement, layer_tokens, place, quotas
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted, profile
-from ringwright.studies.jobs import generated, study
+from ringwright.studies.jobs import generated, rows, study
 from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.workload import RankClass, Resource, Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
@@ -252,7 +252,7 @@ def test_a_generated_job_keeps_its_experts_in_memory() -> None:
 
 def test_what_a_policy_decided_is_shown() -> None:
     workload = replace(moe_chain("shown", [MoeLayer(1.0, 0.1, 1.0, 2 * MIB, (MIB,), MIB)], 8), assumptions=("a",))
-    found = study.document(study.Job(workload, LINK, assumptions=("a",)), ["none", "lina:partition_mb=1"])
+    found = rows.document(study.Job(workload, LINK, assumptions=("a",)), ["none", "lina:partition_mb=1"])
     assert [row["decided"] for row in found["rows"]] == [
         [],
         ["lina: packing=8: no more of them divide 8 ranks"],

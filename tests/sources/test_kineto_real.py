@@ -87,7 +87,9 @@ def test_eight_ranks_and_who_was_last(dlrm: Trace) -> None:
     groups = dlrm.table("communicators")
     assert groups["members"].to_list() == [list(range(8))]
     assert groups["ground"].to_list() == ["inferred"]
-    assert dlrm.df.filter(pl.col("kind") == "collective")["size_bytes"].null_count() == 64  # unknown, not zero
+    sizes = dlrm.df.filter((pl.col("kind") == "collective") & (pl.col("rank") == 2)).sort("enqueue_s")
+    assert sizes.filter(pl.col("op") == "all-reduce")["size_bytes"].to_list() == [1_576_964, 448, 907_840]  # of labels
+    assert sizes.filter(pl.col("op") == "all-to-all")["size_bytes"].null_count() == 1  # unknown, not zero
 
 
 def test_a_trace_of_the_host_only() -> None:

@@ -52,8 +52,9 @@ def test_a_policy_that_declines_a_job_is_a_row_too(
     def declining(workload: Any, costs: Any) -> Any:
         raise DeclinedError("this job has nothing to send")
 
-    known = study._schedule
-    monkeypatch.setattr(study, "_schedule", lambda name: (name, declining) if name == "p3" else known(name))
+    known = study.scheduled_by
+    instead = lambda name: (name, declining) if name == "p3" else known(name)  # noqa: E731
+    monkeypatch.setattr(study, "scheduled_by", instead)
     asked = ["simulate", "--model", "vgg16", "--gpus", "8", "--fabric", "dgx-h100:1", "--policy"]
     page = tmp_path / "page.html"
     assert main([*asked, "p3,none", "-o", str(page)]) == 0

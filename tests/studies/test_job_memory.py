@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from ringwright.algebra import RULES
 from ringwright.cli import main
 from ringwright.memory import UNKNOWN
 from ringwright.reports import workload as report
-from ringwright.studies.jobs import generated, study
-from ringwright.studies.jobs.memory import PeakMemory, StageMemory, peak, stages
+from ringwright.schedulers.compose import PolicyConflictError
+from ringwright.studies.jobs import generated, rows, study
+from ringwright.studies.jobs.memory import PeakMemory, StageMemory, limited, peak, stages
 from ringwright.studies.model_workload import WorkloadSpec, workload
-from ringwright.values import Applied
+from ringwright.values import Applied, Change
+from ringwright.workload import Workload
 from typed_documents import departures
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")
@@ -72,12 +75,57 @@ def test_a_row_has_the_peak_of_its_policy_and_the_rules_that_were_applied(capsys
     assert "all policies: " in capsys.readouterr().out
 
 
-def test_a_row_names_what_was_applied() -> None:
+def test_a_row_says_what_was_applied_where_and_what_it_changed() -> None:
     job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+    change = Change({"dp": 12.0}, 1, 2.0, 3)
     rewritten = replace(
-        job, workload=replace(job.workload, applied=(Applied("split", "stage0.F"), Applied("fuse", "")))
+        job,
+        workload=replace(
+            job.workload, applied=(Applied("split", "stage0.F", {"parts": 2}, change), Applied("fuse", ""))
+        ),
     )
-    assert study.row(study.answer(rewritten, "none"))["applied"] == ["split", "fuse"]
+    first, second = rows.row(study.answer(rewritten, "none"))["applied"]
+    assert (first["rule"], first["site"], first["knobs"]) == ("split", "stage0.F", {"parts": 2})
+    assert (first["delta"]["wire_bytes"], first["delta"]["operations"], first["delta"]["held_bytes"]) == (
+        {"dp": 12.0},
+        1,
+        3,
+    )
+    assert (second["rule"], second["site"]) == ("fuse", "")
+
+
+def test_a_policy_over_the_limit_of_memory_is_declined_and_says_what_it_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = "simulate --model gpt2 --gpus 8 --parallel tp2,pp2 --policy none,p3".split()
+    assert main([*words, "--memory", "512MiB"]) == 5
+    error = capsys.readouterr().err
+    assert "at its peak, more than the limit of 512 MiB" in error
+    assert main([*words, "--memory", error.split("--memory ")[1].split(",")[0]]) == 0
+    capsys.readouterr()
+    assert main([*words, "--memory", "12 elephants"]) == 2
+
+
+def test_the_limit_of_memory_is_what_schedulers_see() -> None:
+    job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+    assert peak(limited(job.workload, 1 << 30))["device_memory_bytes"] == 1 << 30
+
+
+def test_policies_that_conflict_and_rules_that_do_not_apply_are_rows_with_rule_site_and_why() -> None:
+    job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+
+    def refused(workload: Workload, costs: object) -> Workload:
+        return RULES["split-all-reduce"](workload, "nothing")
+
+    def contradicting(workload: Workload, costs: object) -> Workload:
+        raise PolicyConflictError("p3's boundary contradicts the agreement of dear", remedy="one of them")
+
+    told = rows.document(job, ["none", refused, contradicting])["rows"]  # type: ignore[list-item]
+    assert told[0]["declined_by"] is None
+    assert told[1]["declined_by"]["rule"] == "split-all-reduce"
+    assert told[1]["declined_by"]["site"] == "nothing"
+    assert "no payload" in told[1]["declined_by"]["why"]
+    assert "contradicts" in told[2]["declined"]
 
 
 def test_of_a_recording_memory_is_not_known_and_the_reason_is_said(capsys: pytest.CaptureFixture[str]) -> None:

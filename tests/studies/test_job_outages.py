@@ -15,7 +15,8 @@ from ringwright.studies.jobs import faults, in_lab, recorded
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.passing import staying
 from ringwright.studies.jobs.recorded import Counterfactual
-from ringwright.studies.jobs.study import Job, PolicyResult, answer, row
+from ringwright.studies.jobs.rows import row
+from ringwright.studies.jobs.study import Job, PolicyResult, answer
 from ringwright.topology import Topology
 from ringwright.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain

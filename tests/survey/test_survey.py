@@ -20,7 +20,7 @@ from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.reports import survey_page
 from ringwright.reports.survey import job_cells, write
-from ringwright.rewrites import operations
+from ringwright.rewrites import is_sent_whole, operations
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.studies.model_workload import WorkloadSpec
@@ -105,13 +105,16 @@ def test_every_need_is_one_of_the_table_and_every_collective_is_known(listed: di
 
 def test_what_exists_fills_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     found = registry.find("p3", registry.schedulers)
-    plugged = replace(found, slug="dear", family="plug-in", kind="outside")
+    waiting = entries.Entry("not-yet", "ethernet", "Not yet", 2012, "It waits.", (), ("reduce",))
+    monkeypatch.setattr(entries, "not_built", lambda: [waiting])
+    before = len(entries.entries())
+    plugged = replace(found, slug="not-yet", family="plug-in", kind="outside")
     every = (*registry.schedulers(), plugged)
     monkeypatch.setattr(registry, "schedulers", lambda: every)
-    entry = next(each for each in entries.entries() if each.slug == "dear")
-    assert (entry.kind, entry.built, entry.needs) == ("decomposition", True, found.needs)
+    entry = next(each for each in entries.entries() if each.slug == "not-yet")
+    assert (entry.kind, entry.built, entry.needs) == ("ethernet", True, found.needs)
     assert entry.title == "P3"
-    assert len(entries.entries()) == 45
+    assert len(entries.entries()) == before
 
 
 def test_claims_are_those_of_the_record(listed: dict[str, Any]) -> None:
@@ -124,7 +127,7 @@ def test_claims_are_those_of_the_record(listed: dict[str, Any]) -> None:
         assert (each["claim"], each["got"], each["kind"], each["claim_of"], each["inside"]) == tuple(
             said[name] for name in ("claimed", "got", "kind", "figure", "pass")
         )
-    assert row(listed, "t3")["claim"] is None
+    assert all(each["claim"] is None for each in listed["rows"] if not each["built"])
 
 
 def test_what_was_recorded_is_what_the_records_say(listed: dict[str, Any]) -> None:
@@ -134,10 +137,11 @@ def test_what_was_recorded_is_what_the_records_say(listed: dict[str, Any]) -> No
         assert each["simulated"] is bool(each["conformance"] and each["conformance"]["passed"])
         assert each["real"] is bool(each["real_runs"])
         assert all(run["exact"] + run.get("rounded", 0) > 0 == run["wrong"] for run in each["real_runs"])
-    assert all(each["real"] for each in listed["rows"] if each["built"] and each["class"] != "profiler")
+    apart = ("profiler", "decomposition")  # a rewritten step runs on ranks of its own, see tests/execute and tests/lab
+    assert all(each["real"] for each in listed["rows"] if each["built"] and each["class"] not in apart)
     assert row(listed, "gradientflow")["real_runs"][0]["exact"] == 0  # its sums travel in half precision
-    assert [row(listed, slug)["simulated"] for slug in ("accl", "sharp")] == [True, False]
-    assert all(not each["built"] for each in listed["rows"] if each["class"] == "ethernet")
+    assert [row(listed, slug)["simulated"] for slug in ("accl", "sharp", "camdoop")] == [True, True, True]
+    assert len([each for each in listed["rows"] if each["class"] == "ethernet" and each["built"]]) == 8
 
 
 # ----------------------------------------------------------------------------------------------------------------- a job
@@ -155,7 +159,9 @@ def test_every_built_system_has_a_figure_or_an_unmet_need(of_vgg: dict[str, Any]
         if not each["built"]:
             assert (each["why_not"], each["step_us"]) == ("not built", None)
         elif each["step_us"] is None:
-            assert re.match(r"(collective|workload|topology|trace)\.[a-z_.-]+: ", each["why_not"]), each["slug"]
+            why_not = each["why_not"] or ""
+            unmet = re.match(r"(collective|workload|topology|trace)\.[a-z_.-]+: ", why_not)
+            assert unmet or each["declined"], each["slug"]
         else:
             assert (each["why_not"], each["declined"], each["simulated"]) == (None, None, True)
             assert each["step_us"] > each["exposed_us"] >= 0 < each["wire_bytes"]
@@ -194,8 +200,8 @@ def test_who_changes_the_bits_is_seen_in_a_run(name: str, request: pytest.Fixtur
     assert all(bits[slug] is True for slug in ("p3", "pace", "tictac", "bytescheduler", "pytorch-ddp", "accl"))
     assert bits["switchml"] is False
     operation = operations(of_model().jobs("").workload)[0]
-    assert measured.untouched([operation])
-    assert not measured.untouched([replace(operation, op="factors", size_bytes=10 * operation.size_bytes)])
+    assert is_sent_whole([operation])
+    assert not is_sent_whole([replace(operation, op="factors", size_bytes=10 * operation.size_bytes)])
 
 
 def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
@@ -236,7 +242,8 @@ def test_a_decode_step_has_no_gradients() -> None:
 
 def test_one_rank_exchanges_nothing() -> None:
     found = document.survey(of_model(gpus=1))
-    assert all(each["step_us"] is None and each["why_not"] for each in found["rows"])
+    others = [each for each in found["rows"] if each["class"] != "decomposition"]  # an order needs no exchange
+    assert all(each["step_us"] is None and each["why_not"] for each in others)
     assert found["baseline"]["step_us"] > 0 == found["baseline"]["wire_bytes"]
     assert (found["best"]["algorithm"], found["best"]["tried"]) == ("nccl-2-4", 1)
 
@@ -281,7 +288,9 @@ def test_the_search_by_exchange_ends_where_neither_part_alone_helps(of_vgg: dict
         each["slug"] for each in of_vgg["rows"] if each["built"] and each["class"] in ("pre-defined", "synthesised")
     }
     apart = {each["slug"] for each in of_vgg["rows"] if each["slug"] in programs and each["step_us"] is None}
-    assert best["tried"] <= best["pairs"] == (len(programs) - len(apart)) * 7
+    policies, rest = divmod(best["pairs"], len(programs) - len(apart))
+    assert (best["tried"] <= best["pairs"], rest) == (True, 0)
+    assert policies >= 7
     assert best["algorithm"] in programs
 
 

@@ -10,12 +10,12 @@ from ringwright.costs.gpus import gpu
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
+from ringwright.pipelines import order
 from ringwright.workload import Workload
 from ringwright.workloads.collectives import collectives
 from ringwright.workloads.job import job
 from ringwright.workloads.models import model
 from ringwright.workloads.parallel import parse
-from ringwright.workloads.pipelines import order
 from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
 

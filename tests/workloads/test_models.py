@@ -382,7 +382,7 @@ class TestGrid:
             check_real(point, ran)
 
     def test_padding_is_counted_where_rows_do_not_come_out_even(self, tmp_path: Path) -> None:
-        points = [make(family, "fsdp", mode, 3) for family in FAMILIES for mode in modes(family)]
+        points = some([make(family, "fsdp", mode, 3) for family in FAMILIES for mode in modes(family)], 1)
         for point, ran in zip(points, run(tmp_path, [point.job() for point in points], [3] * len(points)), strict=True):
             check_real(point, ran)
 
@@ -421,7 +421,7 @@ class TestGrid:
             SweepWork(card("vgg", "vgg-11"), {"form": "ddp", "dp": 256}, **short),
             SweepWork(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
             SweepWork(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
-        ][: None if os.environ.get("RINGWRIGHT_ALL_CELLS") else 3]
+        ][: None if os.environ.get("RINGWRIGHT_ALL_CELLS") else 2]
         ran = run(tmp_path, [point.job(fake_rank=1) for point in points], [1] * len(points))
         for point, one in zip(points, ran, strict=True):
             check_fake(point, 1, one)

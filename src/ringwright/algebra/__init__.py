@@ -14,9 +14,49 @@ Examples
 (['reduce-scatter', 'all-gather'], ['split-all-reduce'])
 """
 
-from ringwright.algebra import commute, cut, fuse, levels, loop, order, recompute, rings, shift, split_collective
-from ringwright.algebra.rule import RULES, RewriteError, RewriteRule, replayed
+from ringwright.algebra import (
+    axes,
+    batches,
+    commute,
+    cut,
+    fuse,
+    halves,
+    levels,
+    loop,
+    networks,
+    once,
+    opened,
+    order,
+    recompute,
+    reorder,
+    reuse,
+    rings,
+    shift,
+    slots,
+    split_collective,
+)
+from ringwright.algebra.rule import RULES, RewriteError, RewriteRule, replayed, rewritten
 
-FAMILIES = (split_collective, levels, rings, cut, commute, fuse, loop, shift, recompute, order)
+FAMILIES = (
+    axes,
+    split_collective,
+    levels,
+    rings,
+    cut,
+    commute,
+    reorder,
+    fuse,
+    opened,
+    loop,
+    shift,
+    batches,
+    recompute,
+    networks,
+    reuse,
+    order,
+    slots,
+    once,
+    halves,
+)
 
-__all__ = ["FAMILIES", "RULES", "RewriteError", "RewriteRule", "replayed"]
+__all__ = ["FAMILIES", "RULES", "RewriteError", "RewriteRule", "replayed", "rewritten"]

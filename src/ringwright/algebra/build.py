@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from ringwright.algebra.editing import StepGraph, sent_bytes
@@ -73,7 +74,7 @@ class Build:
         made = self.value(name, dims, *layout, kind=value_kind)
         listed = tuple((each[0].name, each[1]) if isinstance(each, tuple) else (each.name, 0) for each in reads)
         given = cost or Work()
-        work = Work(given.flops, given.read_bytes, given.written_bytes, meaning, settings, given.cuts)
+        work = replace(given, meaning=meaning, settings=settings)
         slot = ("U", 0) if kind == "U" else (("F", 0) if kind == "F" else ("B", 0))
         self.tasks.append(
             Task(name, "all", kind, seconds, slot=slot, per="step", reads=listed, writes=(made.name,), work=work)

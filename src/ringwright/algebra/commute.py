@@ -36,8 +36,10 @@ def before_gather(graph: StepGraph, at: str) -> Change:
     gather = _gather_into(graph, task)
     _only_reader(graph, gather, task)
     assert task.work is not None  # noqa: S101 - task_at has looked
-    if task.work.settings.get("fn") == "dropout":
-        raise Refused("it draws by place: slices would draw anew", "a function of its operands alone")
+    if task.work.settings.get("fn") == "dropout" and task.work.settings.get("keyed") != "position":
+        raise Refused(
+            "it draws by place: slices would draw anew", "a function of its operands alone, or keyed=position"
+        )
     source, whole = graph.values[gather.source], graph.values[gather.result]
     dim = sliced_by(source, gather)
     if task.work.meaning == "rowwise" and task.work.settings.get("along") == dim:
@@ -51,7 +53,7 @@ def before_gather(graph: StepGraph, at: str) -> Change:
         if name == gather.result:
             reads.append((source.name, distance))
         elif dim in dims_of(value):
-            reads.append((_sliced(graph, task, value, cuts, distance).name, 0))
+            reads.append((sliced_operand(graph, task, value, cuts, distance).name, 0))
         else:
             reads.append((name, distance))
     out = graph.values[task.writes[0]]
@@ -66,7 +68,7 @@ def before_gather(graph: StepGraph, at: str) -> Change:
     return Change({gather.role: more} if more else {}, 0, -saved, held)
 
 
-def _sliced(graph: StepGraph, task: Task, value: Value, cuts: tuple[Placement, ...], distance: int) -> Value:
+def sliced_operand(graph: StepGraph, task: Task, value: Value, cuts: tuple[Placement, ...], distance: int) -> Value:
     """Return the slices of an operand that all ranks have whole; it costs nothing."""
     held = value
     for cut in cuts:

@@ -1,6 +1,8 @@
 """What tasks compute: the arrays that one rank writes, from those that it reads, by the meaning of its work.
 
-A task of unknown meaning is a function that nobody knows anything of: what it writes depends on all that it reads.
+A task of unknown meaning is a function that nobody knows anything of: what it writes depends on all that it reads. Where it says
+along which dimensions it may be cut, that is a function of each row there, and what it writes without them sums the rows up. One
+of several parts computes them one after another.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from ringwright.errors import UsageError
-from ringwright.values import FUSED, SLICED, Value, Work, parts_of
+from ringwright.values import FUSED, SLICED, Value, Work, WorkPart, parts_of
 from ringwright.workload import Mesh, Task
 
 Array = np.ndarray
+Sizes = Mapping[str, int]
 REACH = 4  # drawn numbers are between -REACH and REACH
 
 
@@ -46,9 +49,7 @@ def computed(
     shapes = [tuple(value.held(mesh.sizes).values()) for value in writes]
     rule = _MEANINGS.get(work.meaning)
     if rule is None:
-        named = str(work.settings.get("same_as", task.name))
-        key = (named, *(_digest(array) for array in operands))
-        return [drawn((*key, at), shape) for at, shape in enumerate(shapes)]
+        return _of_nobody(task, work, reads, operands, writes, mesh.sizes)
     try:
         made = rule(_Site(work.settings, reads, writes, mesh, rank, when), operands)
     except (ValueError, IndexError, KeyError) as error:
@@ -60,11 +61,127 @@ def computed(
     return made
 
 
-def _digest(array: Array) -> int:
-    """Return a number that depends on every element of an array and on its place."""
-    flat = array.ravel().astype(np.int64)
-    weights = np.arange(1, len(flat) + 1, dtype=np.int64) * 2654435761
-    return int((flat * weights).sum() % (1 << 61)) if len(flat) else 0
+def block(array: Array, value: Value, coordinates: Mapping[str, int], sizes: Mapping[str, int]) -> Array:
+    """Return the part of a whole array that a rank at these ``coordinates`` holds of a value."""
+    for at, (dim, _) in enumerate(value.dims):
+        for axis in value.axes(SLICED, dim):
+            array = np.split(array, sizes[axis], axis=at)[coordinates[axis]]
+    return array
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Who asks for numbers, and for which: a name, a part of it, a label for each value, the one that it begins with."""
+
+    named: str
+    part: int
+    labels: Sequence[Any]
+    begins: Any = None
+
+
+def _of_nobody(
+    task: Task, work: Work, reads: Sequence[Value], operands: list[Array], writes: Sequence[Value], sizes: Sizes
+) -> list[Array]:
+    """Return what a function of its own makes of every row of what is read: numbers that all of the row decides.
+
+    ``outputs`` of its settings say what it makes, where others like it make more or less; what it ``begins`` with is one of them,
+    from which, and from what is read of an earlier step, the others follow.
+    """
+    settings = work.settings
+    named, labels = str(settings.get("same_as", task.name)), list(settings.get("outputs", range(len(writes))))
+    far = [bool(distance) for _, distance in task.reads] or [False] * len(reads)  # a part of a kernel does not say
+    operand = list(zip(reads, operands, far, strict=True))
+    with np.errstate(over="ignore"):
+        if not work.parts:
+            asked = _Asked(named, int(settings.get("part", 0)), labels, settings.get("begins"))
+            return _numbers(asked, work, operand, writes, sizes)
+        handed: list[tuple[Value, Array, bool]] = []
+        made: dict[int, Array] = {}
+        for number, part in enumerate(work.parts):
+            out = [*(writes[at] for at in part.writes), *([handed_on(part)] if part.dims else [])]
+            asked = _Asked(named, number, [*(labels[at] for at in part.writes), HANDED])
+            arrays = _numbers(asked, part.work, [*handed, *(operand[at] for at in part.reads)], out, sizes)
+            made |= dict(zip(part.writes, arrays, strict=False))
+            handed = [(out[-1], arrays[-1], False)] if part.dims else []
+        return [made[at] for at in range(len(writes))]
+
+
+HANDED = "handed"  # the label of what a part of a task hands to the next
+
+
+def handed_on(part: WorkPart) -> Value:
+    """Return what a part hands to the next one, as a value without a name."""
+    return Value("", "", part.size_bytes, part.dims, part.layout, "buffer")
+
+
+def _numbers(
+    asked: _Asked,
+    work: Work,
+    operands: Sequence[tuple[Value, Array, bool]],
+    writes: Sequence[Value],
+    sizes: Sizes,
+) -> list[Array]:
+    """Return numbers that depend on all operands and on who asks; slice by slice along the dimensions that may be cut."""
+    rows = _rows(work, [value.held(sizes) for value in (*(value for value, _, _ in operands), *writes)])
+    seed = np.asarray(zlib.crc32(f"{asked.named} {asked.part}".encode()), np.uint64)
+    digests = [(_digest(value, array, list(rows)), far) for value, array, far in operands]
+    key = _folded(seed, [each for each, _ in digests])
+    made: list[Array] = [np.zeros(0)] * len(writes)
+    for at in sorted(range(len(writes)), key=lambda at: asked.labels[at] != asked.begins):
+        made[at] = _drawn_rows(key, str(asked.labels[at]), writes[at], rows, sizes)
+        if asked.begins is not None and asked.labels[at] == asked.begins:
+            begun = _digest(writes[at], made[at], list(rows))
+            key = _folded(seed, [begun, *(each for each, far in digests if far)])
+    return made
+
+
+def _drawn_rows(key: Array, label: str, value: Value, rows: Mapping[str, int], sizes: Sizes) -> Array:
+    """Return the numbers of a value from a key for each row; those of rows along dimensions that it has not are added up."""
+    held, mine = {**rows, **value.held(sizes)}, [name for name, _ in value.dims]
+    others = [each for each in mine if each not in rows]
+    shape = tuple(held[each] for each in (*rows, *others))
+    columns = np.arange(math.prod(held[each] for each in others), dtype=np.uint64)
+    whole = np.broadcast_to(key[..., np.newaxis], (*shape[: len(rows)], len(columns)))
+    mixed = _mixed(whole + columns * _ODD + np.uint64(zlib.crc32(label.encode())))
+    numbers = (mixed % np.uint64(2 * REACH + 1)).astype(np.int64) - REACH
+    summed = tuple(number for number, each in enumerate(rows) if each not in mine)
+    order = [([each for each in rows if each in mine] + others).index(each) for each in mine]
+    return np.asarray(numbers.reshape(shape).sum(axis=summed).transpose(order))
+
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(numbers: Array) -> Array:
+    """Return numbers of 64 bits of which every bit depends on every bit (Steele, Lea, Flood: splitmix64, OOPSLA 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(numbers ^ (numbers >> np.uint64(31)))
+
+
+def _folded(seed: Array, digests: Sequence[Array]) -> Array:
+    """Return a key for each row that depends on all digests and on their order."""
+    key = seed
+    for at, digest in enumerate(digests):
+        key = _mixed(key * _ODD + np.uint64(at)) ^ _mixed(digest)
+    return key
+
+
+def _digest(value: Value, array: Array, rows: list[str]) -> Array:
+    """Return a number for each row that depends on every element of an array there and on its column."""
+    mine = [name for name, _ in value.dims]
+    own = [each for each in rows if each in mine]
+    front = np.moveaxis(array, [mine.index(each) for each in own], range(len(own))).astype(np.uint64)
+    flat = front.reshape(*front.shape[: len(own)], -1)
+    weights = _mixed(np.arange(1, flat.shape[-1] + 1, dtype=np.uint64) * _ODD) | np.uint64(1)
+    digest = (flat * weights).sum(axis=-1, dtype=np.uint64)
+    return np.asarray(digest.reshape(tuple(front.shape[own.index(each)] if each in own else 1 for each in rows)))
+
+
+def _rows(work: Work, held: list[dict[str, int]]) -> dict[str, int]:
+    """Return along which dimensions a task works slice by slice, and how many slices: all that have them, have them alike."""
+    sizes = {dim: {each[dim] for each in held if dim in each} for dim in sorted(work.settings.get("along", work.cuts))}
+    return {dim: each.pop() for dim, each in sizes.items() if len(each) == 1}
 
 
 @dataclass(frozen=True)
@@ -102,13 +219,27 @@ def _pointwise(site: _Site, operands: list[Array]) -> list[Array]:
 
 
 def _dropout(site: _Site, operands: list[Array]) -> Array:
-    """Drop half of the elements, by a counter and the micro-batch; without a counter, anew whenever it is asked."""
+    """Drop half of the elements, by a counter and the micro-batch; without a counter, anew whenever it is asked.
+
+    ``keyed`` by position, which elements does not depend on how they lie; else ranks with slices draw each its own.
+    """
     counter = site.settings.get("counter")
     key = (counter, *site.when) if counter is not None else (str(site.writes[0].name), *site.when)
+    if site.settings.get("keyed") == "position":
+        return np.asarray(operands[0] * (_by_position(site, key) > 0))
     axes = [each.axis for each in site.writes[0].layout]
     mask = drawn((*key, *(site.at(axis) for axis in axes)), operands[0].shape) > 0
     kept: Array = operands[0] * mask
     return kept
+
+
+def _by_position(site: _Site, key: tuple[Any, ...]) -> Array:
+    """Draw for the whole, and take what this rank has of the part that this is: the same elements on whichever rank they are."""
+    out = site.writes[0]
+    whole = drawn(key, tuple(int(size) for _, size in site.settings.get("whole", out.dims)))
+    begins = dict(site.settings.get("begins", ()))
+    part = whole[tuple(slice(begins.get(name, 0), begins.get(name, 0) + size) for name, size in out.dims)]
+    return block(part, out, site.mesh.place(site.rank), site.mesh.sizes)
 
 
 def _add_once(site: _Site, operands: list[Array]) -> Array:
@@ -193,9 +324,10 @@ def _slice(site: _Site, operands: list[Array]) -> list[Array]:
 def _permute(site: _Site, operands: list[Array]) -> list[Array]:
     """Sort the blocks of a dimension by axes in another order; where every rank holds one block, nothing moves."""
     value, old, new = site.reads[0], str(site.settings["dim"]), str(site.settings["into"])
-    if value.axes(SLICED, old):
+    axes = list(site.settings["axes"])
+    if set(axes) & set(value.axes(SLICED, old)):
         return [operands[0]]
-    at, axes = [name for name, _ in value.dims].index(old), list(site.settings["axes"])
+    at = [name for name, _ in value.dims].index(old)
     before, after = _axes_of(old, axes, site.mesh), _axes_of(new, axes, site.mesh)
     array = operands[0]
     shape = array.shape

@@ -8,10 +8,11 @@ by tokens (M1); the halves of a batch through a whole block. Rows of a softmax o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from ringwright.algebra.editing import Node, StepGraph, dims_of, sent_bytes, share_of, times_of
+from ringwright.algebra.editing import Node, StepGraph, dims_of, same_as, sent_bytes, share_of, times_of
 from ringwright.algebra.rule import Refused, rule
 from ringwright.values import FUSED, SLICED, Change, Value
 from ringwright.workload import Payload, Task
@@ -24,9 +25,11 @@ CUTTABLE = (
     "broadcast",
     "reduce",
     "shift",
+    "copy",
     "send-recv",
     "push-pull",
 )
+_DECLARED = ("", "cut", "join", "permute", "slice", "stack", "pad", "copy", FUSED)  # cut where the work says so
 
 
 @rule("cut", "f(x) = join of f(x_j): a stretch of tasks and operations, part by part along a dimension")
@@ -47,11 +50,15 @@ def _member(graph: StepGraph, name: str) -> Node:
     node: Node | None = graph.tasks.get(name) or graph.payloads.get(name)
     if node is None:
         raise Refused(f"'{name}' is no task and no payload", "names of tasks and payloads")
-    return node
+    return graph.sent_now(node) if isinstance(node, Payload) else node
 
 
 def _sizes(whole: int, parts: int | Sequence[int], blocks: int) -> list[int]:
     """Return the size of each part: as given, or as even as whole blocks allow; Refused where they are not the whole."""
+    if isinstance(parts, int) and parts > whole // blocks:
+        raise Refused(
+            f"{whole} in {parts} parts, each in {blocks} equal blocks", f"parts: {whole // blocks} at the most"
+        )
     if isinstance(parts, int):
         share, rest = divmod(whole // blocks, parts) if parts > 0 else (0, 0)
         sizes = [(share + (at < rest)) * blocks for at in range(parts)]
@@ -85,7 +92,10 @@ class _Region:
         sizes_of = graph.mesh.sizes
         slices = [math.prod(sizes_of[axis] for axis in value.axes(SLICED, dim)) for value in held]
         self.blocks = max(slices)
-        self.summed: list[Task] = []
+        self.terms: set[str] = set()  # what the parts write terms of
+        self.writers: dict[str, Node] = {}  # of the parts
+        self.written = {name for node in members for name in self._writes(node)}
+        self.inner = self.written & {name for node in members for name in self._reads(node)}
         self.lag = members[0].lag
         if any(node.lag != self.lag for node in members):
             raise Refused("some of it is done a step later than the rest", "a stretch within a step")
@@ -107,10 +117,13 @@ class _Region:
         writes = [name for name in self._writes(node) if self._has(name)]
         if not reads and not writes:
             raise Refused(f"{node.name} has no {self.dim}", "leave it out")
-        if isinstance(node, Payload):
-            if node.op not in CUTTABLE:
-                raise Refused(f"{node.name} is a {node.op}, which goes as a whole", f"one of: {', '.join(CUTTABLE)}")
-            return
+        if isinstance(node, Payload) and node.op not in CUTTABLE:
+            raise Refused(f"{node.name} is a {node.op}, which goes as a whole", f"one of: {', '.join(CUTTABLE)}")
+        if isinstance(node, Task):
+            self._check_task(node, writes)
+
+    def _check_task(self, node: Task, writes: list[str]) -> None:
+        """Refuse a task whose meaning does not go by parts, and note what sums the dimension up."""
         if any(distance and self._has(name) for name, distance in node.reads):  # parameters are read whole by all parts
             raise Refused(f"{node.name} reads a value of an earlier step", "cut within a step")
         meaning = node.work.meaning if node.work else ""
@@ -123,63 +136,83 @@ class _Region:
             if meaning == "rowwise":
                 raise Refused(f"{node.name} needs all of {self.dim} at once", "another dim")
             self._sums(node)
-        elif meaning == "pointwise" and settings.get("fn") == "dropout":
+        elif meaning == "pointwise" and settings.get("fn") == "dropout" and not self._is_keyed(settings):
             raise Refused(f"{node.name} draws by place: parts would draw anew", "leave it out")
-        elif (
-            meaning in ("", "cut", "join", "permute", "slice", "stack", "pad", "copy", FUSED) and self.dim not in legal
-        ):
+        elif meaning in _DECLARED and self.dim not in legal:
             what = "what it computes is not known" if not meaning else f"it is a {meaning}"
             raise Refused(
                 f"{node.name}: {what}, and no cut along {self.dim} is declared", f"work with cuts: {self.dim}"
             )
+        elif not meaning:
+            self._unknown(node, writes)
         elif not writes and meaning != "sum":
             raise Refused(f"{node.name} writes nothing with {self.dim}", "leave it out")
 
-    def _sums(self, node: Task) -> None:
-        if len(self.members) > 1 and any(name in self._inner() for name in node.writes):
-            raise Refused(f"{node.name} sums {self.dim} up in the midst of the stretch", "end the stretch there")
-        self.summed.append(node)
+    def _is_keyed(self, settings: Mapping[str, Any]) -> bool:
+        """Whether what is dropped follows from where an element lies, and parts lie in one piece."""
+        return settings.get("keyed") == "position" and self.blocks == 1
 
-    def _inner(self) -> set[str]:
-        """Return the values that are written and read inside."""
-        written = {name for node in self.members for name in self._writes(node)}
-        return written & {name for node in self.members for name in self._reads(node)}
+    def _unknown(self, node: Task, writes: list[str]) -> None:
+        """Note the gradients that a task of unknown meaning adds up; Refused where all it writes is something else."""
+        if any(self._is_gradient(node, name) for name in node.writes):
+            self._sums(node)
+        elif node.writes and not writes:
+            raise Refused(f"{node.name} writes nothing with {self.dim}", "leave it out")
+
+    def _is_gradient(self, node: Task, name: str) -> bool:
+        """Whether a task adds a value up over micro-batches, and so over the samples in them, whatever it computes."""
+        return not self._has(name) and self.graph.values[name].per == "step" and node.per == "micro-batch"
+
+    def _sums(self, node: Task) -> None:
+        terms = [name for name in node.writes if not self._has(name)]
+        if len(self.members) > 1 and any(name in self.inner for name in terms):
+            raise Refused(f"{node.name} sums {self.dim} up in the midst of the stretch", "end the stretch there")
+        self.terms.update(terms)
 
     # ---------------------------------------------------------------------------------------------------------- cut
     def cut(self, sizes: list[int]) -> Change:
         """Replace the members by their parts."""
         graph, dim = self.graph, self.dim
         settings = {"along": dim, "blocks": self.blocks, "parts": sizes}
-        written = {name for node in self.members for name in self._writes(node)}
+        first = {name: node for node in reversed(self.members) for name in self._reads(node)}
+        outside = self._outside()
         pieces: dict[str, list[Value]] = {}
-        held, terms = 0, {name for task in self.summed for name in task.writes}
+        held = 0
         for value in self.values:
-            if value.name in terms:
-                pieces[value.name] = [graph.value(value, f"{value.name}.{at}") for at in range(len(sizes))]
+            if value.name in self.terms:
+                pieces[value.name] = [self._piece(value, at, value.dims) for at in range(len(sizes))]
                 held += value.size_bytes * len(sizes)
                 continue
             if dim not in dims_of(value):
                 continue
-            pieces[value.name] = [
-                graph.value(value, f"{value.name}.{at}", dims=self._dims(value, size)) for at, size in enumerate(sizes)
-            ]
+            pieces[value.name] = [self._piece(value, at, self._dims(value, size)) for at, size in enumerate(sizes)]
             held += value.size_bytes
-            if value.name not in written:
-                graph.copying(
-                    f"{value.name}.cut", self._first(value.name), "cut", settings, [value], pieces[value.name]
-                )
+            if value.name not in self.written:
+                graph.copying(f"{value.name}.cut", first[value.name], "cut", settings, [value], pieces[value.name])
         operations = 0
         for node in self.members:
             operations += (len(sizes) - 1) * times_of(graph, node) if isinstance(node, Payload) else 0
             self._parts(node, sizes, pieces)
-        self._joined(written, pieces, settings, terms)
+        self._joined(outside, pieces, settings)
         return Change({}, operations, 0.0, held)
+
+    def _piece(self, value: Value, at: int, dims: tuple[tuple[str, int], ...]) -> Value:
+        """Add a part of a value, or a term: of what is once a step, each micro-batch of the members has its own."""
+        if value.per == "step" and self.members[0].per == "micro-batch":
+            return self.graph.value(value, f"{value.name}.{at}", dims=dims, per="micro-batch", kind="buffer")
+        return self.graph.value(value, f"{value.name}.{at}", dims=dims)
 
     def _dims(self, value: Value, size: int) -> tuple[tuple[str, int], ...]:
         return tuple((name, size if name == self.dim else each) for name, each in value.dims)
 
-    def _first(self, name: str) -> Node:
-        return next(node for node in self.members if name in self._reads(node))
+    def _outside(self) -> dict[str, list[Node]]:
+        """Return who reads what is written, besides the members: tasks first."""
+        mine = {(isinstance(node, Task), node.name) for node in self.members}
+        return {
+            name: [each for each in self.graph.readers(name) if (isinstance(each, Task), each.name) not in mine]
+            for node in self.members
+            for name in self._writes(node)
+        }
 
     def _parts(self, node: Node, sizes: list[int], pieces: dict[str, list[Value]]) -> None:
         """Put the parts of a member in its place."""
@@ -204,6 +237,7 @@ class _Region:
                 part = replace(part, elements=node.elements * size // self.size)
                 graph.payloads[name] = part
                 graph.inherit(part, node, producers=True, consumers=True)
+                self.writers[part.result] = part
                 made.append(part)
                 continue
             more_s = (node.work.cuts.get(self.dim, 0.0) if node.work else 0.0) if at else 0.0
@@ -212,32 +246,50 @@ class _Region:
                 name=name,
                 reads=tuple((piece(each, at), distance) for each, distance in node.reads),
                 writes=tuple(piece(each, at) for each in node.writes),
-                **share_of(node, size / self.size, more_s),
+                **share_of(node, size / self.size, more_s, self.dim),
             )
-            made.append(graph.add(task, node))
+            made.append(graph.add(self._keyed(same_as(task, node), node, sum(sizes[:at])), node))
+            self.writers |= dict.fromkeys(task.writes, made[-1])
         graph.drop(node, made)
 
+    def _keyed(self, part: Task, node: Task, begin: int) -> Task:
+        """Return a part that drops what the whole would: it says where in the whole it begins."""
+        work = part.work
+        if work is None or work.settings.get("keyed") != "position":
+            return part
+        whole = work.settings.get("whole") or self.graph.values[node.writes[0]].dims
+        begins = {
+            **dict(work.settings.get("begins", ())),
+            self.dim: dict(work.settings.get("begins", ())).get(self.dim, 0) + begin,
+        }
+        settings = {**work.settings, "whole": whole, "begins": tuple(begins.items())}
+        return replace(part, work=replace(work, settings=settings))
+
     def _joined(
-        self, written: Iterable[str], pieces: dict[str, list[Value]], settings: dict[str, object], terms: set[str]
+        self, outside: dict[str, list[Node]], pieces: dict[str, list[Value]], settings: dict[str, object]
     ) -> None:
         """Join what is read outside, or is there at the end; add up what the parts are terms of."""
-        graph, inner = self.graph, self._inner()
-        for name in written:
-            outside = graph.readers(name)
-            if name in inner and not outside:
+        graph = self.graph
+        for name, readers in outside.items():
+            if name in self.inner and not readers:
                 continue
-            near = next(iter(outside), None) or self._near(pieces[name][-1].name)
-            if name in terms:
-                total = pieces[name][0]
-                for at, term in enumerate(pieces[name][1:], 1):
-                    last = at == len(pieces[name]) - 1
-                    into = graph.values[name] if last else graph.value(term, f"{name}.sum{at}")
-                    graph.copying(f"{name}.add{at}", near, "pointwise", {"fn": "add"}, [total, term], [into], self.lag)
-                    total = into
-            else:
-                graph.copying(f"{name}.join", near, "join", settings, pieces[name], [graph.values[name]], self.lag)
+            near = next(iter(readers), None) or self.writers[pieces[name][-1].name]
+            if name in self.terms:
+                self._added(name, pieces[name], near)
+                continue
+            behind = isinstance(near, Payload) or near.per != pieces[name][0].per
+            near = self.writers[pieces[name][-1].name] if behind else near
+            whole = pieces[name], [graph.values[name]], self.lag
+            graph.copying(f"{name}.join", near, "join", settings, *whole, behind=behind)
 
-    def _near(self, name: str) -> Node:
-        node = self.graph.writer(name)
-        assert node is not None  # noqa: S101 - the parts have just been put in
-        return node
+    def _added(self, name: str, terms: list[Value], near: Node) -> None:
+        """Add terms up: near who reads the sum, or, where it is also one over micro-batches, behind who writes the last term."""
+        graph, total = self.graph, terms[0]
+        behind = terms[0].per != graph.values[name].per
+        for at, term in enumerate(terms[1:], 1):
+            last = at == len(terms) - 1
+            into = graph.values[name] if last else graph.value(term, f"{name}.sum{at}")
+            where = self.writers[term.name] if behind else near
+            added = [total, term], [into], self.lag
+            graph.copying(f"{name}.add{at}", where, "pointwise", {"fn": "add"}, *added, behind=behind)
+            total = into

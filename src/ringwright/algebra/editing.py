@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ringwright.values import LOCAL, RELAY, Placement, Value, Work
-from ringwright.workload import Edge, Payload, Policy, Task, Workload
+from ringwright.algebra.indexed import Indexed
+from ringwright.values import LOCAL, RELAY, MatrixProduct, Placement, Value, Work, WorkPart
+from ringwright.workload import Edge, Payload, Policy, Queue, Task, Workload, sends_earlier
 
 Node = Task | Payload
 COPIES = "CTRL"  # the kind of tasks that only say which bytes are which
@@ -22,9 +23,11 @@ class StepGraph:
 
     def __init__(self, workload: Workload) -> None:
         self.before = workload
-        self.mesh = workload.mesh
-        self.tasks = {each.name: each for each in workload.tasks if not _is_relay(each)}
-        self.payloads = {each.name: each for each in workload.payloads}
+        self.mesh, self.classes = workload.mesh, workload.classes
+        computed = {each.name: each for each in workload.tasks if not _is_relay(each)}
+        self.tasks = Indexed(computed, lambda task: task.writes, lambda task: [name for name, _ in task.reads])
+        sent = {each.name: each for each in workload.payloads}
+        self.payloads = Indexed(sent, lambda each: [each.result], lambda each: [each.source])
         self.values = {each.name: each for each in workload.values}
         self.policy = workload.policy
         followed = set(edges_of(workload))
@@ -39,6 +42,13 @@ class StepGraph:
             for name, payload in self.payloads.items()
         }
         self._instead: dict[str, list[str]] = {}
+        self._heirs: dict[str, list[str]] = {}  # payload -> those that are waited for, or wait, in its place
+        # Tasks by number, in order; those that were put in right before or behind another one, until ``settle`` moves them there.
+        self._number = {name: at for at, name in enumerate(self.tasks)}
+        self._line = list(range(len(self.tasks)))
+        self._before: dict[int, list[int]] = {}
+        self._behind: dict[int, list[int]] = {}
+        self._numbers = len(self.tasks)
 
     # ---------------------------------------------------------------------------------------------------- questions
     def extent(self, axes: Iterable[str]) -> int:
@@ -47,27 +57,47 @@ class StepGraph:
 
     def writer(self, name: str) -> Node | None:
         """Return the task or payload that writes a value; None of an input."""
-        for task in self.tasks.values():
-            if name in task.writes:
-                return task
-        return next((each for each in self.payloads.values() if each.result == name), None)
+        writers: list[Node] = [*self.tasks.writers(name), *self.payloads.writers(name)]
+        return writers[0] if writers else None
 
     def readers(self, name: str) -> list[Node]:
         """Return the tasks and payloads that read a value, of this step or a later one."""
-        tasks: list[Node] = [each for each in self.tasks.values() if name in {value for value, _ in each.reads}]
-        return tasks + [each for each in self.payloads.values() if each.source == name]
+        return [*self.tasks.readers(name), *self.payloads.readers(name)]
 
     def fresh(self, name: str) -> str:
         """Return a name like this one that nothing has."""
-        taken = self.tasks.keys() | self.payloads.keys() | self.values.keys()
         at, made = 1, name
-        while made in taken:
+        while made in self.tasks or made in self.payloads or made in self.values:
             at, made = at + 1, f"{name}~{at}"
         return made
 
     def with_part(self, slug: str, **parts: Any) -> Policy:
         """Return the policy with these parts set by ``slug``."""
         return replace(self.before, policy=self.policy).with_policy(slug, **parts).policy
+
+    def sent_now(self, payload: Payload) -> Payload:
+        """Return the operation, after a copy where it sends what the step before left, or gathers in another type of elements.
+
+        What it sends is of its own step then, and as wide as what arrives.
+        """
+        writer, state, result = (
+            self.writer(payload.source),
+            self.values.get(payload.source),
+            self.values.get(payload.result),
+        )
+        if state is None or result is None:
+            return payload
+        earlier = isinstance(writer, Task) and sends_earlier(payload, writer)
+        if not earlier and (payload.op != "all-gather" or state.dtype == result.dtype):
+            return payload
+        like = result if payload.op == "all-gather" else state
+        more = {"dims": state.dims, "layout": state.layout, "kind": "buffer", "per": payload.per}
+        made = self.value(like, f"{payload.name}.sent", **more)
+        copy = self.copying(f"{payload.name}.read", payload, "copy", {}, [state], [made])
+        self.change(copy, reads=((state.name, int(earlier)),))
+        changed = self.change(payload, source=made.name)
+        assert isinstance(changed, Payload)  # noqa: S101 - what was changed is what is returned
+        return changed
 
     # ------------------------------------------------------------------------------------------------------ changes
     def value(self, like: Value, name: str, **changes: Any) -> Value:
@@ -91,10 +121,12 @@ class StepGraph:
         reads: Iterable[Value],
         writes: Iterable[Value],
         lag: int | None = None,
+        *,
+        behind: bool = False,
     ) -> Task:
         """Add a task that takes no time: it says which bytes of what it reads are those that it writes.
 
-        It stands beside ``near``, and does the work of the same step, if no other ``lag`` is given.
+        It stands before ``near`` or ``behind`` it, and does the work of the same step, if no other ``lag`` is given.
         """
         slot, stream = (near.slot, near.stream) if isinstance(near, Task) else self._slot(near)
         return self.add(
@@ -113,24 +145,44 @@ class StepGraph:
                 lag=near.lag if lag is None else lag,
             ),
             near,
+            behind=behind,
         )
 
     def _slot(self, payload: Payload) -> tuple[tuple[str, int], str]:
-        ends = [*payload.producers, *(name for name, _ in payload.consumers)]
-        mine = [self.tasks[name] for name in ends if name in self.tasks and self.tasks[name].of == payload.of]
-        mine += [each for each in self.readers(payload.result) if isinstance(each, Task)]
+        """Return where the tasks are that use what an operation brings, or make what it takes."""
+        waiting = self._stand(name for name, _ in self._consumers.get(payload.name, ()))
+        ends = [*self.tasks.readers(payload.result), *self.tasks.writers(payload.source)]
+        ends += [self.tasks[name] for name in (*waiting, *self._stand(self._producers.get(payload.name, ())))]
+        mine = [each for each in ends if each.of == payload.of]
         same = [each for each in mine if each.per == payload.per] or mine
         return (same[0].slot, same[0].stream) if same else (("U", 0), "compute")
 
-    def add(self, task: Task, near: Node | None = None) -> Task:
-        """Add a task, right before ``near`` where that is a task."""
+    def add(self, task: Task, near: Node | None = None, *, behind: bool = False) -> Task:
+        """Add a task, right before ``near`` or ``behind`` it where that is a task (``settle`` puts it there)."""
+        number, self._numbers = self._numbers, self._numbers + 1
         if isinstance(near, Task) and near.name in self.tasks:
-            listed = list(self.tasks.items())
-            at = next(at for at, (name, _) in enumerate(listed) if name == near.name)
-            self.tasks = dict([*listed[:at], (task.name, task), *listed[at:]])
+            (self._behind if behind else self._before).setdefault(self._number[near.name], []).append(number)
         else:
-            self.tasks[task.name] = task
+            self._line.append(number)
+        self.tasks[task.name], self._number[task.name] = task, number
         return task
+
+    def settle(self) -> None:
+        """Bring the tasks into order: those that were added come right before or behind those beside which they were."""
+        if not self._before and not self._behind:
+            return
+        line, stack = list[int](), self._line[::-1]
+        while stack:
+            number = stack.pop()
+            before = self._before.pop(number, [])
+            if before:
+                stack += [number, *reversed(before)]
+            else:
+                line.append(number)
+                stack += reversed(self._behind.pop(number, []))
+        name_of = {number: name for name, number in self._number.items() if name in self.tasks}
+        self._line = [number for number in line if number in name_of]
+        self.tasks = self.tasks.sorted_by(name_of[number] for number in self._line)
 
     def send(self, like: Payload, name: str, op: str, source: Value, result: Value, **changes: Any) -> Payload:
         """Add a payload like another one that turns one value into another, and return it."""
@@ -159,6 +211,50 @@ class StepGraph:
         """Take out a task or payload; what waits for it otherwise than for its values waits for what stands instead."""
         (self.tasks if isinstance(node, Task) else self.payloads).pop(node.name)
         self._instead[node.name] = [each.name for each in instead]
+
+    def hold(self, payload: Payload, node: Node) -> None:
+        """Let a payload begin behind a task or an operation though it needs nothing of it: what hands it its bytes waits."""
+        begins = self.writer(payload.source)
+        if not (isinstance(begins, Task) and begins.kind == COPIES and self.readers(payload.source) == [payload]):
+            value = self.values[payload.source]
+            made = self.value(value, f"{value.name}.held")
+            begins = self.copying(f"{payload.name}.held", payload, "copy", {}, [value], [made])
+            self.change(payload, source=made.name)
+        if isinstance(node, Task):
+            self._edges.append(Edge(node.name, begins.name))
+        else:
+            wait = (begins.name, payload.lag - node.lag)
+            self._consumers[node.name] = [*self._consumers.get(node.name, ()), wait]
+
+    def is_update_behind(self, name: str) -> bool:
+        """Whether an update, or what is sent once a step, waits for a task without reading what it writes."""
+        sent = any(name in makers and self.payloads[each].per == "step" for each, makers in self._producers.items())
+        return sent or any(edge.src == name and self.tasks[edge.dst].kind == "U" for edge in self._edges)
+
+    def halve(self, old: Task, first: Task, last: Task) -> None:
+        """Put two tasks in the place of one, the last behind the first: updates and sums wait for it, others for the first."""
+        behind, before = [], []
+        for edge in self._edges:
+            if edge.src == old.name:
+                late = self.tasks[edge.dst].kind == "U"
+                behind.append(replace(edge, src=(last if late else first).name))
+            elif edge.dst == old.name:
+                before += [replace(edge, dst=half.name) for half in (first, last)]
+            else:
+                behind.append(edge)
+        self._edges = [*behind, *before, Edge(first.name, last.name)]
+        for name, makers in self._producers.items():
+            once = self.payloads[name].per == "step"
+            self._producers[name] = [(last if once else first).name if each == old.name else each for each in makers]
+        self.drop(old, [first, last])
+
+    def behind(self, payload: Payload) -> list[str]:
+        """Return the tasks that an operation waits for though no value says so."""
+        return list(self._stand(self._producers.get(payload.name, ())))
+
+    def wait(self, payload: Payload, tasks: Iterable[str]) -> None:
+        """Let an operation wait for these tasks in place of those that no value explains."""
+        self._producers[payload.name] = list(tasks)
 
     def retime(self, inside: set[str]) -> str:
         """Move the waits that no value explains with nodes that are done a step later; return whom that would break."""
@@ -201,8 +297,10 @@ class StepGraph:
     # ---------------------------------------------------------------------------------------------------------- end
     def done(self) -> Workload:
         """Return the Workload, its edges and ends of payloads as its values and what was said besides ask for."""
+        self.settle()
         self.tidy()
         self._relay()
+        self.settle()
         made_by, used_by = _ends(self.tasks.values(), self.payloads.values())
         payloads = []
         for name, payload in self.payloads.items():
@@ -217,10 +315,12 @@ class StepGraph:
             )
         made = replace(
             self.before,
+            mesh=self.mesh,
+            classes=self.classes,
             tasks=tuple(self.tasks.values()),
             payloads=tuple(payloads),
             values=tuple(self.values.values()),
-            policy=replace(self.policy, order=self._ordered()) if self.policy.order else self.policy,
+            policy=replace(self.policy, order=self._ordered() if self.policy.order else None, queue=self._queue()),
         )
         kept = [
             Edge(src, dst, edge.distance)
@@ -232,10 +332,11 @@ class StepGraph:
 
     def _relay(self) -> None:
         """Let an operation on what another one brought, or on an input, begin behind a task, as every operation does."""
-        written = {name for task in self.tasks.values() for name in task.writes}
+        written = {name: task for task in self.tasks.values() for name in task.writes}
         brought = {each.result for each in self.payloads.values()}
         for name, payload in self.payloads.items():
-            if payload.source and payload.source not in written and not self._stand(self._producers.get(name, ())):
+            there = payload.source not in written or sends_earlier(payload, written[payload.source])
+            if payload.source and there and not self._stand(self._producers.get(name, ())):
                 reads = [self.values[payload.source]] if payload.source in brought else []
                 self.copying(f"{name}.begins", payload, RELAY, {}, reads, [])
 
@@ -256,6 +357,23 @@ class StepGraph:
             orders[of] = tuple(order)
         return orders
 
+    def _queue(self) -> Queue | None:
+        """Return the queue, in which what came of a payload is as urgent as the most urgent of those that it came of."""
+        queue = self.policy.queue
+        if queue is None or all(name in self.payloads for name in queue.keys):
+            return queue
+        keys: dict[str, int] = {}
+        for old, key in queue.keys.items():
+            reached, todo = dict.fromkeys([old]), [old]
+            while todo:
+                new = [each for each in self._heirs.get(todo.pop(), ()) if each not in reached]
+                reached |= dict.fromkeys(new)
+                todo += new
+            for name in reached:
+                if name in self.payloads:
+                    keys[name] = min(key, keys.get(name, key))
+        return replace(queue, keys=keys)
+
     def _stand(self, names: Iterable[str]) -> list[str]:
         """Return the tasks that stand for those of these names."""
         standing: list[str] = []
@@ -267,7 +385,8 @@ class StepGraph:
         return standing
 
     def inherit(self, payload: Payload, old: Payload, *, producers: bool = False, consumers: bool = False) -> None:
-        """Let a payload be waited for, or wait, where an old one was and no value says so."""
+        """Let a payload be waited for, or wait, where an old one was and no value says so; it is as urgent."""
+        self._heirs.setdefault(old.name, []).append(payload.name)
         if producers:
             self._producers[payload.name] = [*self._producers.get(payload.name, ()), *self._producers.get(old.name, ())]
         if consumers:
@@ -294,14 +413,15 @@ def _ends(
 ) -> tuple[dict[str, list[str]], dict[str, list[tuple[str, int]]]]:
     """Return the producers and consumers of each payload that follow from values."""
     listed = list(tasks)
-    writer = {name: task.name for task in listed for name in task.writes}
+    writer = {name: task for task in listed for name in task.writes}
     readers: dict[str, list[tuple[str, int]]] = {}
     for task in listed:
         for name, distance in task.reads:
             readers.setdefault(name, []).append((task.name, distance))
     made_by, used_by = {}, {}
     for each in payloads:
-        made_by[each.name] = [writer[each.source]] if each.source in writer else []
+        maker = writer.get(each.source)
+        made_by[each.name] = [] if maker is None or sends_earlier(each, maker) else [maker.name]
         used_by[each.name] = readers.get(each.result, [])
     return made_by, used_by
 
@@ -327,16 +447,42 @@ def times_of(graph: StepGraph, node: Node) -> int:
     return graph.before.micro_batches if node.per == "micro-batch" else 1
 
 
-def share_of(task: Task, share: float, more_s: float = 0.0) -> Mapping[str, Any]:
-    """Return the fields of a part of a task that does a share of its work, and takes ``more_s`` longer than that share."""
+def share_of(task: Task, share: float, more_s: float = 0.0, dim: str = "") -> Mapping[str, Any]:
+    """Return the fields of a part of a task that does a share of its work, and takes ``more_s`` longer than that share.
+
+    Of a task that is cut along ``dim``, one of those that its work names, products and parts are known, too.
+    """
     work = task.work or Work()
-    part = replace(
+    settings = work.settings if work.meaning else {**work.settings, "same_as": work.settings.get("same_as", task.name)}
+    part = replace(_shared(work, share, dim if dim in work.cuts else ""), settings=settings)
+    return {"seconds": task.seconds * share + more_s, "work": part}
+
+
+def _shared(work: Work, share: float, dim: str) -> Work:
+    def shorter(product: MatrixProduct) -> MatrixProduct:
+        return replace(product, **{product.cut: max(1, round(getattr(product, product.cut) * share))})
+
+    def smaller(part: WorkPart) -> WorkPart:
+        dims = tuple((name, round(size * share) if name == dim else size) for name, size in part.dims)
+        return replace(part, work=_shared(part.work, share, dim), dims=dims, size_bytes=round(part.size_bytes * share))
+
+    return replace(
         work,
         flops=work.flops * share,
         read_bytes=round(work.read_bytes * share),
         written_bytes=round(work.written_bytes * share),
+        products=tuple(map(shorter, work.products)) if dim else (),
+        parts=tuple(map(smaller, work.parts)) if dim else (),
     )
-    return {"seconds": task.seconds * share + more_s, "work": part}
+
+
+def same_as(task: Task, old: Task) -> Task:
+    """Return a task that computes the function of an old one, which nobody may know: it is told by the old one's name."""
+    work = task.work or Work()
+    if work.meaning:
+        return task
+    settings = {**work.settings, "same_as": str(work.settings.get("same_as", old.name))}
+    return replace(task, work=replace(work, settings=settings))
 
 
 def local(axis: str) -> Placement:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ringwright.algebra.computing import block, handed_on
 from ringwright.algebra.meaning import GraphRun, carry_out
 from ringwright.errors import UsageError
 from ringwright.values import KEPT, SLICED
-from ringwright.workload import Workload
+from ringwright.workload import Task, Workload
 
 
 @dataclass(frozen=True)
@@ -41,23 +43,39 @@ def prove(before: Workload, after: Workload, *, draws: int = 3, seed: int = 0) -
     """Carry both graphs out on ``draws`` draws of the inputs and compare the outputs of ``before``.
 
     One step is carried out, or two where a value of one step is read in the next. An output that ``after`` does not have
-    differs. UsageError for graphs that cannot be carried out.
+    differs; of one that it keeps in slices each rank's slice is compared. UsageError for graphs that cannot be carried out.
     """
     names, steps = outputs(before), 1 + any(distance for task in before.tasks for _, distance in task.reads)
     differing: dict[str, None] = {}
     for draw in range(draws):
         one, other = (carry_out(each, steps=steps, seed=seed + draw) for each in (before, after))
-        differing |= dict.fromkeys(name for name in names if not _same(one, other, name))
+        differing |= dict.fromkeys(name for name in names if not _same(one, other, name, _cut(before, after, name)))
     return Proof(tuple(differing), names, draws)
 
 
-def _same(one: GraphRun, other: GraphRun, name: str) -> bool:
+Cut = Callable[[np.ndarray, int], np.ndarray]
+
+
+def _cut(before: Workload, after: Workload, name: str) -> Cut:
+    """Return what a rank still holds of a value that it held more of before: where only ``after`` cuts it into slices.
+
+    Cuts along an axis that is two in ``after`` are those of before under other names.
+    """
+    old, new, sizes = before.value[name], after.value.get(name), before.mesh.sizes
+    cuts = tuple(each for each in new.layout if each not in old.layout and each.axis in sizes) if new else ()
+    if not cuts or any(each.how != SLICED or old.along(each.axis) for each in cuts):
+        return lambda array, _: array
+    sliced = replace(old, layout=cuts)
+    return lambda array, rank: block(array, sliced, before.mesh.place(rank), before.mesh.sizes)
+
+
+def _same(one: GraphRun, other: GraphRun, name: str, cut: Cut) -> bool:
     mine, theirs = one.of(name), other.of(name)
     if set(mine) - set(theirs):
         return False
     return all(
         held.keys() == theirs[moment].keys()
-        and all(np.array_equal(array, theirs[moment][rank]) for rank, array in held.items())
+        and all(np.array_equal(cut(array, rank), theirs[moment][rank]) for rank, array in held.items())
         for moment, held in mine.items()
     )
 
@@ -79,7 +97,8 @@ def small(*workloads: Workload, at_most: int = 3) -> list[Workload]:
     parts: dict[str, int] = {}
     for workload in workloads:
         sizes = workload.mesh.sizes
-        for value in workload.values:
+        handed = [handed_on(part) for task in workload.tasks if task.work for part in task.work.parts]
+        for value in (*workload.values, *handed):
             for dim, _ in value.dims:
                 slices = math.prod(sizes[axis] for axis in value.axes(SLICED, dim))
                 parts[dim] = math.lcm(parts.get(dim, 1), slices)
@@ -87,7 +106,20 @@ def small(*workloads: Workload, at_most: int = 3) -> list[Workload]:
     def shrunk(dim: str, size: int) -> tuple[str, int]:
         return dim, parts[dim] * min(at_most, max(1, size // parts[dim]))
 
+    def dims(whole: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+        return tuple(shrunk(*dim) for dim in whole)
+
+    def parted(task: Task) -> Task:
+        if not (task.work and task.work.parts):
+            return task
+        made = tuple(replace(part, dims=dims(part.dims)) for part in task.work.parts)
+        return replace(task, work=replace(task.work, parts=made))
+
     return [
-        replace(each, values=tuple(replace(v, dims=tuple(shrunk(*dim) for dim in v.dims)) for v in each.values))
+        replace(
+            each,
+            values=tuple(replace(value, dims=dims(value.dims)) for value in each.values),
+            tasks=tuple(parted(task) for task in each.tasks),
+        )
         for each in workloads
     ]

@@ -39,9 +39,10 @@ def fuse(graph: StepGraph, at: str, others: str | Sequence[str]) -> Change:
     if any(len(value.dims) != 1 for value in (*sources, *results)):
         raise Refused("values of several dimensions lie beside each other in no one way", "values of one dimension")
     _apart(graph, members)
-    ranks = graph.extent(first.axes)
-    blocks = 1 if first.op == "all-reduce" else ranks
     joined, along = _beside(graph, sources, f"{at}.fused.in")
+    blocks = max(
+        graph.extent(each.axes(SLICED)) for each in (sources[0], results[0])
+    )  # a rank's own lie beside each other
     settings = {"along": along, "blocks": blocks, "parts": [value.dims[0][1] for value in sources]}
     graph.copying(f"{at}.join", first, "join", settings, sources, [joined])
     made, _ = _beside(graph, results, f"{at}.fused.out", along)
@@ -85,9 +86,10 @@ def _beside(graph: StepGraph, values: list[Value], name: str, along: str = "") -
 # --------------------------------------------------------------------------------------------------------------- tasks
 @rule("fuse-tasks", "g(f(x), y) = one kernel of f and g: what only g reads of f never leaves it")
 def fuse_tasks(graph: StepGraph, at: str, others: str | Sequence[str], saved_us: float = 0.0) -> Change:
-    """Make one task of this one and ``others``, each of which reads what one before it writes; it is ``saved_us`` shorter."""
+    """Make one task of this one and ``others``, which read of each other or of the same; it is ``saved_us`` shorter."""
     names = {at, *(others.split(",") if isinstance(others, str) else others)}
     chosen = {name: task_at(graph, name) for name in sorted(names)}
+    graph.settle()
     members = [task for task in graph.tasks.values() if task.name in chosen]
     _alike(members)
     _in_one_go(graph, members)
@@ -139,11 +141,8 @@ def _alike(members: list[Task]) -> None:
 def _in_one_go(graph: StepGraph, members: list[Task]) -> None:
     """Refuse tasks that do not read of each other, and those between which somebody else must work."""
     names = {task.name for task in members}
-    made = set(members[0].writes)
-    for task in members[1:]:
-        if not any(name in made and not distance for name, distance in task.reads):
-            raise Refused(f"{task.name} reads nothing that one before it writes", "tasks that read of each other")
-        made |= set(task.writes)
+    made = {name for task in members for name in task.writes}
+    _connected(members)
     behind = _behind(graph, made, names)
     if behind & names:
         raise Refused(f"{min(behind & names)} needs what others make of the first ones", "all of them, or fewer")
@@ -152,6 +151,18 @@ def _in_one_go(graph: StepGraph, members: list[Task]) -> None:
     early = {name for name in between & behind if graph.tasks[name].slot == members[0].slot}
     if early:
         raise Refused(f"{min(early)} comes before the last of them and needs the first", "another order first: move")
+
+
+def _connected(members: list[Task]) -> None:
+    """Refuse tasks that have no value in common: they are kernels of their own."""
+    ends = [{*(name for name, distance in task.reads if not distance), *task.writes} for task in members]
+    joined, apart = set(ends[0]), list(range(1, len(members)))
+    while near := [at for at in apart if ends[at] & joined]:
+        joined |= set().union(*(ends[at] for at in near))
+        apart = [at for at in apart if at not in near]
+    if apart:
+        what = f"{members[apart[0]].name} reads nothing that another one reads or writes"
+        raise Refused(what, "tasks that read of each other, or of the same")
 
 
 def _behind(graph: StepGraph, values: set[str], names: set[str]) -> set[str]:
@@ -216,7 +227,10 @@ def _parts(task: Task) -> list[tuple[str, Any, Sequence[tuple[str, int]], Sequen
     """Return the parts of a task, a kernel's own or itself: meaning, settings, what it reads and writes by name."""
     work = task.work or Work()
     if work.meaning != FUSED:
-        settings = work.settings if work.meaning else {"same_as": task.name, **work.settings}
+        if work.parts:
+            raise Refused(f"{task.name} is several kernels already", f"'open' at {task.name} first")
+        along = tuple(sorted(work.cuts))
+        settings = work.settings if work.meaning else {"same_as": task.name, "along": along, **work.settings}
         return [(work.meaning, _frozen(dict(settings)), task.reads, task.writes)]
     there = list(task.reads)
     parts: list[tuple[str, Any, Sequence[tuple[str, int]], Sequence[str]]] = []

@@ -31,7 +31,7 @@ def listed(axes: str | Sequence[str]) -> tuple[str, ...]:
 
 
 @rule("hierarchical-all-reduce", "AR = AG inside . AR across . RS inside")
-def hierarchical_all_reduce(graph: StepGraph, at: str, inner: str, dim: str = "") -> Change:
+def hierarchical_all_reduce(graph: StepGraph, at: str, inner: str | Sequence[str], dim: str = "") -> Change:
     """Reduce-scatter along the ``inner`` axes, all-reduce along the others, all-gather along the inner ones."""
     payload = payload_at(graph, at, "all-reduce")
     inside, across = _levels(graph, payload, listed(inner))
@@ -55,15 +55,15 @@ def hierarchical_all_reduce(graph: StepGraph, at: str, inner: str, dim: str = ""
 
 
 @rule("hierarchical-reduce-scatter", "RS = RS across . RS inside . permute")
-def hierarchical_reduce_scatter(graph: StepGraph, at: str, inner: str) -> Change:
+def hierarchical_reduce_scatter(graph: StepGraph, at: str, inner: str | Sequence[str]) -> Change:
     """Sort the blocks by the inner axes first, then reduce-scatter along these, then along the others."""
     payload = payload_at(graph, at, "reduce-scatter")
     inside, across = _levels(graph, payload, listed(inner))
     source, result = graph.values[payload.source], graph.values[payload.result]
     dim = sliced_by(result, payload)
     order = (*ordered(graph, inside), *ordered(graph, across))
-    into, dims = _renamed(source, dim, order)
-    sorted_ = graph.value(source, f"{source.name}.sorted", dims=dims)
+    into, dims, layout = _renamed(source, dim, order)
+    sorted_ = graph.value(source, f"{source.name}.sorted", dims=dims, layout=tuple(layout))
     settings = {"dim": dim, "into": into, "axes": list(order)}
     graph.copying(f"{at}.permute", payload, "permute", settings, [source], [sorted_])
     one = scattered(graph, payload, sorted_, into, inside, "inside")
@@ -75,13 +75,15 @@ def hierarchical_reduce_scatter(graph: StepGraph, at: str, inner: str) -> Change
     return Change({}, times_of(graph, payload), 0.0, sorted_.size_bytes + one.size_bytes + two.size_bytes)
 
 
-def _renamed(value: Value, dim: str, order: Sequence[str]) -> tuple[str, tuple[tuple[str, int], ...]]:
+def _renamed(value: Value, dim: str, order: Sequence[str]) -> tuple[str, tuple[tuple[str, int], ...], list[Placement]]:
+    """Return a name for a dimension whose blocks are sorted by axes in this order, and the dimensions and layout with it."""
     into = f"{dim}@{'.'.join(order)}"
-    return into, tuple((into if name == dim else name, size) for name, size in value.dims)
+    layout = [Placement(each.axis, each.how, into if each.dim == dim else each.dim) for each in value.layout]
+    return into, tuple((into if name == dim else name, size) for name, size in value.dims), layout
 
 
 @rule("hierarchical-all-gather", "AG = AG across . AG inside; across first needs the blocks sorted back at the end")
-def hierarchical_all_gather(graph: StepGraph, at: str, inner: str, first: str = "inside") -> Change:
+def hierarchical_all_gather(graph: StepGraph, at: str, inner: str | Sequence[str], first: str = "inside") -> Change:
     """Gather level by level: ``first`` "inside" (blocks come in order) or "across" (blocks are sorted at the end)."""
     payload = payload_at(graph, at, "all-gather")
     inside, across = _levels(graph, payload, listed(inner))
@@ -103,11 +105,9 @@ def hierarchical_all_gather(graph: StepGraph, at: str, inner: str, first: str = 
         held = middle.size_bytes
     else:
         order = (*ordered(graph, inside), *ordered(graph, across))
-        into, dims = _renamed(source, dim, order)
+        into, dims, layout = _renamed(source, dim, order)
         cuts = tuple(Placement(axis, SLICED, into) for axis in order)
-        named = graph.value(
-            source, f"{source.name}.named", dims=dims, layout=placed(source.layout, payload.axes, *cuts)
-        )
+        named = graph.value(source, f"{source.name}.named", dims=dims, layout=placed(layout, payload.axes, *cuts))
         settings = {"dim": dim, "into": into, "axes": list(order)}
         graph.copying(f"{at}.named", payload, "permute", settings, [source], [named])
         middle = graph.value(named, f"{source.name}.across", layout=placed(named.layout, across))
@@ -124,7 +124,7 @@ def hierarchical_all_gather(graph: StepGraph, at: str, inner: str, first: str = 
 
 
 @rule("hierarchical-all-to-all", "A2A = A2A across . A2A inside, the blocks sorted by the inner level before")
-def hierarchical_all_to_all(graph: StepGraph, at: str, inner: str) -> Change:
+def hierarchical_all_to_all(graph: StepGraph, at: str, inner: str | Sequence[str]) -> Change:
     """Exchange along the inner axes, then along the others; what a rank sends is sorted by the inner axes first."""
     payload = payload_at(graph, at, "all-to-all")
     inside, across = _levels(graph, payload, listed(inner))
@@ -133,8 +133,8 @@ def hierarchical_all_to_all(graph: StepGraph, at: str, inner: str) -> Change:
     order = (*ordered(graph, inside), *ordered(graph, across))
     if source.axes(SLICED, old)[-len(inside) :] != ordered(graph, inside):
         raise Refused(f"the inner axes are not the last cuts of {old}", "inner: the axes that vary fastest")
-    into, dims = _renamed(source, new, order)
-    sorted_ = graph.value(source, f"{source.name}.sorted", dims=dims)
+    into, dims, layout = _renamed(source, new, order)
+    sorted_ = graph.value(source, f"{source.name}.sorted", dims=dims, layout=tuple(layout))
     graph.copying(
         f"{at}.permute", payload, "permute", {"dim": new, "into": into, "axes": list(order)}, [source], [sorted_]
     )

@@ -9,13 +9,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
-from ringwright.algebra.computing import Array, computed, drawn
+from ringwright.algebra.computing import block, computed, drawn
 from ringwright.algebra.moving import Held, carried
 from ringwright.errors import UsageError
-from ringwright.values import KEPT, LOCAL, PARTIAL, SLICED, Value
-from ringwright.workload import Payload, Task, Workload
+from ringwright.values import KEPT, LOCAL, PARTIAL, Value
+from ringwright.workload import Payload, Task, Workload, sends_earlier
 
 Moment = tuple[str, int, int]  # value, step, micro-batch (0 of what is there once a step)
 MOST_ELEMENTS = 1 << 22
@@ -52,7 +50,8 @@ class _Run:
         self.mesh = workload.mesh
         self.held: dict[Moment, Held] = {}
         self.writer: dict[str, Task | Payload] = {name: task for task in workload.tasks for name in task.writes}
-        self.writer |= {each.result: each for each in workload.payloads if each.result}
+        # What is brought from nowhere is an input.
+        self.writer |= {each.result: each for each in workload.payloads if each.source and each.result}
         classes = {each.name: each.at for each in workload.classes}
         mine = range(self.mesh.size) if rank is None else [rank]
         self.ranks = {name: [r for r in mine if self._is_at(r, at)] for name, at in classes.items()}
@@ -77,7 +76,7 @@ class _Run:
         """Carry out a node for one micro-batch of the step that its work belongs to."""
         if isinstance(node, Payload):
             source = self.workload.value[node.source]
-            held = self._read(source, step, batch)
+            held = self._read(source, step - self._earlier(node), batch)
             self._write(self.workload.value[node.result], step, batch, self.carry(node, held, self.workload))
             return
         reads = [self.workload.value[name] for name, _ in node.reads]
@@ -94,6 +93,10 @@ class _Run:
                 held[rank] = array
         for value, held in zip(writes, made, strict=True):
             self._write(value, step, batch, held)
+
+    def _earlier(self, payload: Payload) -> int:
+        writer = self.writer.get(payload.source)
+        return int(isinstance(writer, Task) and sends_earlier(payload, writer))
 
     def _write(self, value: Value, step: int, batch: int, held: Held) -> None:
         moment = value.name, step, batch if value.per == "micro-batch" else 0
@@ -116,22 +119,17 @@ class _Run:
         shape = tuple(size for _, size in value.dims)
         if math.prod(shape) > MOST_ELEMENTS:
             raise UsageError(f"{value.name} has {math.prod(shape):,} elements", remedy="ringwright.algebra.small first")
-        own = [each.axis for each in value.layout if each.how in (PARTIAL, LOCAL)]
+        own = {each.axis for each in value.layout if each.how in (PARTIAL, LOCAL)}
         held = {}
         for rank in self.ranks[value.of]:
             coordinates = self.mesh.place(rank)
-            key = (self.seed, value.name.partition("#")[0], *when, *(coordinates[axis] for axis in own))
+            mine = 0  # counted over the axes together: an axis may be two in another graph
+            for axis, size in self.mesh.axes:
+                mine = mine * size + coordinates[axis] if axis in own else mine
+            key = (self.seed, value.name.partition("#")[0], *when, mine)
             array = drawn(key, shape)
             held[rank] = block(array, value, coordinates, sizes)
         return held
-
-
-def block(array: Array, value: Value, coordinates: Mapping[str, int], sizes: Mapping[str, int]) -> Array:
-    """Return the part of a whole array that a rank at these ``coordinates`` holds of a value."""
-    for at, (dim, _) in enumerate(value.dims):
-        for axis in value.axes(SLICED, dim):
-            array = np.split(array, sizes[axis], axis=at)[coordinates[axis]]
-    return array
 
 
 def _in_order(workload: Workload) -> list[Task | Payload]:
@@ -141,16 +139,23 @@ def _in_order(workload: Workload) -> list[Task | Payload]:
         *(each for each in workload.payloads if each.source and each.result),
     ]
     writer = {name: node for node in nodes for name in _written(node)}
+
+    def needs(node: Task | Payload) -> list[str]:
+        if not isinstance(node, Payload):
+            return [name for name, distance in node.reads if not distance]
+        maker = writer.get(node.source)
+        return [] if isinstance(maker, Task) and sends_earlier(node, maker) else [node.source]
+
     done: dict[tuple[type, str], bool] = {}
     order: list[Task | Payload] = []
     for root in nodes:
-        stack: list[tuple[Task | Payload, Iterator[str]]] = [(root, iter(_needs(root)))]
+        stack: list[tuple[Task | Payload, Iterator[str]]] = [(root, iter(needs(root)))]
         if _key(root) in done:
             continue
         done[_key(root)] = False
         while stack:
-            node, needs = stack[-1]
-            name = next((each for each in needs if each in writer), None)
+            node, left = stack[-1]
+            name = next((each for each in left if each in writer), None)
             if name is None:
                 stack.pop()
                 done[_key(node)] = True
@@ -159,7 +164,7 @@ def _in_order(workload: Workload) -> list[Task | Payload]:
             before = writer[name]
             if _key(before) not in done:
                 done[_key(before)] = False
-                stack.append((before, iter(_needs(before))))
+                stack.append((before, iter(needs(before))))
             elif not done[_key(before)]:
                 raise UsageError(f"{node.name} and {before.name} wait for each other", where=workload.name)
     return order
@@ -172,7 +177,3 @@ def _key(node: Task | Payload) -> tuple[type, str]:
 
 def _written(node: Task | Payload) -> tuple[str, ...]:
     return (node.result,) if isinstance(node, Payload) else node.writes
-
-
-def _needs(node: Task | Payload) -> list[str]:
-    return [node.source] if isinstance(node, Payload) else [name for name, distance in node.reads if not distance]

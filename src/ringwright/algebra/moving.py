@@ -80,4 +80,5 @@ _OPERATIONS: dict[str, Callable[[Payload, list[Array], Value, Value], list[Array
     "broadcast": _broadcast,
     "reduce": _reduce,
     "shift": _shift,
+    "copy": _shift,
 }

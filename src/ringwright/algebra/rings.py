@@ -19,13 +19,13 @@ def ring_axis(graph: StepGraph, payload: Payload) -> str:
 
 
 def shifts(
-    graph: StepGraph, payload: Payload, own: Value, steps: int, hops: int = 1, name: str = "shift"
+    graph: StepGraph, payload: Payload, own: Value, steps: int, hops: int = 1, name: str = "shift", op: str = "shift"
 ) -> list[Value]:
     """Send a value round the ring ``steps`` times; return what each rank holds after none, one, two ... of them."""
     held = [own]
     for step in range(1, steps + 1):
         made = graph.value(own, f"{own.name}.{name}{step}")
-        graph.send(payload, f"{payload.name}.{name}{step}", "shift", held[-1], made, hops=hops, root=0)
+        graph.send(payload, f"{payload.name}.{name}{step}", op, held[-1], made, hops=hops, root=0)
         held.append(made)
     return held
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, get_type_hints
 
 from ringwright.algebra.account import copied_bytes, launches, traffic_bytes
 from ringwright.algebra.editing import StepGraph
+from ringwright.algebra.kinds import is_of, kind_of
 from ringwright.algebra.valued import valued
 from ringwright.errors import UsageError
 from ringwright.validity.workloads import check
@@ -60,26 +62,15 @@ class RewriteRule:
 
     def everywhere(self, workload: Workload, sites: Sequence[str], **knobs: Any) -> Workload:
         """Return the Workload with the rule applied at one site after another, and checked once at the end."""
-        self._check_knobs(sites[0] if sites else workload.name, knobs)
-        graph, changes = StepGraph(valued(workload)), []
-        before = _counted(graph)
-        for at in sites:
-            try:
-                change = self.edit(graph, at, **knobs)
-            except Refused as refusal:
-                raise RewriteError(self.name, at, str(refusal), refusal.remedy) from None
-            after = _counted(graph)
-            more = {name: count - before[name] for name, count in after.items()}
-            before = after
-            changes.append(Applied(self.name, at, _plain(knobs), replace(change, **more)))
-        made = graph.done()
-        wrong = check(made, 1, warnings=False)
-        if wrong and not check(workload, 1, warnings=False):
-            raise RewriteError(self.name, ", ".join(sites[:3]), wrong[0].message, wrong[0].remedy)
-        return replace(made, applied=(*workload.applied, *changes))
+        self.check_knobs(sites[0] if sites else workload.name, knobs)
+        return rewritten(workload, [(self.name, at, knobs) for at in sites])
 
-    def _check_knobs(self, at: str, knobs: Mapping[str, Any]) -> None:
-        """Raise RewriteError for a knob that the rule has not, or needs and was not given."""
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        return get_type_hints(self.edit)
+
+    def check_knobs(self, at: str, knobs: Mapping[str, Any]) -> None:
+        """Raise RewriteError for a knob that the rule has not, that is of another kind, or that it needs and was not given."""
         strange = set(knobs) - set(self.knobs)
         if strange:
             remedy = f"knobs: {', '.join(self.knobs) or 'none'}"
@@ -87,15 +78,28 @@ class RewriteRule:
         missing = [name for name, usual in self.knobs.items() if usual is inspect.Parameter.empty and name not in knobs]
         if missing:
             raise RewriteError(self.name, at, f"it needs '{missing[0]}'", f"{missing[0]}=...")
+        for name, value in knobs.items():
+            if not is_of(value, self._hints[name]):
+                why = f"{name} is {_shortly(value)}, not {kind_of(self._hints[name])}"
+                raise RewriteError(self.name, at, why, f"{name}: {kind_of(self._hints[name])}")
+
+
+def _shortly(value: object) -> str:
+    told = repr(value)
+    return told if len(told) < 40 else f"{told[:36]} ..."
 
 
 def _counted(graph: StepGraph) -> dict[str, Any]:
-    """Return what is counted of a step, by the fields of ``Change``."""
-    tasks, batches = graph.tasks.values(), graph.before.micro_batches
+    """Return by how much more is counted of a step than before tasks changed, by the fields of ``Change``."""
+    before = graph.tasks.earlier
+    new = [graph.tasks[name] for name in before if name in graph.tasks]
+    old = [task for task in before.values() if task is not None]
+    batches = graph.before.micro_batches
     return {
-        "launches": launches(tasks, batches),
-        "traffic_bytes": traffic_bytes(tasks, batches),
-        "copied_bytes": copied_bytes(tasks, graph.values, graph.mesh, batches),
+        "launches": launches(new, batches) - launches(old, batches),
+        "traffic_bytes": traffic_bytes(new, batches) - traffic_bytes(old, batches),
+        "copied_bytes": copied_bytes(new, graph.values, graph.mesh, batches)
+        - copied_bytes(old, graph.values, graph.mesh, batches),
     }
 
 
@@ -116,13 +120,50 @@ def _plain(knobs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: list(each) if isinstance(each, tuple) else each for name, each in knobs.items()}
 
 
+def rewritten(workload: Workload, todo: Iterable[tuple[str, str, Mapping[str, Any]]]) -> Workload:
+    """Return the Workload with rules (name, site, knobs) applied one after another, and checked once at the end.
+
+    RewriteError for the first that does not apply, or where the outcome is not legal.
+    """
+    graph, changes = StepGraph(valued(workload)), list[Applied]()
+    for name, at, knobs in todo:
+        chosen = rule_named(name, at)
+        chosen.check_knobs(at, knobs)
+        graph.tasks.earlier.clear()
+        try:
+            change = chosen.edit(graph, at, **knobs)
+        except Refused as refusal:
+            raise RewriteError(name, at, str(refusal), refusal.remedy) from None
+        changes.append(Applied(name, at, _plain(knobs), replace(change, **_counted(graph))))
+    made = graph.done()
+    wrong = check(made, 1, warnings=False)
+    if wrong and not check(workload, 1, warnings=False):
+        names, sites = (
+            ", ".join(dict.fromkeys(part)) for part in zip(*((e.rule, e.at) for e in changes[:3]), strict=True)
+        )
+        raise RewriteError(names, sites, wrong[0].message, wrong[0].remedy)
+    return replace(made, applied=(*workload.applied, *changes))
+
+
+def rule_named(name: str, at: str = "") -> RewriteRule:
+    """Return the rule of that name; RewriteError for none."""
+    if name not in RULES:
+        raise RewriteError(name, at, "no rule has this name", f"one of: {', '.join(RULES)}")
+    return RULES[name]
+
+
 def replayed(workload: Workload, applied: Iterable[Applied]) -> Workload:
-    """Return the Workload with rules applied as they were to another one; RewriteError for the first that does not apply."""
-    for each in applied:
-        if each.rule not in RULES:
-            raise RewriteError(each.rule, each.at, "no rule has this name", f"one of: {', '.join(RULES)}")
-        workload = RULES[each.rule](workload, each.at, **each.settings)
-    return workload
+    """Return the Workload with rules applied as they were to another one, and checked once at the end.
+
+    RewriteError for the first that does not apply, or that leaves what is not legal.
+    """
+    todo = [(each.rule, each.at, each.settings) for each in applied]
+    try:
+        return rewritten(workload, todo) if todo else workload
+    except RewriteError:  # one at a time, to learn which of them it was
+        for one in todo:
+            workload = rewritten(workload, [one])
+        return workload
 
 
 # ------------------------------------------------------------------------------------------------------------ sites
@@ -136,7 +177,7 @@ def payload_at(graph: StepGraph, at: str, *ops: str) -> Payload:
         raise Refused(f"it is an {payload.op}", f"a payload that is an {' or '.join(ops)}")
     if not (payload.source and payload.result) or payload.joint:
         raise Refused("nothing says which values it turns into which", "values for its ends, on one class of ranks")
-    return payload
+    return graph.sent_now(payload)
 
 
 def task_at(graph: StepGraph, at: str, *meanings: str) -> Task:

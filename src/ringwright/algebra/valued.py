@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringwright.algebra.editing import StepGraph
-from ringwright.values import PARTIAL, SLICED, Placement, Value
+from ringwright.values import ELEMENTS, PARTIAL, SLICED, Placement, Value
 from ringwright.workload import Payload, Workload
 
 _FROM = {"all-reduce": PARTIAL, "reduce-scatter": PARTIAL, "all-gather": SLICED}
@@ -11,14 +11,17 @@ _FROM = {"all-reduce": PARTIAL, "reduce-scatter": PARTIAL, "all-gather": SLICED}
 
 def valued(workload: Workload) -> Workload:
     """Return the Workload with a source and a result for each sum and gather that has none, of one dimension of elements."""
+    lacking = [
+        each for each in workload.payloads if not (each.source or each.result or each.joint) and each.op in _FROM
+    ]
+    if not lacking:
+        return workload
     graph = StepGraph(workload)
-    for payload in list(graph.payloads.values()):
-        if payload.source or payload.result or payload.op not in _FROM or payload.joint:
-            continue
+    for payload in lacking:
         ranks = graph.extent(payload.axes)
         count = max(1, payload.elements or payload.size_bytes // 4)
         count += -count % ranks
-        dims, cuts = (("elements", count),), tuple(Placement(axis, SLICED, "elements") for axis in payload.axes)
+        dims, cuts = ((ELEMENTS, count),), tuple(Placement(axis, SLICED, ELEMENTS) for axis in payload.axes)
         partial = tuple(Placement(axis, PARTIAL) for axis in payload.axes)
         before, after = {"all-reduce": (partial, ()), "reduce-scatter": (partial, cuts), "all-gather": (cuts, ())}[
             payload.op

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, Axis, lift
+from ringwright.algorithms.rows_in_network import RowsInNetwork, adds_in_network, rows_in_network
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Cost, Layout, Program, Step, cut
@@ -38,10 +39,12 @@ class Levels:
     """The phases of a collective over levels of p_0, p_1, ... ranks.
 
     A rank is x_0 + p_0 (x_1 + p_1 (...)), x_i its number within level i. Data are cut by x_0 first, so that what is left
-    after each level is one range.
+    after each level is one range. The all-reduce of the last level may be one in the switches of ``topology``.
     """
 
-    def __init__(self, collective: Collective, sizes: list[int], chosen: list[Algorithm]) -> None:
+    def __init__(
+        self, collective: Collective, sizes: list[int], chosen: list[Algorithm], topology: Topology | None = None
+    ) -> None:
         self.collective, self.sizes = collective, sizes
         self.below = [math.prod(sizes[:i]) for i in range(len(sizes) + 1)]
         last = len(sizes) - 1
@@ -52,11 +55,17 @@ class Levels:
         }[collective.op]
         if collective.op != "reduce-scatter":
             phases += [(i, "all-gather") for i in reversed(range(last))]
+        self.network: RowsInNetwork | None = None
+        if (last, "all-reduce") in phases and adds_in_network(chosen[last]):
+            size = collective.size_bytes // self.below[last]
+            self.network = rows_in_network(collective, self.below[last], size, chosen[last], topology)
         self.phases = [(level, self._small(level, op, chosen[level])) for level, op in phases]
         # So many chunks that every level cuts the data between two of them.
         self.total = math.lcm(self.below[-1], *(self.below[i] * each.layout.n_chunks for i, each in self.phases))
 
     def _small(self, level: int, op: str, algorithm: Algorithm) -> Program:
+        if self.network is not None and op == "all-reduce":
+            return self.network.rows[0]
         size = self.collective.size_bytes // self.below[level]
         made = algorithm(Collective(op, range(self.sizes[level]), size, self.collective.dtype))
         if made.layout.slots > made.layout.n_chunks or made.layout.before is not None or made.layout.after is not None:
@@ -80,11 +89,19 @@ class Levels:
             collective,
             self._layout(),
             self._steps,
-            sum(each.n_steps for _, each in self.phases),
+            sum(self._steps_of(each) for _, each in self.phases),
             Cost(tuple(terms), sent, reduced, is_even=even and all(each.cost.is_even for _, each in self.phases)),
             channels=max(each.channels for _, each in self.phases),
+            aggregators=() if self.network is None else self.network.aggregators,
+            streams=() if self.network is None else self.network.streams,
             knobs={"factors": tuple(self.sizes)},
         )
+
+    def _is_network(self, program: Program) -> bool:
+        return self.network is not None and program is self.network.rows[0]
+
+    def _steps_of(self, program: Program) -> int:
+        return self.network.n_steps if self.network is not None and self._is_network(program) else program.n_steps
 
     def _layout(self) -> Layout:
         collective = self.collective
@@ -110,4 +127,15 @@ class Levels:
                 if i != level
             ]
             weight = self.total // self.below[level] // each.layout.n_chunks
+            if self.network is not None and self._is_network(each):
+                yield from self.network.steps([self._first(row) for row in range(self.below[level])], weight)
+                continue
             yield from lift(each.steps(), self.below[level], weight, axes)
+
+    def _first(self, row: int) -> int:
+        """Return the first chunk of a row of the last level: x_0 cuts the data first."""
+        first = 0
+        for level, size in enumerate(self.sizes[:-1]):
+            row, x = divmod(row, size)
+            first += x * (self.total // self.below[level + 1])
+        return first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,21 +38,33 @@ class ArcNetwork:
     latency: np.ndarray
     holds: np.ndarray
 
+    def turned_round(self) -> ArcNetwork:
+        """Return the arcs the other way, over the same resources backwards."""
+        owner = np.repeat(np.arange(len(self.src)), np.diff(self.hop_starts))
+        hops = self.hops[np.lexsort((-np.arange(len(self.hops)), owner))]
+        return dataclasses.replace(self, src=self.dst, dst=self.src, hops=hops)
+
 
 def network(made: Machine, arcs: Arcs, group: Sequence[int]) -> ArcNetwork:
     """Return the arcs of a group with the resources of the engine; arcs turned round pass the same ones backwards."""
     ranks = np.asarray(group, np.int64)
     src, dst = (arcs.dst, arcs.src) if arcs.reversed else (arcs.src, arcs.dst)
-    starts, hops = routes(made, ranks[src], ranks[dst], np.zeros(arcs.count, bool))
+    forwards = network_of(made, ranks, src, dst, np.zeros(arcs.count, bool))
+    return forwards.turned_round() if arcs.reversed else forwards
+
+
+def network_of(made: Machine, ranks: np.ndarray, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> ArcNetwork:
+    """Return arcs between places of a group with the resources of the engine; ``adds``: for messages that are added.
+
+    ``ranks`` are those of the places, int64 of shape (places,); ``src`` and ``dst`` int64, ``adds`` bool of shape (arcs,).
+    """
+    starts, hops = routes(made, ranks[src], ranks[dst], adds)
     late, _ = delays(made, starts, hops)
-    if arcs.reversed:
-        owner = np.repeat(np.arange(arcs.count), np.diff(starts))
-        hops = hops[np.lexsort((-np.arange(len(hops)), owner))]
     passed = np.isin(np.arange(made.n), hops)
     return ArcNetwork(
-        arcs.p,
-        arcs.src.astype(np.int32),
-        arcs.dst.astype(np.int32),
+        len(ranks),
+        src.astype(np.int32),
+        dst.astype(np.int32),
         starts.astype(np.int64),
         hops.astype(np.int32),
         late.astype(np.int64),

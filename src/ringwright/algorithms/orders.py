@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.ring_steps import Rings, rings
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def best(collective: Collective, topology: Topology) -> tuple[int, ...]:
             f"{collective.p} has {count(collective.p):,} ordered factorisations; at most {MOST_ORDERS:,} are priced",
             remedy="name one: factors=8x16",
         )
-    prices: dict[tuple[int, int], tuple[float, float]] = {}
+    prices: dict[tuple[int, int], Rings] = {}
     sides = 2 if collective.op == "all-reduce" else 1
 
     def seconds(factors: tuple[int, ...]) -> float:
@@ -52,27 +53,16 @@ def best(collective: Collective, topology: Topology) -> tuple[int, ...]:
         for size in factors:
             if (below, size) not in prices:
                 prices[below, size] = _level(collective, topology, below, size)
-            alpha, beta = prices[below, size]
+            ring = prices[below, size]
             part = collective.size_bytes / (below * size)
-            total += sides * (size - 1) * (alpha + (part * beta if part else 0.0))
+            total += sides * (size - 1) * (ring.alpha_s + (part * ring.beta_s if part else 0.0))
             below *= size
         return total
 
     return min(factorisations(collective.p), key=lambda factors: (seconds(factors), len(factors), factors))
 
 
-def _level(collective: Collective, topology: Topology, below: int, size: int) -> tuple[float, float]:
-    """Return the latency in seconds, and seconds a byte, of one ring step of all groups of a level at once."""
-    position = np.arange(collective.p)
-    digit = position // below % size
-    there = position + np.where(digit == size - 1, -(size - 1) * below, below)
+def _level(collective: Collective, topology: Topology, below: int, size: int) -> Rings:
+    """Return what one ring step of all groups of a level at once takes."""
     group = np.asarray(collective.group, np.int64)
-    starts, links = topology.routes(group, group[there])
-    alphas = np.add.reduceat(topology.latency_s[links], starts[:-1])
-    flows = np.bincount(links, minlength=topology.n_links)
-    used = flows > 0
-    with np.errstate(divide="ignore"):
-        beta = float((flows[used] / topology.rate[used]).max())
-    for each in topology.groups:
-        beta = max(beta, float(flows[each.links].sum()) / each.rate if each.rate else np.inf)
-    return float(alphas.max()), beta
+    return rings(topology, group.reshape(-1, size, below).swapaxes(1, 2).reshape(-1, size))

@@ -16,6 +16,7 @@ import numpy as np
 
 from ringwright.costs.cuts import distances
 from ringwright.errors import UsageError
+from ringwright.streams import CODECS
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -74,9 +75,13 @@ def network_switches(topology: Topology | None) -> frozenset[int]:
 
 
 def switch_trees(
-    system: str, collective: Collective, topology: Topology | None, groups: Sequence[Sequence[int]]
+    system: str,
+    collective: Collective,
+    topology: Topology | None,
+    groups: Sequence[Sequence[int]],
+    codec: str = "native",
 ) -> list[SwitchTree]:
-    """Return a tree for each group of places; ``system`` names itself in errors.
+    """Return a tree for each group of places; ``system`` names itself in errors, and its numbers are in ``codec``.
 
     Raises UsageError where no network switch aggregates, a member's route meets none, or one of them cannot do what the
     collective asks for.
@@ -90,7 +95,7 @@ def switch_trees(
     ]
     for tree in trees:
         for node, count in zip(tree.switches, tree.fan_in, strict=True):
-            _require_able(system, collective, topology, node, count)
+            _require_able(system, collective, topology, node, count, codec)
     return trees
 
 
@@ -136,14 +141,16 @@ def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: i
     return above
 
 
-def _require_able(system: str, collective: Collective, topology: Topology, node: int, fan_in: int) -> None:
+def _require_able(system: str, collective: Collective, topology: Topology, node: int, fan_in: int, codec: str) -> None:
     can, op = topology.aggregators[node], "sum" if collective.reduce_op == "avg" else collective.reduce_op
+    added = CODECS[codec].added_as or collective.dtype
     lacks = next(
         (
             what
             for what, is_there in (
                 (f"it does not add by {op}", op in can.ops),
-                (f"it does not add {collective.dtype}", collective.dtype in can.dtypes),
+                (f"it adds no numbers in {codec}", codec in can.codecs),
+                (f"it does not add {added}", added in can.dtypes),
                 (f"it adds at most {can.fanin_max} contributions, not {fan_in}", fan_in <= can.fanin_max),
                 ("it has no multicast", can.multicast),
             )

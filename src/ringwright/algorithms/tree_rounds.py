@@ -1,4 +1,4 @@
-"""From forests to steps: blocks cut by the shares of their trees, pieces one behind the other, messages merged.
+"""From the moves of trees to steps: pieces one behind the other, messages merged.
 
 A *round* carries a piece one arc further down every tree at once. What goes between two ranks in one round is one message,
 whatever trees and roots it belongs to: few large messages are what makes forests fast for small sizes. Trees that collect are
@@ -20,111 +20,9 @@ from ringwright.collective import split
 from ringwright.program import Affine, Block, Cost, Layout, Op, Step, Term, explicit
 
 if TYPE_CHECKING:
+    from ringwright.algorithms.tree_moves import TreeMoves
     from ringwright.collective import Collective
-    from ringwright.costs.forests import Forest
     from ringwright.costs.symmetry import Turns
-
-MOST_LISTED = 128  # turns whose moves are listed
-
-
-@dataclass(frozen=True)
-class TreeMoves:
-    """Arcs of trees as moves: who sends what to whom, and how far below the root.
-
-    ``src`` and ``dst`` are places, ``part`` the part of the root's block, ``tree`` the number of its tree, ``depth`` counts from
-    0: int64 of shape (moves,). With turns they are those of root 0 alone, which stand for the trees of all roots.
-    """
-
-    src: np.ndarray
-    dst: np.ndarray
-    root: np.ndarray
-    part: np.ndarray
-    tree: np.ndarray
-    depth: np.ndarray
-    collects: bool = False
-    turns: Turns | None = None
-
-    @property
-    def rounds(self) -> int:
-        """Arcs on the longest branch."""
-        return int(self.depth.max(initial=-1)) + 1
-
-
-def shares_of(forest: Forest, roots: Sequence[int]) -> dict[int, list[tuple[int, float, float]]]:
-    """Return for each root its trees with the stretch of its block that each carries: (tree, begin, end) in parts of 1."""
-    stretches: dict[int, list[tuple[int, float, float]]] = {root: [] for root in roots}
-    for tree, (root, share) in enumerate(zip(forest.roots.tolist(), forest.shares.tolist(), strict=True)):
-        mine = stretches[root]
-        begin = mine[-1][2] if mine else 0.0
-        mine.append((tree, begin, begin + share / forest.of))
-    return {root: [*mine[:-1], (mine[-1][0], mine[-1][1], 1.0)] for root, mine in stretches.items()}
-
-
-def cuts(forests: Sequence[Forest]) -> tuple[dict[int, list[float]], int]:
-    """Return where the block of each root is cut, so that every part lies in one tree of each forest; and the most parts.
-
-    Roots with fewer parts have their largest ones halved, so that all have as many.
-    """
-    roots = sorted({root for forest in forests for root in forest.roots.tolist()})
-    ends: dict[int, list[float]] = {}
-    for root in roots:
-        inner = {round(end, 9) for forest in forests for _, _, end in shares_of(forest, roots)[root]}
-        ends[root] = sorted({0.0, 1.0} | inner)
-    most = max(len(points) for points in ends.values()) - 1
-    for points in ends.values():
-        while len(points) <= most:
-            at = max(range(len(points) - 1), key=lambda i: points[i + 1] - points[i])
-            points.insert(at + 1, (points[at] + points[at + 1]) / 2)
-    return ends, most
-
-
-def even_cuts(forests: Sequence[Forest]) -> dict[int, list[float]]:
-    """Return the cuts of each root's block into as many equal parts as the shares are of."""
-    roots = sorted({root for forest in forests for root in forest.roots.tolist()})
-    of = forests[0].of
-    return {root: [each / of for each in range(of + 1)] for root in roots}
-
-
-def is_listed(turns: Turns) -> bool:
-    """Return whether the moves of all roots are listed, instead of those of one root with the turns that repeat them."""
-    return turns.table is not None or turns.order <= MOST_LISTED
-
-
-def tree_moves(forest: Forest, ends: dict[int, list[float]]) -> TreeMoves:
-    """Return the moves of a forest for blocks that are cut at ``ends``, those of all roots where turns are few."""
-    arcs, rounds, turns = forest.arcs, forest.arrivals, forest.arcs.symmetry
-    columns: list[list[np.ndarray]] = []
-    for root, stretches in shares_of(forest, sorted(ends)).items():
-        points = ends[root]
-        for part, (begin, end) in enumerate(pairwise(points)):
-            middle = (begin + end) / 2
-            tree = next(number for number, first, last in stretches if first <= middle <= last)
-            used = np.flatnonzero(forest.parents[tree] >= 0)
-            arc = forest.parents[tree][used]
-            same = (np.full(len(used), each) for each in (root, part, tree))
-            columns.append([arcs.src[arc], arcs.dst[arc], *same, rounds[tree][used] - 1])
-    src, dst, root_of, part_of, tree_of, depth = (np.concatenate(column) for column in zip(*columns, strict=True))
-    if turns is not None and is_listed(turns):
-        by = np.repeat(np.arange(turns.order), len(src))
-        src, dst, root_of = (turns.turned(np.tile(each, turns.order), by) for each in (src, dst, root_of))
-        part_of, tree_of, depth = (np.tile(each, turns.order) for each in (part_of, tree_of, depth))
-        turns = None
-    # First to the next rank, then to the one behind: so that no two ranks send to one at a time.
-    order = np.lexsort((part_of, root_of, (dst - src) % arcs.p))
-    src, dst, root_of, part_of, tree_of, depth = (each[order] for each in (src, dst, root_of, part_of, tree_of, depth))
-    return TreeMoves(src, dst, root_of, part_of, tree_of, depth, arcs.reversed, turns)
-
-
-def of_all_roots(ends: dict[int, list[float]], turns: Turns | None) -> dict[int, list[float]]:
-    """Return the cuts of every root's block: those of the root that stands for it."""
-    if turns is None or not is_listed(turns):
-        return ends
-    every = np.arange(turns.order)
-    return {
-        int(image): points
-        for root, points in ends.items()
-        for image in turns.turned(np.full(turns.order, root), every).tolist()
-    }
 
 
 @dataclass(frozen=True)
@@ -214,9 +112,9 @@ class TreeRounds:
             turns: list[list[Block]] = [[]]
             label, begin = "", 0
             for at, (phase, offset) in enumerate(zip(self.phases, self.offsets, strict=True)):
-                for moves, piece in self._moving(phase, number - offset):
+                for depth, piece in self._moving(phase, number - offset):
                     label = label or self.labels[at % len(self.labels)]
-                    for turn, mine in enumerate(self._apart(phase, moves), begin):
+                    for turn, mine in enumerate(self._groups[id(phase)][depth], begin):
                         turns += [[] for _ in range(turn + 1 - len(turns))]
                         turns[turn] += self._blocks(phase, mine, piece)
                     # What is apart waits for nothing else: another piece or depth between the same two ranks is another message.
@@ -241,18 +139,23 @@ class TreeRounds:
         turn[order] = count - np.repeat(count[first], np.diff([*first, len(moves)]))
         return [moves[turn == each] for each in range(int(turn.max()) + 1)]
 
-    def _moving(self, phase: TreeMoves, number: int) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield the moves of each depth that is under way in a round, with their piece."""
+    def _moving(self, phase: TreeMoves, number: int) -> Iterator[tuple[int, int]]:
+        """Yield each depth that is under way in a round, with its piece."""
         for depth in range(phase.rounds):
             piece = number - self.streams * (phase.rounds - 1 - depth if phase.collects else depth)
             if 0 <= piece < self.pieces:
-                yield self._by_depth[id(phase)][depth], piece
+                yield depth, piece
 
     @cached_property
     def _by_depth(self) -> dict[int, list[np.ndarray]]:
         return {
             id(phase): [np.flatnonzero(phase.depth == depth) for depth in range(phase.rounds)] for phase in self.phases
         }
+
+    @cached_property
+    def _groups(self) -> dict[int, list[list[np.ndarray]]]:
+        """The moves of each depth as ``_apart`` makes groups of them: the same for every piece, so they are made once."""
+        return {id(phase): [self._apart(phase, moves) for moves in self._by_depth[id(phase)]] for phase in self.phases}
 
     def _blocks(self, phase: TreeMoves, moves: np.ndarray, piece: int) -> Iterator[Block]:
         op = Op.REDUCE if phase.collects else Op.SEND
@@ -296,7 +199,8 @@ class TreeRounds:
             rows = [
                 (phase, moves, self.layout.bytes_of(self._chunks(phase, moves, piece)).astype(float))
                 for phase, offset in zip(self.phases, self.offsets, strict=True)
-                for moves, piece in self._moving(phase, number - offset)
+                for depth, piece in self._moving(phase, number - offset)
+                for moves in (self._by_depth[id(phase)][depth],)
             ]
             sent += sum(float(size.sum()) * (1 if phase.turns is None else len(self.roots)) for phase, _, size in rows)
             adding += max((_by_pair(*row)[1] for row in rows if row[0].collects), default=0.0)

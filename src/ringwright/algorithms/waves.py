@@ -8,7 +8,7 @@ window of them that is used again and again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
+PLAIN = Stream(-1)  # of a node to be named: a share of its memory, numbers as they are, links that lose nothing
 SPARE = 2  # further places in a switch, so that the latency of the route is hidden
 
 
@@ -46,8 +47,8 @@ class Wave:
 class Waves:
     """All pipelines of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves).
 
-    Each pipeline is a tree with a stream of its own in every switch of ``topology``, of ``slots`` slots (0: a share of what there
-    is); switches ``inside`` nodes have one stream for all.
+    Each pipeline is a tree with a stream of its own in every switch of ``topology``, all ``lease`` but node and channels;
+    switches ``inside`` nodes have one plain stream for all. ``spare``: places beyond one for each turn.
     """
 
     collective: Collective
@@ -55,8 +56,9 @@ class Waves:
     aggregators: tuple[int, ...]
     segments: int
     topology: Topology | None
-    slots: int = 0
+    lease: Stream = PLAIN
     inside: tuple[int, ...] = ()
+    spare: int = SPARE
 
     @cached_property
     def span(self) -> int:
@@ -70,7 +72,7 @@ class Waves:
     @cached_property
     def window(self) -> int:
         """Segments of a pipeline in a switch at once: one for each turn from contribution to result, and spare ones."""
-        return min(self.span + 1 + SPARE, self.segments, self.slots or self.segments)
+        return min(self.span + 1 + self.spare, self.segments, self.lease.slots or self.segments)
 
     @property
     def period(self) -> int:
@@ -126,19 +128,20 @@ class Waves:
                 continue
             for number, pipeline in enumerate(self.pipelines):
                 if any((wave.src == index).any() or (wave.dst == index).any() for wave in pipeline):
-                    yield Stream(node, self.slots, channels=(2 * number, 2 * number + 1))
+                    yield replace(self.lease, node=node, channels=(2 * number, 2 * number + 1))
 
     def _require_room(self, name: str, streams: Sequence[Stream]) -> None:
-        if self.topology is None or not self.slots:
+        slots = self.lease.slots
+        if self.topology is None or not slots:
             return
         for node, can in self.topology.aggregators.items():
             here = [stream for stream in streams if stream.node == node and stream.slots]
             needed = sum(leased_bytes(stream, can) for stream in here)
             if needed > can.memory_bytes:
                 raise UsageError(
-                    f"{name}: memory: {self.slots:,} slots for each of {len(here)} trees take {needed:,} B of"
+                    f"{name}: memory: {slots:,} slots for each of {len(here)} trees take {needed:,} B of"
                     f" {self.topology.label(node)}, which has {can.memory_bytes:,} B",
-                    remedy=f"slots={can.memory_bytes // (needed // self.slots)} or fewer",
+                    remedy=f"slots={can.memory_bytes // (needed // slots)} or fewer",
                 )
 
     def _steps(self) -> Iterator[Step]:

@@ -46,14 +46,15 @@ def call_transfers(trace: Trace, host_of: Mapping[int, str]) -> Transfers | None
     timed = on_one_clock(calls, trace)
     limits += [said for said in (timed.said if has_ends else _coarse(calls),) if said]
     paths = paths_of(trace)
-    frame, assumed = call_edges(timed.frame, trace, paths)
+    sized = _of_known_groups(timed.frame, trace, limits)
+    frame, assumed = call_edges(sized, trace, paths)
     limits += [f"who sends to whom is assumed: {assumed}"] if assumed else []
     placed = _on_nics(frame, paths, host_of, limits)
     of = BY_NIC if placed is not None else BY_RANK
     frame = _on_ranks(frame, paths, host_of, limits) if placed is None else placed
     receivers = None
     if has_ends and timed.is_one and frame["receiver"].null_count() == 0:
-        receivers = _of_callers(frame, timed.frame, limits)
+        receivers = _of_callers(frame, sized, limits)
     return Transfers(
         frame["sender"].to_list(),
         frame["start_s" if has_ends else "enqueue_s"].to_list(),
@@ -67,6 +68,20 @@ def call_transfers(trace: Trace, host_of: Mapping[int, str]) -> Transfers | None
         tuple(limits),
         timed.window_s if has_ends else None,
     )
+
+
+def _of_known_groups(calls: pl.DataFrame, trace: Trace, limits: list[str]) -> pl.DataFrame:
+    """Return the calls without the sizes of those in groups of which one rank was seen, and nobody says that there is one."""
+    import polars as pl
+
+    groups = trace.scan("communicators").filter((pl.col("ground") == "assumed") & (pl.col("size") == 1))
+    alone = groups.select("communicator").collect()["communicator"].to_list()
+    unknown = (pl.col("kind") == "collective") & pl.col("nranks").is_null() & pl.col("communicator").is_in(alone)
+    count = calls.select(unknown.fill_null(value=False).sum()).item()
+    if not count:
+        return calls
+    limits.append(f"how many ranks take part in {count:,} calls is not known, and so what they send")
+    return calls.with_columns(size_bytes=pl.when(unknown).then(None).otherwise("size_bytes"))
 
 
 def _of_callers(frame: pl.DataFrame, calls: pl.DataFrame, limits: list[str]) -> list[Any] | None:

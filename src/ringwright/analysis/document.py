@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from ringwright.analysis.adders import InNetworkSaid
 from ringwright.analysis.burst_document import ToldBursts
 from ringwright.analysis.topology_document import ReadTopology
 
@@ -160,6 +161,7 @@ class Traffic(TypedDict):
     nic_bytes: list[Row]
     pair_ground: Row
     topology: ReadTopology
+    in_network: InNetworkSaid | None
 
 
 class Facts(Origin, Calls, Times, Traffic):

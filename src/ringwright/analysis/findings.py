@@ -25,6 +25,7 @@ def findings(seen: Judged, claims: list[Row]) -> list[JobFinding]:
         _refused,
         _laws,
         _transport,
+        _in_network,
         _small,
         _graphs,
         _roles,
@@ -147,6 +148,23 @@ def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:
         "says why: look for NET/IB : No device found)"
     )
     return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET")]
+
+
+def _in_network(summary: Judged, claims: list[Row]) -> list[JobFinding]:
+    """Say of which communicators some ranks or all fell back from CollNet."""
+    said = summary["in_network"]
+    if said is None:
+        return []
+    told = []
+    for state in ("partly", "refused", "silent fallback"):
+        mine = [each for each in said["communicators"] if each["state"] == state]
+        if not mine:
+            continue
+        evidence = [f"{each['what']}: {each['first_at']}" for each in said["refused"]][:3]
+        title = f"CollNet: {state} in {len(mine)} of {len(said['communicators'])} communicators"
+        command = f"ringwright summary {_input(summary)} --json"
+        told.append(_finding("error" if state == "partly" else "warning", title, mine[0]["why"], command, evidence))
+    return told
 
 
 def _small(summary: Judged, claims: list[Any]) -> list[JobFinding]:

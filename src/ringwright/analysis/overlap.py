@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.intervals import covered, length, union
 from ringwright.analysis.kernels import COMMUNICATION, UNKNOWN
-from ringwright.analysis.overlap_audit import audit
+from ringwright.analysis.overlap_account import OverlapAccount, account, account_rows
+from ringwright.analysis.overlap_audit import audit, cases
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 _SUMS = ("comm_us", "exposed_us", "overlapped_us", "compute_us", "memory_us", "unknown_us", "idle_us", "span_us")
-_TALK = ("op", "size_bytes", "iteration", "file")  # what only the audit of communication asks for
+_TALK = (
+    "op",
+    "size_bytes",
+    "iteration",
+    "file",
+    "communicator",
+    "phase",
+    "layer",
+    "role",
+    "thread",
+)  # what only the audit of communication asks for
 
 
 def overlap(trace: Trace) -> dict[str, Any]:
@@ -46,10 +57,22 @@ def overlap(trace: Trace) -> dict[str, Any]:
         answer[name] = round(sum(row[name] * row["multiplicity"] for row in ranks), 3)
     talk, compute = _talk(trace), device.filter(pl.col("kind") == "compute")
     answer["operations"] = _operations(talk, compute)
-    answer["audit"] = audit(talk, compute, _syncs(trace))
+    told = account(trace, cases(talk, compute, _syncs(trace)))
+    answer["audit"] = audit(told.cases)
+    answer |= account_rows(told)
     if not answer["comm_us"]:
         answer["why"] = "no kernel of the catalogue communicates"
     return answer
+
+
+def explained(trace: Trace) -> OverlapAccount:
+    """Return the account of a trace: each exposed operation with its cause, and each fusion that was due.
+
+    Of a trace without kernels that communicate it is empty.
+    """
+    import polars as pl
+
+    return account(trace, cases(_talk(trace), _device(trace).filter(pl.col("kind") == "compute"), _syncs(trace)))
 
 
 def _operations(talk: pl.DataFrame, compute: pl.DataFrame) -> list[dict[str, Any]]:

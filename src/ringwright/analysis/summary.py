@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.analysis import logical_operations, pairs, trace_bursts, traffic_over_time
+from ringwright.analysis.adders import adders
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars
 from ringwright.analysis.culprits import culprits
@@ -239,6 +240,7 @@ def _traffic(given: _Prepared) -> Traffic:
             "conserved": matrix.conserved,
         },
         "topology": topology(given.trace),
+        "in_network": adders(given.trace),
     }
 
 

@@ -44,6 +44,7 @@ def app() -> App:
         name="--completion",
         help="Completion for bash, zsh or fish, as a script.",
     )
+    application["--help"].show = False  # who reads this has asked for it; the line is a verb's
     return application
 
 

@@ -92,7 +92,9 @@ def group(text: str | None, topology: Topology) -> Sequence[int] | None:
         return None
     if text.isdigit():
         if not 0 < int(text) <= topology.n_ranks:
-            raise UsageError(f"{text} ranks, {topology.name} has {topology.n_ranks}")
+            raise UsageError(
+                f"{text} ranks, {topology.name} has {topology.n_ranks}", remedy=f"--ranks 1 to {topology.n_ranks}"
+            )
         return range(int(text))
     ranks: list[int] = []
     for part in text.split(","):

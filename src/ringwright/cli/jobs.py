@@ -13,8 +13,11 @@ from ringwright.cli import options
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringwright.cli.fabrics import MachineOptions
     from ringwright.studies.jobs.study import Job
+    from ringwright.topology import Topology
 
 
 @Parameter(name="*", group=options.JOB)
@@ -42,6 +45,14 @@ class JobOptions:
             consume_multiple=False,
         ),
     ] = ()
+    network: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=options.MACHINE,
+            help="One more network of all ranks, NAME=FABRIC: ethernet=switch:64,rate=25Gb/s; may be repeated.",
+            consume_multiple=False,
+        ),
+    ] = ()
     micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
     micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
     seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
@@ -50,14 +61,20 @@ class JobOptions:
     fit: Annotated[str | None, Parameter(help="Name or file of efficiencies fitted to measured steps.")] = None
     recompute: Annotated[str, Parameter(help="none, selective or full.")] = "none"
     mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
-    schedule: Annotated[str, Parameter(help="Pipeline: 1f1b (interleaved with vp) or gpipe.")] = "1f1b"
+    schedule: Annotated[str, Parameter(help="Pipeline: 1f1b, breadth-first, zb-h1, zb-v, dualpipe and others.")] = (
+        "1f1b"
+    )
     stages: Annotated[str, Parameter(help="Layers of each pipeline stage: 10,11,11 (chunk by chunk with vp).")] = ""
     interference: Annotated[
-        str, Parameter(group=options.ENGINE, help="Overlapped compute: none, factor, share or waves.")
+        str, Parameter(group=options.ENGINE, help="Overlapped compute: none, factor, share, waves, measured.")
     ] = "none"
     step_ms: Annotated[float | None, Parameter(help="Scale compute to this measured step of one GPU.")] = None
     tune: Annotated[
         int | None, Parameter(group=options.POLICY, help="Tune each policy's knobs in so many simulated steps.")
+    ] = None
+    memory: Annotated[
+        str | None,
+        Parameter(group=options.POLICY, help="What a rank may hold, 80GiB: a policy that needs more is declined."),
     ] = None
     unfolded: Annotated[bool, Parameter(group=options.ENGINE, help="Simulate every rank, symmetric or not.")] = False
 
@@ -94,15 +111,25 @@ class JobOptions:
     ) -> int:
         """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
         from ringwright.fabrics._congestion import congestion
-        from ringwright.studies.jobs import generated
+        from ringwright.studies.jobs import aggregated, generated
 
-        question = self.question(algorithm, dtype)
+        first, *others_by = algorithm.split(",")
+        question = self.question(first, dtype)
         topology = machine.build() if machine.fabric or machine.topology else None
         if others and topology is None:
             raise UsageError("no fabric is named that jobs could share", where=others[0], remedy="--fabric dgx-h100:2")
         beside = tuple(congestion(line, topology.n_ranks) for line in others) if topology is not None else ()
         told = {"beside": [other.text for other in beside]} if beside else None
-        return self._rows(generated.made(question, topology, beside), "pytorch-ddp", results, more=told)
+        networks = self._networks()
+
+        def by(system: str, plain: bool) -> Job:
+            on = aggregated.plain_switches(topology) if plain and topology is not None else topology
+            return generated.made(self.question(system, dtype), on, beside, networks)
+
+        compared = _Compared(first, tuple(others_by), by)
+        return self._rows(
+            generated.made(question, topology, beside, networks), "pytorch-ddp", results, more=told, compared=compared
+        )
 
     def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
@@ -110,8 +137,10 @@ class JobOptions:
         A workload file has no measured times: its operations take those of the fabric.
         """
         from ringwright.cli import reading
-        from ringwright.studies.jobs import recorded, written
+        from ringwright.studies.jobs import aggregated, recorded, written
         from ringwright.workloads.replay import replayed
+
+        first, *others = algorithm.split(",")
 
         given = [name for name in OF_A_MODEL if getattr(self, name) != getattr(NOTHING, name)]
         if given:
@@ -121,28 +150,54 @@ class JobOptions:
         if written.is_workload(Path(recording)):
             workload = written.read(Path(recording))
             machine, told = switch(machine, workload.mesh.size)
-            return self._rows(written.job(workload, machine.build(), algorithm), "none", results, told)
+            built, networks = machine.build(), self._networks()
+
+            def write(system: str, plain: bool) -> Job:
+                return written.job(workload, aggregated.plain_switches(built) if plain else built, system, networks)
+
+            compared = _Compared(first, tuple(others), write)
+            made = written.job(workload, built, first, networks)
+            return self._rows(made, "none", results, told, compared=compared)
+        self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
         machine, told = switch(machine, replay.workload.mesh.size)
         healthy = replace(machine, fault=()).build()
-        change = recorded.Counterfactual(algorithm, healthy, machine.build() if machine.fault else healthy)
-        made = recorded.job(replay, change)
-        told = told if made.fabric != recorded.ITS_OWN else ()
-        return self._rows(made, "none", results, told, recorded.ground(replay))
+        faulty = machine.build() if machine.fault else healthy
 
-    def _rows(
-        self, job: Job, usual: str, results: Results, told: tuple[str, ...] = (), more: dict[str, Any] | None = None
-    ) -> int:
-        """Simulate the policies and show them; save the first one's run where a trace is asked for."""
-        from ringwright.cli import progress
-        from ringwright.studies.jobs import bursts as job_bursts
-        from ringwright.studies.jobs import generated, study, tune
+        def by(system: str, plain: bool) -> Job:
+            before, after = (aggregated.plain_switches(each) if plain else each for each in (healthy, faulty))
+            return recorded.job(replay, recorded.Counterfactual(system, before, after))
+
+        made = recorded.job(replay, recorded.Counterfactual(first, healthy, faulty))
+        told = told if made.fabric != recorded.ITS_OWN else ()
+        compared = _Compared(first, tuple(others), by, adds=aggregated.switches_add(healthy))
+        return self._rows(made, "none", results, told, recorded.ground(replay), compared)
+
+    def _networks(self) -> dict[str, Topology]:
+        """Return the networks beside the fabric, built, by name."""
+        from ringwright.fabrics import fabric
+        from ringwright.studies.jobs.networks import named
+
+        return {name: fabric(spelling) for name, spelling in named(self.network).items()}
+
+    def refuse_networks(self, why: str) -> None:
+        """Raise UsageError where networks are given beside the fabric, and what is simulated has one."""
+        if self.network:
+            raise UsageError(
+                f"--network {self.network[0]}: {why}",
+                remedy="leave it out, or simulate a job: --model, a workload file",
+            )
+
+    def _settled(self, job: Job, told: tuple[str, ...], results: Results, limit: int | None) -> Job:
+        """Return a job as these options make it."""
+        from ringwright.studies.jobs import generated, study
+        from ringwright.studies.jobs.memory import limited
 
         job = replace(
             job,
             assumptions=(*job.assumptions, *told),
             folded=job.folded and not self.unfolded,
-            interference=generated.interference(self.interference, job.interference.units),
+            interference=generated.interference(self.interference, job.interference),
         )
         job = study.arriving_late(job, results.arrivals)
         if self.rewrite:
@@ -150,26 +205,96 @@ class JobOptions:
 
             for spelling in self.rewrite:
                 job = replace(job, workload=apply_spelled(job.workload, spelling))
+        return job if limit is None else replace(job, workload=limited(job.workload, limit))
+
+    def _rows(
+        self,
+        job: Job,
+        usual: str,
+        results: Results,
+        told: tuple[str, ...] = (),
+        more: dict[str, Any] | None = None,
+        compared: _Compared | None = None,
+    ) -> int:
+        """Simulate the policies and show them; save the first one's run where a trace is asked for."""
+        from ringwright.cli import progress
+        from ringwright.studies.jobs import aggregated, auto, rows, study, tune
+        from ringwright.studies.jobs import bursts as job_bursts
+        from ringwright.units import parse_size
+
+        limit = None if self.memory is None else parse_size(self.memory)
+        job = self._settled(job, told, results, limit)
         wanted = (self.policy or usual).split(",")
         gap_s = options.gap_seconds(results.gap)
         bursts: dict[str, object] = {}
+        systems = compared.systems(job) if compared is not None else ()
+        stepped: list[tuple[str, aggregated.SteppedSystem]] = []
         with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
-            wanted = [each.spelling for each in tuned] or wanted
+            wanted, search = auto.expanded(job, [each.spelling for each in tuned] or wanted, limit)
+            traced_policy = search.frontier[0] if search and search.frontier else wanted[0]
 
             def kept(result: study.PolicyResult) -> None:
-                if results.trace and result.policy == wanted[0]:
+                if results.trace and result.policy == traced_policy:
                     from ringwright.studies.jobs import traced
 
                     traced.trace(job, result).save(results.trace, force=results.force)
                 if results.holds_bursts and not bursts:
                     bursts.update(job_bursts.burst_keys(job, result, gap_s))
+                if systems and compared is not None and not stepped:
+                    stepped.append((result.policy, aggregated.stepped(job, compared.label(job), result)))
 
-            result = study.document(
-                job, wanted, pictures=results.output is not None and not results.json, kept=kept, progress=advance
+            result = rows.document(
+                job,
+                wanted,
+                memory_bytes=limit,
+                search=search,
+                pictures=results.output is not None and not results.json,
+                kept=kept,
+                progress=advance,
             )
+            if stepped and compared is not None:
+                (policy, first), by = stepped[0], compared.by
+                result["in_network"] = aggregated.compare_systems(
+                    first,
+                    policy,
+                    systems,
+                    lambda system, plain: self._settled(by(system, plain), told, results, limit),
+                    advance,
+                )
         result |= bursts | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Who else does the collectives: systems that were named behind the first, and what makes the job with one of them.
+
+    Where none was named and the network's switches add, the usual ones are compared.
+    """
+
+    first: str
+    others: tuple[str, ...]
+    by: Callable[[str, bool], Job]
+    adds: bool = False  # whether the switches of a recording's fabric do, of which its own times know nothing
+
+    def systems(self, job: Job) -> tuple[str, ...]:
+        """Return the systems to compare with."""
+        from ringwright.studies.jobs import aggregated
+
+        if len({self.first, *self.others}) < 1 + len(self.others):
+            raise UsageError("an algorithm is named twice", remedy="each once: --algorithm ring,sharp")
+        if self.others:
+            return self.others
+        is_usual = not self.first and (self.adds or aggregated.adds_between_hosts(job))
+        return aggregated.competitors(self.first) if is_usual else ()
+
+    def label(self, job: Job) -> str:
+        """Return what the first system is called."""
+        from ringwright.studies.jobs import aggregated
+        from ringwright.studies.jobs.costs import LIBRARY
+
+        return self.first or (LIBRARY if aggregated.fabric_costs(job) is not None else "as recorded")
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def provision(
     Examples
     --------
     ringwright provision resnet-50 --fabric dgx-h100:2
-    ringwright provision resnet-50 bert-base --fabric dgx-h100:2 --fabric leaf-spine:16 --within 10%
+    ringwright provision resnet-50 bert-base --fabric leaf-spine:8 --fabric leaf-spine:16 --within 10%
     ringwright provision resnet-50 --fabric leaf-spine:16 --prices nic=2,port=1.5,optic=1
     """
     from ringwright.studies.model_workload import WorkloadSpec

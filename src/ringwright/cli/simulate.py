@@ -35,6 +35,7 @@ def simulate(
     dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     arrivals: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     beside: Annotated[tuple[str, ...], Parameter(group=options.FAULTS, consume_multiple=False)] = (),
+    winners: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     output: options.Target = None,
     trace: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
     bursts: options.Bursts = False,
@@ -65,6 +66,9 @@ def simulate(
     beside
         Another job on the fabric, which repeats a collective: 'all-to-all 64MiB on 0-7 by pairwise'; may be repeated. The
         times are those of an engine (flows, if none is named) while it runs.
+    winners
+        Which algorithm wins among 2, 4, 8 ... of the ranks at which size (default: 4 B to 1 GiB, and of all-reduce a ring,
+        trees, a server, and what the network's switches add).
     output
         Write one HTML page with the table, the steps and the links' load.
     trace
@@ -79,6 +83,7 @@ def simulate(
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,nvls-tree -b 1M -e 64M -f 8
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,blueconnect --arrivals late:3=2ms
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring -b 64M -e 64M --beside 'all-to-all 64MiB on 7,8'
+    ringwright simulate all-reduce --winners --fabric switch:16,sharp=true -f 16
     ringwright simulate --model resnet50 --gpus 8 --fabric dgx-h100:1 --policy pytorch-ddp,p3
     ringwright simulate --sample --policy p3
     """
@@ -95,6 +100,7 @@ def simulate(
         return job.replay(collective, machine, algorithm or "", results)
     if collective is None:
         return job.answer(machine, algorithm or "", dtype, results, others)
+    job.refuse_networks("a collective goes over one network")
     from ringwright.costs.link_models import ALPHA_OF, named
     from ringwright.fabrics._congestion import congestion
     from ringwright.studies.asked_faults import AskedFaults
@@ -118,6 +124,10 @@ def simulate(
         beside=tuple(congestion(line, topology.n_ranks) for line in others),
         faults=AskedFaults(machine.fault, machine.seed) if machine.fault else None,
     )
+    if winners:
+        wanted = simulated.sizes_of_a_map(sizes, FROM_1K).listed(collective)
+        given = {"--output": output is not None, "--trace": trace is not None, "--bursts": bursts or gap is not None}
+        return simulated.show_winners(question, algorithm, wanted, given, json=json)
     usual = usual_algorithm(question.collective(0), topology, question.calibration)
     return simulated.show(
         question,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.cli import options, progress, reading
+from ringwright.cli.sizes import Sizes
+from ringwright.errors import UsageError
+
+OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 
 if TYPE_CHECKING:
     from ringwright.studies.simulation_spec import SimulationSpec
@@ -56,4 +61,31 @@ def show(
         ran = {row["algorithm"] for row in simulated.answered(result) if row["size_bytes"] == wanted[-1]}
         details = [detail(question, name, wanted[-1]) for name in names if name in ran]
         reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
+    return 0
+
+
+def sizes_of_a_map(given: Sizes, nothing: Sizes) -> Sizes:
+    """Return the sizes of a map of winners: as given, or 4 B to 1 GiB where neither end is; ``nothing``: what nobody typed."""
+    if given == nothing:
+        return OF_A_MAP
+    left_out = given.end is None and replace(given, factor=NOBODY.factor, step=None) == NOBODY != given
+    return replace(given, begin=OF_A_MAP.begin, end=OF_A_MAP.end) if left_out else given
+
+
+def show_winners(
+    question: SimulationSpec, algorithms: str | None, wanted: list[int], given: dict[str, bool], *, json: bool
+) -> int:
+    """Print who wins among how many ranks at which size; ``given``: the options that a map has no place for."""
+    from ringwright.studies import winners as study
+
+    if needless := [option for option, is_given in given.items() if is_given]:
+        raise UsageError(f"{needless[0]} is of one group of ranks, --winners of many", remedy="one without the other")
+    with progress.steps("simulating") as advance:
+        result = study.winners(question, algorithms.split(",") if algorithms else None, wanted, advance)
+    if json:
+        reading.print_json(result)
+        return 0
+    from ringwright.reports import winners
+
+    winners.write(result, sys.stdout)
     return 0

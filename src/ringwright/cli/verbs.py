@@ -33,6 +33,7 @@ GROUPS = {
     "Run": {
         "bench": "Collectives on real ranks, beside the libraries' own.",
         "sweep": "Real models in every parallel form, recorded and compared.",
+        "switch": "A switch that adds: sums packets of workers, without root.",
         "lab": "Real ranks on a network of namespaces, with faults.",
     },
     "Prove": {

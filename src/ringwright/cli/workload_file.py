@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class WorkloadFile:
     """A file for the workload of an iteration, or for the buckets that a policy makes of its gradients."""
 
-    output: Annotated[options.Target, Parameter(help="FILE.json, or a folder of Chakra traces.")] = None
+    output: Annotated[options.Target, Parameter(help="FILE.json, FILE.csv, or a folder of Chakra traces.")] = None
     to: Annotated[
-        str | None, Parameter(help="json, chakra, ddp-buckets or ddp-buckets-py (default: by the name of the file).")
+        str | None,
+        Parameter(help="json, chakra, ddp-buckets, ddp-buckets-py or pipeline-csv (default: by the file's name)."),
     ] = None
     policy: Annotated[
         str | None, Parameter(help="Policy that goes along: pytorch-ddp, bytescheduler:partition_mb=1, ...")

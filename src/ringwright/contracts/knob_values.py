@@ -85,7 +85,9 @@ def settled(knob: Knob, algorithms: Sequence[str]) -> tuple[str, ...]:
             continue
         if form.limits is not None:
             ends = (form.limits.low, min(form.limits.high, MOST) if math.isinf(form.limits.high) else form.limits.high)
-            values += [plain(end) if form.kind == "int" else f"{end:.6g}" for end in ends]
+            values += [
+                f"{end:.0f}" if form.kind == "int" else repr(float(end)) for end in ends
+            ]  # the end itself, unrounded
         values += ["true", "false"] if form.kind == "bool" else []
         values += [*form.choices, *(form.pattern.examples if form.pattern else ())]
         values += algorithms if form.kind == "algorithm" else []
@@ -118,7 +120,7 @@ def _one(form: Form, draw: random.Random, algorithms: Sequence[str]) -> str:
     if form.kind == "text":
         return draw.choice((*form.choices, *(form.pattern.examples if form.pattern else ())) or ("any",))
     number = _between(form.limits or Range(-MOST, MOST), draw)
-    return str(round(number)) if form.kind == "int" else f"{number:.6g}"
+    return str(round(number)) if form.kind == "int" else repr(float(number))
 
 
 def _between(limits: Range, draw: random.Random) -> float:

@@ -55,7 +55,8 @@ def counted(results: Sequence[SchedulerRun]) -> dict[str, int]:
 def _sends_whole(system: System, plain: bench.LiveResult) -> bool:
     """Say whether all payloads travel as they are by the plan that the ranks will follow; UsageError where it is refused."""
     try:
-        made = plan(system.load()(plain.workload(), plain.costs()), plain.costs())
+        drawn = plain.workload()
+        made = plan(system.load()(drawn, plain.costs()), plain.costs(), drawn)
     except UsageError:
         raise
     except RingwrightError as error:

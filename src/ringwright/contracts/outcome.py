@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from ringwright.errors import InfeasibleError, PluginError, RingwrightError, UsageError
+from ringwright.errors import InfeasibleError, PluginError, RingwrightError, UsageError, WorkloadError
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ def made(call: Callable[[], T]) -> tuple[T | None, str]:
         return call(), ""
     except PluginError as error:
         return None, error.what
-    except (UsageError, InfeasibleError) as error:
+    except (UsageError, InfeasibleError, WorkloadError) as error:
         return None, f"{DECLINED}{error.what}" + (f" (try: {error.remedy})" if error.remedy else "")
     except RingwrightError as error:
         return None, str(error)

@@ -55,7 +55,8 @@ def alone(each: Scheduled) -> str | None:
         return f"it changes {', '.join(changed)}; CHANGES beside it names what a scheduler changes besides the policy"
     new = [part for part in PARTS if getattr(after.policy, part) != getattr(before.policy, part)]
     unsigned = [part for part in new if part not in after.policy.by]
-    if unsigned or not after.policy.by:
+    told = after.policy.by or after.applied != before.applied or after.assumptions != before.assumptions
+    if unsigned or not told:
         return f"the policy says of no one who set {', '.join(unsigned) or 'anything'}: use workload.with_policy"
     return None
 

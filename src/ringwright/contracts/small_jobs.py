@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.costs.stages import LinkCosts
+from ringwright.studies.jobs.generated import GeneratedJobSpec, workload
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.workload import Edge, Mesh, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
+from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 
 if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
@@ -77,6 +81,23 @@ def experts(draw: random.Random, *, scale: int = 1) -> Workload:
         for _ in range(draw.randint(2, 4))
     ]
     return moe_chain("random experts", made, 3, replicas=2)
+
+
+def stages(draw: random.Random, *, scale: int = 1) -> Workload:
+    """Return a random pipeline of two devices with two stages each, two of them side by side."""
+    took = StageTimes(float(draw.randint(1, 9)), float(draw.randint(1, 9)), float(draw.randint(1, 9)))
+    size = draw.randint(1, 9) * scale
+    return pipeline_chain(
+        2, 2 * draw.randint(1, 3), 2, times=took, replicas=2, elements=size // 4, message_bytes=scale, splits=True
+    )
+
+
+def tensor(draw: random.Random, dims: Mapping[str, int]) -> Workload:
+    """Return a step of a transformer of two layers that tensor parallel ranks share, with its sequence, and two replicas."""
+    sizes = {"layers": 2, "vocabulary": 1024, "positions": 64, **dims}
+    ranks = draw.choice((2, 4))
+    model = WorkloadSpec("gpt2", 2 * ranks, f"tp{ranks},sp", draw.randint(1, 2), 1, sizes["positions"], dims=sizes)
+    return workload(GeneratedJobSpec(model))
 
 
 @cache

@@ -190,7 +190,7 @@ def distances(topology: Topology, sources: np.ndarray, lengths: np.ndarray) -> n
 
     works = np.flatnonzero(topology.rate > 0)
     if len(sources) * len(works) > FEW_LINKS:
-        return np.stack([_from_one(topology, int(source), lengths, works) for source in sources])
+        return _from_each(topology, sources, lengths, works)
     order = works[np.argsort(topology.dst[works], kind="stable")]
     src, cost = topology.src[order], lengths[order]
     ends, starts = np.unique(topology.dst[order], return_index=True)
@@ -204,13 +204,31 @@ def distances(topology: Topology, sources: np.ndarray, lengths: np.ndarray) -> n
     return distance
 
 
-def _from_one(topology: Topology, source: int, lengths: np.ndarray, works: np.ndarray) -> np.ndarray:
-    """Relax only the links of nodes that came nearer."""
+def _from_each(topology: Topology, sources: np.ndarray, lengths: np.ndarray, works: np.ndarray) -> np.ndarray:
+    """Search from one source after the other; nodes with one neighbour pass nothing on and come last."""
     import numpy as np
 
-    order = works[np.argsort(topology.src[works], kind="stable")]
+    ends = np.unique(np.stack((topology.src[works], topology.dst[works])), axis=1)
+    neighbours = np.bincount(ends[0], minlength=topology.n_nodes)
+    last = (neighbours <= 1) & (np.bincount(ends[1], minlength=topology.n_nodes) <= 1)
+    last[sources] = False
+    into = works[last[topology.dst[works]]]
+    order = works[~last[topology.src[works]] & ~last[topology.dst[works]]]
+    order = order[np.argsort(topology.src[order], kind="stable")]
     starts = np.searchsorted(topology.src[order], np.arange(topology.n_nodes + 1))
-    far, cost, distance = topology.dst[order], lengths[order], np.full(topology.n_nodes, np.inf)
+    distance = np.stack([_from_one(int(source), topology.dst[order], lengths[order], starts) for source in sources])
+    if len(into):
+        into = into[np.argsort(topology.dst[into], kind="stable")]
+        reached, firsts = np.unique(topology.dst[into], return_index=True)
+        distance[:, reached] = np.minimum.reduceat(distance[:, topology.src[into]] + lengths[into], firsts, axis=1)
+    return distance
+
+
+def _from_one(source: int, far: np.ndarray, cost: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Relax only the links of nodes that came nearer; ``starts`` are those of each node among ``far`` and ``cost``."""
+    import numpy as np
+
+    distance = np.full(len(starts) - 1, np.inf)
     distance[source], front = 0.0, np.array([source])
     while len(front):
         count = starts[front + 1] - starts[front]

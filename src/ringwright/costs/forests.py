@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FAR = 1 << 30
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 28, 30, 32, 36, 40, 48, 56, 60, 64)
 FINEST = 1 << 12
+TELLS_APART = 1e9  # rates in one linear program, the largest over the smallest
 
 
 @dataclass(frozen=True)
@@ -225,3 +226,16 @@ def hops(arcs: Arcs, roots: np.ndarray) -> np.ndarray:
             remedy="ringwright bound all-gather --topology FILE",
         )
     return far
+
+
+def unsolved(message: str, rate: np.ndarray) -> InfeasibleError:
+    """Return the error of a linear program of trees that the solver gave up; ``rate``: bytes/s, float64 of shape (resources,)."""
+    used = rate[rate > 0]
+    apart = float(used.max() / used.min()) if len(used) else 1.0
+    if apart < TELLS_APART:
+        return InfeasibleError(f"the linear program of trees was not solved: {message}", where="forests")
+    return InfeasibleError(
+        f"the linear program of trees was not solved: the fastest link is {apart:.3g} times as fast as the slowest",
+        where=f"a solver tells rates apart up to about {TELLS_APART:.0e}",
+        remedy="--method expand, or --ranks without those behind links that carry next to nothing",
+    )

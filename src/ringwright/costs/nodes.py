@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ringwright.costs.stages import LINK, Stage
+from ringwright.costs.stages import LINK, Stage, hops_of
 
 INSIDE = (("node", 1.0),)
 
@@ -34,6 +34,8 @@ class NodeCosts:
         if op == "all-to-all":
             local_s = size_bytes * (fewest - 1) / p / self.inside
             remote_s = size_bytes * (p - fewest) / p * self.per_node / self.rate
+        elif hops_of(op)[0] in ("shift", "send-recv"):
+            local_s, remote_s = size_bytes / self.inside, size_bytes * self.per_node / self.rate
         else:
             volume = size_bytes * (2 if op in ("all-reduce", "push-pull") else 1) * (p - 1) / p
             local_s = volume / self.inside

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.costs.forests import Forest, whole_shares
+from ringwright.costs.forests import Forest, unsolved, whole_shares
+from ringwright.costs.tree_demands import TreeDemand
 from ringwright.costs.tree_pool import CALM, TreePool
-from ringwright.errors import InfeasibleError, MissingExtraError
+from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.costs.arcs import Arcs
 
 MOST_PRICINGS = 400
 PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -36,53 +35,6 @@ STUCK = 2  # pricings without gain that end a stage of timed trees
 ROUNDED = 1e-4  # what whole shares may cost, each time that weights are rounded
 EVEN = 1e-3  # what the times of all demands by themselves count, beside that of all together
 LEAST = 1e-9  # weight of a tree below which it is left out
-
-
-@dataclass(frozen=True, eq=False)
-class TreeDemand:
-    """Blocks that trees are to carry on a machine.
-
-    Parameters
-    ----------
-    phases
-        The arcs that each phase goes over: one that spreads or collects, or one that collects and one that spreads the result.
-        All demands of a search name resources by the same numbers (``arcs.together``).
-    blocks
-        Bytes of the block of each place, float64 of shape (places,); 0: no root.
-    is_free
-        Whether the sum of the blocks alone counts, so that roots may have more or less, the same in every phase.
-    """
-
-    phases: tuple[Arcs, ...]
-    blocks: np.ndarray
-    is_free: bool = False
-
-    @property
-    def times(self) -> int:
-        """For how many places each root stands."""
-        turns = self.phases[0].symmetry
-        return 1 if turns is None else turns.order
-
-    @property
-    def roots(self) -> np.ndarray:
-        """Roots that the program tells apart, int64 of shape (roots,)."""
-        import numpy as np
-
-        turns = self.phases[0].symmetry
-        if turns is not None:
-            return turns.bases
-        return np.arange(len(self.blocks)) if self.is_free else np.flatnonzero(self.blocks > 0)
-
-    def shared(self, parts: np.ndarray) -> np.ndarray:
-        """Return the blocks where each root (with those it stands for) has this part of all: float64 of shape (places,)."""
-        import numpy as np
-
-        turns, total = self.phases[0].symmetry, float(self.blocks.sum())
-        blocks = np.zeros(len(self.blocks))
-        for root, part in zip(self.roots.tolist(), parts.tolist(), strict=True):
-            images = root if turns is None else turns.turned(np.full(turns.order, root), np.arange(turns.order))
-            blocks[images] = part * total / self.times
-        return blocks
 
 
 def forests(
@@ -212,7 +164,7 @@ class _SharedSearch:
         cost[columns - 1 - self.alone : -1] = EVEN / max(self.alone, 1)
         solution = linprog(cost, upper.tocsr(), np.zeros(upper.shape[0]), equal, right, options=PRECISE)
         if solution.x is None:
-            raise InfeasibleError(f"the linear program of trees was not solved: {solution.message}", where="forests")
+            raise unsolved(solution.message, self.rate)
         prices = np.maximum(-solution.ineqlin.marginals, 0.0).reshape(1 + self.alone, 1, n)
         norm = (prices * self.rate).sum(axis=2, keepdims=True)
         wanted = np.append(1.0, np.full(self.alone, EVEN / max(self.alone, 1))).reshape(-1, 1, 1)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ringwright.workload import ON, SHIFTS
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -38,7 +40,7 @@ class Costs(Protocol):
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return the phases of an operation of ``size_bytes`` (the nccl-tests size) among ``ranks``, when it runs alone.
 
-        A shift from further than the next rank says from where: ``shift@3`` (``hops_of``).
+        A shift or copy from further than the next rank says from where: ``shift@3`` (``hops_of``).
         """
 
 
@@ -49,6 +51,21 @@ class PlacedCosts(Costs, Protocol):
     @property
     def places(self) -> np.ndarray | None:
         """A number for each rank, int64 of shape (ranks,), equal where they lie alike; None: all do."""
+
+
+@runtime_checkable
+class NetworkedCosts(Costs, Protocol):
+    """Costs of ranks with several networks: an operation may name the one that carries it, as in ``all-reduce on rdma``."""
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Their names, the one that is usual first."""
+
+
+def network_of(op: str) -> tuple[str, str]:
+    """Return an operation without its network, and the network, empty where it names none."""
+    kind, _, network = op.partition(ON)
+    return kind, network
 
 
 def hops_of(op: str) -> tuple[str, int]:
@@ -91,7 +108,7 @@ class LinkCosts:
             return (Stage(self.overhead_s + size_bytes / self.rate, self.latency_s),)
         if p < 2:
             return (Stage(0.0),)
-        rounds = {"all-reduce": 2 * (p - 1), "send-recv": 1, "shift": 1}.get(hops_of(op)[0], p - 1)
+        rounds = {"all-reduce": 2 * (p - 1), **dict.fromkeys(("send-recv", *SHIFTS), 1)}.get(hops_of(op)[0], p - 1)
         volume = VOLUME[op](p) if op in VOLUME else 1.0
         return (Stage(self.overhead_s + rounds * self.latency_s + volume * size_bytes / self.rate),)
 

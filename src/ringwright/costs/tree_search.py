@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.costs.forests import Forest, whole_shares
-from ringwright.costs.shared_trees import PRECISE, TreeDemand, forests
+from ringwright.costs.forests import Forest, unsolved, whole_shares
+from ringwright.costs.shared_trees import PRECISE, forests
+from ringwright.costs.tree_demands import TreeDemand
 from ringwright.costs.tree_pool import CALM, TreePool
 from ringwright.errors import InfeasibleError, MissingExtraError
 
@@ -134,7 +135,7 @@ class _RoundSearch(TreePool):
         if solution.x is None and layers > 1:
             solution = linprog(cost, upper.tocsr(), np.zeros(layers * n), equal.tocsr(), one)
         if solution.x is None:
-            raise InfeasibleError(f"the linear program of trees was not solved: {solution.message}", where="forests")
+            raise unsolved(solution.message, self.rate)
         prices = np.maximum(-solution.ineqlin.marginals, 0.0).reshape(layers, n)
         norm = (prices * self.rate).sum(axis=1, keepdims=True)
         prices = np.where(norm > 0, prices / np.maximum(norm, 1e-300), 0.0)

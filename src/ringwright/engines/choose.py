@@ -16,6 +16,7 @@ from ringwright.engines.folding.fold import evened, fold
 from ringwright.engines.folding.quotient import Folded
 from ringwright.engines.folding.slots import UNEVEN
 from ringwright.engines.machine import PS, Machine
+from ringwright.engines.pools.of_program import mends_losses
 from ringwright.engines.result import Run, loads
 from ringwright.engines.slots import machines, not_mended
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
@@ -69,6 +70,8 @@ def simulate(
         return _arrived(replace(run, time_ps=run.time_ps + first), title, come, last)
     base = round(program.software.base_s * PS)
     late = np.maximum(come - first, 0) if last > first else None
+    if engine == "packets" and mends_losses(program):
+        return _by_slots(program, topology, alpha, packets, come, title, native=native)
     if engine == "packets":
         from ringwright.engines.packets.run import simulate as by_packets
 
@@ -78,6 +81,30 @@ def simulate(
     run = _simulate(program, _later(made, base + first), engine, wanted=fold_symmetry, native=native, late=late)
     run = _arrived(_delayed(run, base, first), title, come, last)
     return replace(run, left_out=(*run.left_out, *not_mended(topology)))
+
+
+def _by_slots(
+    program: Program,
+    topology: Topology,
+    alpha: str,
+    packets: PacketOptions | None,
+    come: np.ndarray,
+    title: str,
+    *,
+    native: bool,
+) -> Run:
+    """Return the events of a program with what its packets lose in pools of slots, whose streams mend it themselves."""
+    from ringwright.engines.pools.run import follow
+
+    machines([program], topology, alpha)  # refuses what would send against itself
+    told = follow(program, topology, alpha, packets, come if come.any() else None)
+    (made,) = machines([program], topology, alpha, {0: told.late_ps})
+    there = come[list(program.collective.group)]
+    first, last = int(there.min()), int(there.max())
+    base = round(program.software.base_s * PS)
+    late = (come - first).clip(min=0) if last > first else None
+    run = _simulate(program, _later(made, base + first), "auto", wanted=True, native=native, late=late)
+    return told.on(_arrived(_delayed(run, base, first), title, come, last), packets)
 
 
 def _arrived(run: Run, title: str, come_ps: np.ndarray, last_ps: int) -> Run:

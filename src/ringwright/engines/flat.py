@@ -87,8 +87,7 @@ def gather(program: Program) -> Pieces:
 
     _require_room(program)
     rows: list[tuple[np.ndarray, ...]] = []
-    step_of: list[np.ndarray] = []
-    loop_of: list[np.ndarray] = []
+    numbers: list[tuple[int, int, int]] = []  # step, loop, messages
     streams: list[tuple[int, np.ndarray]] = []
     messages = 0
     for number, step in enumerate(program.steps()):
@@ -98,12 +97,12 @@ def gather(program: Program) -> Pieces:
         rows.append((src, dst, size, adds, channel, owner + messages, reads, writes))
         if any(block.multicast for block in step.blocks):
             streams.append((messages, _streams(program, step, src, owner)))
-        step_of.append(np.full(len(src), number, np.int32))
-        loop_of.append(np.full(len(src), step.loop, np.int32))
+        numbers.append((number, step.loop, len(src)))
         messages += len(src)
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 8
     src, dst, size, adds, channel, owner, reads, writes = columns
-    steps, turns = (np.concatenate(each) if each else np.zeros(0, np.int32) for each in (step_of, loop_of))
+    step_of, loop_of, counts = np.array(numbers, np.int64).reshape(-1, 3).T
+    steps, turns = (np.repeat(each.astype(np.int32), counts) for each in (step_of, loop_of))
     stream = np.full(messages, -1, np.int64)
     for begin, ids in streams:
         stream[begin : begin + len(ids)] = np.where(ids >= 0, ids + begin, -1)
@@ -145,8 +144,12 @@ def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarra
     import numpy as np
 
     parts = [_block_pieces(program, block) for block in blocks]
-    src, dst, channel, adds, size, reads, writes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    columns = parts[0] if len(parts) == 1 else [np.concatenate(column) for column in zip(*parts, strict=True)]
+    src, dst, channel, adds, size, reads, writes = columns
     key = (channel * program.n_nodes + src) * program.n_nodes + dst
+    in_rising = np.sort(key)
+    if not (in_rising[1:] == in_rising[:-1]).any():  # as in most steps: every piece is a message of its own
+        return src, dst, size.astype(np.int64, copy=False), adds, channel, np.arange(len(key)), reads, writes
     _, first, owner = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")  # messages in the order in which the program names them
     rank = np.empty_like(order)

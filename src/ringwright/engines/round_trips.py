@@ -10,6 +10,7 @@ import numpy as np
 from ringwright.engines.flat import places, routes
 from ringwright.program import ADDING
 from ringwright.streams import granted, payload_bytes
+from ringwright.validity.node_moves import RowsByEnd
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
@@ -33,18 +34,20 @@ class StreamMoves:
         of = program.streams
         self.payload = [payload_bytes(each, topology.aggregators[each.node]) for each in of]
         self.slots = [0] * len(of)
-        for node in dict.fromkeys(each.node for each in of):
-            here = [number for number, each in enumerate(of) if each.node == node]
+        at_nodes: dict[int, list[int]] = {}
+        for number, each in enumerate(of):
+            at_nodes.setdefault(each.node, []).append(number)
+        for node, here in at_nodes.items():
             for number, count in zip(here, granted([of[at] for at in here], topology.aggregators[node]), strict=True):
                 self.slots[number] = count
 
     def _streams_of(self, node: np.ndarray) -> np.ndarray:
         """Return the stream that takes each row's channel at a program node, -1 at ranks. int64 of shape (rows,)."""
-        of = np.full(len(node), -1, np.int64)
+        of, rows = np.full(len(node), -1, np.int64), RowsByEnd.of(node)
         index = {at: self.program.p + number for number, at in enumerate(self.program.aggregators)}
         for number, stream in enumerate(self.program.streams):
-            here = np.flatnonzero(node == index[stream.node])
-            of[here[np.isin(self.moves.channel[here], stream.channels or self.moves.channel[here])]] = number
+            here = rows.rows(index[stream.node])
+            of[here[np.isin(self.moves.channel[here], stream.channels)] if stream.channels else here] = number
         return of
 
     def window_bytes(self, number: int) -> int:
@@ -63,10 +66,11 @@ class RoundTrips:
         self.latency = np.bincount(row[wire], weights=made.latency[hops[wire]], minlength=len(streams.src))
         self.byte_ps = np.zeros(len(streams.src))  # of the slowest resource on each route
         np.maximum.at(self.byte_ps, row[wire], made.ps_per_byte[hops[wire]])
-        count = len(streams.slots)
-        self.into = [np.flatnonzero(streams.gives & (streams.taker == number)) for number in range(count)]
-        self.up = [np.flatnonzero(streams.gives & (streams.giver == number)) for number in range(count)]
-        self.results = [np.flatnonzero(~streams.gives & (streams.giver == number)) for number in range(count)]
+        takers, givers = RowsByEnd.of(streams.taker), RowsByEnd.of(streams.giver)
+        into, out = ([by.rows(number) for number in range(len(streams.slots))] for by in (takers, givers))
+        self.into = [rows[streams.gives[rows]] for rows in into]
+        self.up = [rows[streams.gives[rows]] for rows in out]
+        self.results = [rows[~streams.gives[rows]] for rows in out]
         self._above = cache(self._longest_above)
         self._returns = cache(self._ways_back)
 

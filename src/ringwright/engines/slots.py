@@ -6,23 +6,27 @@ that is below what the links allow, all results to ranks pass a resource of that
 (``Stream.window``) limits its contributions likewise. A node that passes packets several times through its pipeline takes in that
 part of a port's rate: a resource behind the link.
 
-A timer at the senders makes a loss its own affair: the links of such a stream are not thinner, and it takes
-RTO (lambda + sqrt(2 lambda ln s)) longer in all. Lambda = N q / s is how often a slot loses one of its packets: N packets in s
-slots, q the share that is lost on any link of the tree; the unluckiest slot decides. Every other loss is a thinner link.
+Who mends a loss says what it costs (``LOSS_RULES``). Where it is the hosts, a server or the transport of a ring, the links of the
+stream are not thinner, and it takes longer by the closed form of ``pools.expected``, or by what packets through the pool met
+where these were followed (``late``). Every other loss is a thinner link.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ringwright.engines.flat import places
 from ringwright.engines.machine import PS, Machine, Pacers, machine
+from ringwright.engines.packets.carriage import spoken
+from ringwright.engines.pools.expected import PoolTimes, late_ps
+from ringwright.engines.pools.hashed import HashedPool, packet_time_ps
+from ringwright.engines.pools.losses import lost_on
 from ringwright.engines.round_trips import RoundTrips, StreamMoves
 from ringwright.errors import InfeasibleError
 from ringwright.program import Op
@@ -34,19 +38,27 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.streams import Stream
     from ringwright.topology import Topology
+    from ringwright.validity.node_moves import NodeMoves
 
-NO_TIMER = "retransmissions, but of streams with a timer: a lossy link is a link of as much less rate"
+NO_TIMER = "retransmissions, but of streams that say who mends a loss: a lossy link is a link of as much less rate"
 
 
-def machines(programs: Sequence[Program], topology: Topology, alpha: str = "pipelined") -> list[Machine]:
+def machines(
+    programs: Sequence[Program], topology: Topology, alpha: str = "pipelined", late: Mapping[int, float] | None = None
+) -> list[Machine]:
     """Return the machine as each program uses it, each with the resources of those before it too.
 
+    ``late``: the ps that losses add to a program, by its position, where its packets were followed; else a closed form says them.
     Raises ProgramError where a program's streams break a rule on this topology.
     """
-    used = [_Streams(program, topology, moves) for program in programs if (moves := require_streams(program, topology))]
+    used = [
+        StreamsInUse(program, topology, moves, (late or {}).get(number))
+        for number, program in enumerate(programs)
+        if (moves := require_streams(program, topology))
+    ]
     # The first program's software decides what a message costs its ends: what is asked about together is one algorithm's.
     software = programs[0].software if programs else NO_SOFTWARE
-    made = dataclasses.replace(machine(_mended(used, programs, topology), alpha, software), topology=topology)
+    made = dataclasses.replace(machine(mended(used, programs, topology), alpha, software), topology=topology)
     of = {id(streams.program): streams for streams in used}
     every = []
     for program in programs:
@@ -58,7 +70,7 @@ def machines(programs: Sequence[Program], topology: Topology, alpha: str = "pipe
 
 
 def not_mended(topology: Topology) -> tuple[str, ...]:
-    """Return what is left out of an answer where a link loses packets that no stream's timer mends."""
+    """Return what is left out of an answer where a link loses packets that no stream mends."""
     return (NO_TIMER,) if is_lossy(topology) else ()
 
 
@@ -68,24 +80,24 @@ def is_lossy(topology: Topology) -> bool:
     return healthy or any(fault.field in ("loss", "ber") and fault.value > 0 for fault in topology.faults)
 
 
-def _mended(used: Sequence[_Streams], programs: Sequence[Program], topology: Topology) -> Topology:
-    """Return the topology without loss on links that only streams with a timer use."""
-    if not is_lossy(topology) or not any(streams.timed.any() for streams in used):
+def mended(used: Sequence[StreamsInUse], programs: Sequence[Program], topology: Topology) -> Topology:
+    """Return the topology without loss on links that only streams use which mend losses themselves."""
+    if not is_lossy(topology) or not any(streams.mends.any() for streams in used):
         return topology
     own = np.zeros(topology.n_links, bool)
     others = np.zeros(topology.n_links, bool)
     for streams in used:
-        own[streams.links(streams.timed)] = True
-        others[streams.links(~streams.timed)] = True
+        own[streams.links(streams.mends)] = True
+        others[streams.links(~streams.mends)] = True
     for program in programs:
-        others[_outside(program, topology)] = True
+        others[outside(program, topology)] = True
     own &= ~others
     loss = None if topology.loss is None else np.where(own, 0.0, topology.loss)
     faults = tuple(each for each in topology.faults if not (each.field == "loss" and own[each.target]))
     return dataclasses.replace(topology, loss=loss, faults=faults)
 
 
-def _outside(program: Program, topology: Topology) -> np.ndarray:
+def outside(program: Program, topology: Topology) -> np.ndarray:
     """Return the links of all moves that are not at aggregating nodes. int64 of shape (links,)."""
     pairs = [np.zeros(0, np.int64)]
     for step in program.steps():
@@ -98,8 +110,12 @@ def _outside(program: Program, topology: Topology) -> np.ndarray:
     return np.unique(links)
 
 
-class _Streams(StreamMoves):
-    """The streams of one program, as resources of a machine."""
+class StreamsInUse(StreamMoves):
+    """The streams of one program, as resources of a machine; ``late``: the ps that losses add, where they are known."""
+
+    def __init__(self, program: Program, topology: Topology, moves: NodeMoves, late: float | None = None) -> None:
+        super().__init__(program, topology, moves)
+        self.late = late
 
     @cached_property
     def tree(self) -> np.ndarray:
@@ -117,11 +133,11 @@ class _Streams(StreamMoves):
         return of
 
     @cached_property
-    def timed(self) -> np.ndarray:
-        """Whether timers mend what the moves of each row lose: those of all streams of the tree. bool of shape (rows,)."""
-        without = [not LOSS_RULES[stream.loss].has_timer for stream in self.program.streams]
-        timed: np.ndarray = ~np.isin(self.tree_of_row, self.tree[without])
-        return timed
+    def mends(self) -> np.ndarray:
+        """Whether the streams mend what the moves of each row lose: all those of the tree. bool of shape (rows,)."""
+        without = [LOSS_RULES[stream.loss].owner == "links" for stream in self.program.streams]
+        mends: np.ndarray = ~np.isin(self.tree_of_row, self.tree[without])
+        return mends
 
     def links(self, rows: np.ndarray) -> np.ndarray:
         """Return the links that the moves of some rows take. int64 of shape (links,)."""
@@ -190,11 +206,40 @@ class _Streams(StreamMoves):
             return 0.0, []
         line, trip = times.line(number) / total, max(trips.values())
         most, stream = max(line, times.needed(number, trip)), self.program.streams[number]
-        if not LOSS_RULES[stream.loss].has_timer:
+        if stream.jobs:
+            most = max(most, self._shared(number, times, trip))
+        rule = LOSS_RULES[stream.loss]
+        if rule.owner == "links":
             return line, [(0, most)]
-        self._require_patience(stream, max(trip, most * self.window_bytes(number)))
-        packets = math.ceil(total / self.payload[number])
-        return line, [(at, most + self._late(number, packets, lost) / total) for at, lost in self._lost(number)]
+        if rule.has_timer and not rule.adapts:
+            queued = stream.window * self.payload[number] if stream.jobs else self.window_bytes(number)
+            self._require_patience(stream, max(trip, most * queued))
+        if self.late is not None:
+            return line, [(0, most + self.late / total)]
+        lost = self._lost(int(self.tree[number]))
+        if not lost:
+            return line, [(0, most)]
+        pool = self._times(number, math.ceil(total / self.payload[number]), line, trip)
+        return line, [(at, most + late_ps(pool, share) / total) for at, share in lost]
+
+    def _shared(self, number: int, times: RoundTrips, trip: float) -> float:
+        """Return the ps per byte of a stream whose slots other jobs hash into too."""
+        stream, size, rows = self.program.streams[number], self.payload[number], times.into[number]
+        server = places(self.program)[stream.fallback or 0]
+        at_server = times.byte_ps[rows[self.src[rows] == server]]
+        packet_ps = float(times.byte_ps[rows].max()) * size
+        server_ps = float(at_server.max(initial=0.0)) * size or packet_ps
+        pool = HashedPool(
+            stream.jobs,
+            len(np.unique(self.src[rows])),
+            self.slots[number],
+            stream.window or self.slots[number],
+            packet_ps,
+            server_ps,
+            2 * trip,  # to the server and back as to a worker
+            trip,
+        )
+        return packet_time_ps(pool) / size
 
     def _result_bytes(self, emits: np.ndarray) -> int:
         """Return the bytes of results, those of a multicast once."""
@@ -203,24 +248,43 @@ class _Streams(StreamMoves):
         return once + int(size[~copied].sum())
 
     # ------------------------------------------------------------------------------------------------------------- loss
-    def _lost(self, number: int) -> list[tuple[int, float]]:
-        """Return the share of packets that some link of a stream's tree loses, from each ps on."""
-        mine = self.links(self.tree_of_row == self.tree[number])
-        top = self.topology
-        healthy = np.zeros(len(mine)) if top.loss is None else top.loss[mine]
-        kept = dict(zip(mine.tolist(), (1.0 - healthy).tolist(), strict=True))
-        lost = {0: 1.0 - math.prod(kept.values())}
-        for fault in sorted(top.faults, key=lambda each: each.time_s):
-            if fault.kind == "link" and fault.field == "loss" and fault.target in kept:
-                kept[fault.target] = 1.0 - fault.value
-                lost[round(fault.time_s * PS)] = 1.0 - math.prod(kept.values())
-        return list(lost.items())
+    @cache  # noqa: B019 - of one program on one machine, for as long as it is laid out
+    def _lost(self, tree: int) -> tuple[tuple[int, float], ...]:
+        """Return the share of packets that some link of a tree loses, from each ps on; nothing where none loses any."""
+        return lost_on(self.topology, self._tree_links(tree)[0]) if is_lossy(self.topology) else ()
 
-    def _late(self, number: int, packets: int, lost: float) -> float:
-        """Return the ps by which timers that expire make a stream longer."""
-        slots = min(self.slots[number], packets)  # what holds nothing loses nothing
-        often = packets / slots * lost
-        return self.program.streams[number].timeout_s * PS * (often + math.sqrt(2 * often * math.log(slots)))
+    @cache  # noqa: B019 - likewise
+    def _tree_links(self, tree: int) -> tuple[np.ndarray, int]:
+        """Return the links of a tree, int64 of shape (links,), and those between a worker and the root."""
+        rows = self.tree_of_row == tree
+        giving = rows & self.gives
+        lengths = np.diff(self.topology.routes(self.src[giving], self.dst[giving])[0])
+        levels = 1 + int((self.giver[giving] >= 0).any())
+        return self.links(rows), levels * int(lengths.max(initial=1))
+
+    def _times(self, number: int, packets: int, byte_ps: float, trip: float) -> PoolTimes:
+        """Return what the closed form asks: packets of a worker, those of the line, the round trip, and who sends again."""
+        stream, rule = self.program.streams[number], LOSS_RULES[self.program.streams[number].loss]
+        links, depth = self._tree_links(int(self.tree[number]))
+        packet_ps = byte_ps * self.payload[number]
+        timeout_ps = stream.timeout_s * PS
+        if rule.owner == "transport":
+            timeout_ps = self.transport_timeout_ps(number, packet_ps, trip)
+        return PoolTimes(
+            packets,
+            self.slots[number],
+            packet_ps,
+            trip,
+            len(links),
+            depth,
+            timeout_ps,
+            rule.adapts,
+            rule.owner == "transport",
+        )
+
+    def transport_timeout_ps(self, number: int, packet_ps: float, trip: float) -> float:
+        """Return how long a connection waits for progress: its protocol's least, or twice what a whole window takes."""
+        return max(spoken(self.topology).rto_s * PS, 2 * (trip + self.slots[number] * packet_ps))
 
     def _require_patience(self, stream: Stream, least: float) -> None:
         """Raise InfeasibleError where the timer expires before an answer can come: senders would send against themselves."""

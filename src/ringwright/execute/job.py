@@ -13,6 +13,7 @@ import msgspec
 
 from ringwright.collective import Collective
 from ringwright.execute.plan import NodePlan
+from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
 
 T = TypeVar("T")
 
@@ -64,11 +65,12 @@ class AskedCollective(msgspec.Struct, frozen=True):
 
 
 class Contender(msgspec.Struct, frozen=True):
-    """One way to do the collective: ``plan`` on a ``wire`` (memory, sockets, mpi, torch, torch-batched), or natively."""
+    """One way to do it: ``plan`` on a ``wire`` (memory, sockets, mpi, torch, torch-batched), through a switch, or natively."""
 
     label: str
     wire: str = ""  # empty: the backend's own collective
     plan: int = -1
+    terms: SwitchTerms | None = None  # through a switch that adds
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -95,8 +97,9 @@ class RankJob(msgspec.Struct, frozen=True):
     backend: str = "processes"  # who starts and knows the ranks: processes, mpi or torch
     timeout_s: float = 60.0  # without any progress
     piece_bytes: int = 0  # 0: the wire's own
-    interfaces: list[str] = []  # of each node, whose bytes are counted; empty: none are
+    interfaces: list[list[str]] = []  # of each node, whose bytes are counted; empty: none are
     begins: int = -1  # the case before which ranks wait until they are told to go on; -1: none
+    switched: list[WorkerPort] = []  # of each rank, where contenders go through a switch
     call: str = ""  # which of MPI's collectives is meant where one of ours is two of them
 
 
@@ -120,7 +123,7 @@ class NodeResult(msgspec.Struct):
     results: list[tuple[int, int, bytes]] = []  # block, first byte in it, bytes
     spans: list[Span] = []
     started_s: float = 0.0
-    sent_bytes: int = -1  # by this node's interface in all rounds, headers counted; -1: not counted
+    sent_bytes: list[int] = []  # by each of this node's interfaces in all rounds, headers counted; empty: not counted
     declined: str = ""
 
 

@@ -49,6 +49,10 @@ class Buffers:
         """Do the collective once."""
         self._run()
 
+    def wrong(self, values: np.ndarray, wanted: np.ndarray) -> int:
+        """Return how many elements are not what they must be."""
+        return data.wrong(values, wanted)
+
     def results(self) -> list[tuple[int, int, np.ndarray]]:
         """Return (block, 0, bytes) of ``receive``. The bytes are uint8 of shape (bytes,)."""
         results, begin = [], 0

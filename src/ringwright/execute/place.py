@@ -7,12 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """One rank's place. ``command`` stands before the rank's own (``nsenter ... --``); empty: this machine as it is."""
+    """One rank's place. ``command`` stands before the rank's own (``nsenter ... --``); empty: this machine as it is.
+
+    ``ports``: its interfaces on the network under test, where there are several.
+    """
 
     rank: int
     address: str = "127.0.0.1"
     interface: str = "lo"
     command: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+
+    @property
+    def counted(self) -> list[str]:
+        """The interfaces whose bytes are the rank's traffic."""
+        return list(self.ports or (self.interface,))
 
 
 def here(n: int) -> tuple[Place, ...]:

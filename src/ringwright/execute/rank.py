@@ -20,6 +20,7 @@ from ringwright.execute import data
 from ringwright.execute.arithmetic import element, scale
 from ringwright.execute.backends import Backend, backend, ordinary
 from ringwright.execute.job import Contender, Contest, NodeResult, RankJob, Span, read_plan, read_struct, write
+from ringwright.execute.native import Buffers, Bystander
 from ringwright.execute.plan import Do
 from ringwright.execute.pull import Pulled, SharedBarrier, make_memory
 from ringwright.execute.push import PIECE_BYTES, Pushed
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from ringwright.collective import Collective
     from ringwright.execute.plan import NodePlan
+    from ringwright.execute.switched.client import SwitchClient
+    from ringwright.execute.switched.terms import SwitchTerms
 
 
 _PR_SET_PDEATHSIG = 1
@@ -115,6 +118,7 @@ class RankRunner:
         self.gate = SharedBarrier(folder / "gate", self.node, self.job.nodes)
         self.answers: list[NodeResult] = []
         self.sockets: Sockets | None = None
+        self.switched: dict[int, SwitchClient] = {}  # by the switch's job
 
     def all_(self) -> None:
         """Do every case, then say what was found."""
@@ -124,6 +128,8 @@ class RankRunner:
         self.pass_gate()
         if self.sockets is not None:
             self.sockets.close()
+        for client in self.switched.values():
+            client.close()
         self.backend.close()
 
     def pass_gate(self) -> None:
@@ -163,6 +169,9 @@ class RankRunner:
         self._time(case, runners)
 
     def _ready(self, number: int, contender: Contender, collective: Collective, result: NodeResult) -> Runner | None:
+        if contender.terms is not None:
+            self.watch.plan = None
+            return self._through(contender.terms, collective)
         if not contender.wire:
             self.watch.plan = None
             mine = self.node < collective.p
@@ -174,6 +183,17 @@ class RankRunner:
         plan = read_plan(self.folder, contender.plan, self.node)
         self.watch.plan = plan
         return Ours(self._wired(number, contender, plan, collective), collective, self.watch)
+
+    def _through(self, terms: SwitchTerms, collective: Collective) -> Runner:
+        """Return what goes through a switch; a worker keeps its connection for all sizes."""
+        from ringwright.execute.switched import runner
+
+        if self.node >= collective.p:
+            return Bystander()
+        if terms.job not in self.switched:
+            port, workers = self.job.switched[self.node], len(self.job.switched)
+            self.switched[terms.job] = runner.connected(terms, port, workers, collective.dtype, self.job.timeout_s)
+        return runner.ThroughSwitch(collective, self.node, self.switched[terms.job])
 
     def _wired(self, number: int, contender: Contender, plan: NodePlan, collective: Collective) -> Pulled | Pushed:
         if contender.wire == "memory":
@@ -220,7 +240,7 @@ class RankRunner:
             values = part.view(wanted.dtype)
             if collective.reduces and collective.reduce_op == "avg":
                 values = scale(values, kind, collective.p)
-            wrong = data.wrong(values, wanted)
+            wrong = runner.wrong(values, wanted) if isinstance(runner, Buffers) else data.wrong(values, wanted)
             if wrong and result.first_wrong is None:
                 differs = np.flatnonzero(values != wanted) if values.shape == wanted.shape else [0]
                 result.first_wrong = (block, begin // size + int(differs[0]))
@@ -244,18 +264,19 @@ class RankRunner:
                 for _ in range(case.inner):
                     runner.run()
                 result.times_s.append((start_s, clock()))
-                if sent_bytes >= 0:
+                if sent_bytes:
                     self.pass_gate()
-                    result.sent_bytes = max(result.sent_bytes, 0) + self._sent_bytes() - sent_bytes
+                    before = result.sent_bytes or [0] * len(sent_bytes)
+                    now = zip(before, self._sent_bytes(), sent_bytes, strict=True)
+                    result.sent_bytes = [all_before + sent - at_start for all_before, sent, at_start in now]
                     # Where faults are made on purpose, this process may not live to answer.
                     write(self.folder / f"partial-{self.node}", self.answers)
         self.pass_gate()
 
-    def _sent_bytes(self) -> int:
-        """Return what this node's interface has sent so far; -1 where nobody asks."""
-        if not self.job.interfaces:
-            return -1
-        return int(Path(f"/sys/class/net/{self.job.interfaces[self.node]}/statistics/tx_bytes").read_text())
+    def _sent_bytes(self) -> list[int]:
+        """Return what each of this node's interfaces has sent so far; nothing where nobody asks."""
+        names = self.job.interfaces[self.node] if self.job.interfaces else []
+        return [int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text()) for name in names]
 
 
 def _die_with_parent() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.fabrics._capabilities import SHARP
+from ringwright.fabrics._capabilities import adding
 from ringwright.shortest_paths import UNREACHED
 from ringwright.topology import RANK, SWITCH, Capability
 from ringwright.wiring import Names, packed
@@ -44,7 +44,8 @@ def switches_of(network: Clos, options: Network, n: int) -> tuple[np.ndarray, Na
 def aggregating(network: Clos, options: Network) -> dict[int, Capability]:
     """Return the switches that add, where asked for."""
     last = network.first + network.leaves + network.spines
-    return dict.fromkeys(range(network.first, last), SHARP) if options.sharp else {}
+    able = adding(options.switches, sharp=options.sharp)
+    return {} if able is None else dict.fromkeys(range(network.first, last), able)
 
 
 def axes_of(network: Clos, plain: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:

@@ -2,6 +2,7 @@
 
 MEANINGS = {
     "adds": "whether the switch inside a box adds and multicasts",
+    "at": "switches that have agg boxes",
     "backplane": "through the switch in all; none: it does not block",
     "generation": "of the chips",
     "global_latency_s": "of a link between groups",
@@ -13,6 +14,7 @@ MEANINGS = {
     "layout": "of the network between boxes; none: what the product comes with",
     "local_latency_s": "of a link inside a group",
     "local_rate": "of a link inside a group, each way; none: that of a port",
+    "middlebox_rate": "of the link of an agg box, each way",
     "nic_latency_s": "of NIC, cable and switch",
     "nic_rate": "of a NIC, each way",
     "nvlink_latency_s": "of an NVLink hop",
@@ -22,15 +24,19 @@ MEANINGS = {
     "pcie_latency_s": "from GPU to NIC",
     "pcie_rate": "of a GPU's PCIe, each way; where 0 may be typed: no such link",
     "per_leaf": "ranks or boxes below a leaf; none: from the size",
+    "per_switch": "agg boxes at each of these switches",
     "pxn": "whether a message changes the rail inside its box instead of in the spine",
     "radix": "ports of a switch, an even number; none: the smallest that serves",
     "rate": "of a port or link, each way",
     "routing": "which spine a message takes: by its target, or hashed",
     "seed": "of the hash of ecmp",
-    "sharp": "whether switches of the network add and multicast",
+    "sharp": "whether switches of the network add and multicast, as quantum-2 does",
     "spine_latency_s": "of a link between switches",
     "spines": "switches above the leaves; none: from the size",
     "store_and_forward": "whether a switch takes a packet in whole before it passes it on",
+    "switches": "what switches of the network add: nothing, or what InfiniBand's Quantum and Quantum-2, a Tofino with SwitchML's"
+    " program or FPISA's, one with the units that FPISA asks for, or an FPGA"
+    " with adders of floats do",
     "transport": "between nodes, by which times are expected and packets sent; none: what the product comes with",
     "xgmi_latency_s": "of an xGMI link",
     "xgmi_rate": "of an xGMI link, each way",

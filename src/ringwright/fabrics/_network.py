@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.errors import UsageError
+from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
 from ringwright.mixing import STEP, mixed
 from ringwright.shortest_paths import UNREACHED
@@ -34,7 +35,8 @@ class Network:
     """What joins boxes. ``layout`` None: what the product comes with; ``per_leaf`` and ``spines`` None: from the size.
 
     ``oversubscription`` divides the sum of a leaf's uplinks; ``pxn``: a message changes the rail inside its box (over
-    NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast.
+    NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast, as
+    those of ``switches`` quantum-2 can.
     Each packet has ``packet_bytes`` of data and ``header_bytes`` beside;
     ``store_and_forward``: a switch takes a packet in whole before it passes it on (a message shorter than one counts as one).
     """
@@ -48,6 +50,7 @@ class Network:
     spine_latency_s: Seconds = HOP_S
     pxn: bool = True
     sharp: bool = False
+    switches: Annotated[str, Choices(SWITCHES)] = "plain"
     packet_bytes: PacketBytes = PACKET_BYTES
     header_bytes: HeaderBytes = 0
     store_and_forward: bool = False
@@ -80,6 +83,7 @@ def network(**given: Any) -> Network:
         raise UsageError(f"'{built.routing}' is no routing", remedy=f"one of: {', '.join(ROUTINGS)}")
     if not built.oversubscription > 0:
         raise UsageError(f"oversubscription {built.oversubscription:g} is not above 0")
+    adding(built.switches, sharp=built.sharp)
     for name in ("per_leaf", "spines"):
         value = getattr(built, name)
         if value is not None and (not isinstance(value, int) or value < 1):

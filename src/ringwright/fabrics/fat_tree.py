@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from ringwright.errors import UsageError
-from ringwright.fabrics._capabilities import SHARP
+from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.fabrics._network import HOP_S, ROUTINGS, spread
 from ringwright.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
 from ringwright.shortest_paths import UNREACHED
@@ -28,6 +28,7 @@ def fat_tree(
     seed: Seed = 0,
     spine_latency_s: Seconds = HOP_S,
     sharp: bool = False,
+    switches: Annotated[str, Choices(SWITCHES)] = "plain",
 ) -> Topology:
     """Return n ranks; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 
@@ -50,6 +51,7 @@ def fat_tree(
             remedy=f"an even radix with radix^3/4 >= {n}; routing one of: {', '.join(ROUTINGS)}",
         )
     pods = -(-n // (half * half))
+    able = adding(switches, sharp=sharp)
     tree = FatTreePaths(n, half, pods, routing, seed)
     wires = Wires()
     ranks, edges, cores = np.arange(n), np.arange(pods * half), np.arange(half * half)
@@ -75,7 +77,7 @@ def fat_tree(
             ("rank{}", (n,)), ("edge{}", (pods * half,)), ("aggregation{}", (pods * half,)), ("core{}", (half * half,))
         ),
         axes=(("rank", half), ("edge", half), ("pod", pods)) if is_whole else (("rank", n),),
-        aggregators=dict.fromkeys(range(n, len(kinds)), SHARP) if sharp else {},
+        aggregators={} if able is None else dict.fromkeys(range(n, len(kinds)), able),
         provenance="400 Gb/s ports (ConnectX-7 data sheet), 0.5 us a port and 0.2 us between switches, unless given",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from ringwright.errors import UsageError
+from ringwright.fabrics._capabilities import SWITCHES
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
 from ringwright.fabrics._network import HOP_S, ROUTINGS, HeaderBytes, PacketBytes, clos, network
 from ringwright.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
@@ -27,6 +28,7 @@ def leaf_spine(
     seed: Seed = 0,
     spine_latency_s: Seconds = HOP_S,
     sharp: bool = False,
+    switches: Annotated[str, Choices(SWITCHES)] = "plain",
     packet_bytes: PacketBytes = 4096,
     header_bytes: HeaderBytes = 0,
     store_and_forward: bool = False,
@@ -52,6 +54,7 @@ def leaf_spine(
         seed=seed,
         spine_latency_s=spine_latency_s,
         sharp=sharp,
+        switches=switches,
         packet_bytes=packet_bytes,
         header_bytes=header_bytes,
         store_and_forward=store_and_forward,

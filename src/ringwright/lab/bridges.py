@@ -38,19 +38,20 @@ class SwitchLayout:
     wires: dict[int, SwitchNamespace]
 
 
-def layout(spec: LabSpec, impaired: Iterable[int]) -> SwitchLayout:
+def layout(spec: LabSpec, impaired: Iterable[int], *, adds: bool = False) -> SwitchLayout:
     """Return where frames of impaired links are handled.
 
-    A link is handled where it ends if that is a switch, else where it begins; between ranks a wire of two ports is spliced in.
+    A link is handled where it ends if that is a switch, else where it begins; between ranks, and everywhere if the switches are
+    to add and so stay bridges with addresses, a wire of two ports is spliced in.
     """
     links: dict[int, dict[str, tuple[str, str]]] = {}
     wires: dict[int, SwitchNamespace] = {}
     for link in sorted(impaired):
         out, back = spec.ports[link], spec.ports[spec.reverse[link]]
         name = spec.link_name(link)
-        if out.peer >= spec.n:
+        if out.peer >= spec.n and not adds:
             links.setdefault(out.peer, {})[name] = (back.name, "in")
-        elif out.node >= spec.n:
+        elif out.node >= spec.n and not adds:
             links.setdefault(out.node, {})[name] = (out.name, "out")
         else:
             wire = wires.setdefault(min(link, back.link), _wire(spec, min(link, back.link)))

@@ -36,8 +36,9 @@ CARRIER_S = 5.0
 class LabNetwork:
     """What stands. ``places`` and ``control`` hold a Place per rank, on the network under test and on the control network;
 
-    ``launcher`` is the place that reaches all ranks over the control network, outside the links under test. ``hops`` hold for
-    each rank what the launcher puts before a command to start it there, in place of ssh.
+    ``switches`` a Place per switch, where they are to add. ``launcher`` is the place that reaches all ranks over the control
+    network, outside the links under test. ``hops`` hold for each rank what the launcher puts before a command to start it there,
+    in place of ssh.
     """
 
     def __init__(
@@ -54,7 +55,22 @@ class LabNetwork:
         self.script = injector.script
         self._inside, self._injector, self._sampler = inside, injector, sampler
         ranks = range(built.n)
-        self.places = tuple(Place(rank, spec.address(rank), "eth0", inside[rank].command) for rank in ranks)
+        self.places = tuple(
+            Place(
+                rank,
+                spec.address(rank),
+                "eth0",
+                inside[rank].command,
+                tuple(port.name for port in built.ports_of(rank)),
+            )
+            for rank in ranks
+        )
+        self.switches: tuple[Place, ...] = ()
+        if asked["adds"]:
+            self.switches = tuple(
+                Place(node, spec.switch_address(built, node), "br0", inside[node].command)
+                for node in range(built.n, built.topology.n_nodes)
+            )
         self.control: tuple[Place, ...] = ()
         self.hops: tuple[tuple[str, ...], ...] = ()
         self.launcher: Place | None = None
@@ -131,6 +147,7 @@ def network(
     seed: int = 0,
     tcp: str = "reno",
     control: bool = False,
+    adds: bool = False,
     out: Path | None = None,
     rootless: bool | None = None,
     horizon_s: float = HORIZON_S,
@@ -140,13 +157,17 @@ def network(
 
     ``fabric``: as in simulations, ``switch:4,rate=100Mb/s``. ``faults``: lines of the script (``ringwright.fabrics.faults`` and
     more, see ``script``); flapping is laid out up to ``horizon_s``. ``tcp``: reno, cubic or bbr. ``control``: also join all
-    ranks and a launcher by a network without limits. ``out``: a folder for the capture. ``rootless``: use a user namespace
-    (None: unless root). Raises UsageError for fabrics and lines the lab has no way to do, InfeasibleError where the machine
-    does not let it.
+    ranks and a launcher by a network without limits. ``adds``: give switches addresses, for programs that add. ``out``: a
+    folder for the capture. ``rootless``: use a user namespace (None: unless root). Raises UsageError for fabrics and lines the
+    lab has no way to do, InfeasibleError where the machine does not let it.
     """
     check_tools()
     built = spec.read(fabric)
     _check_tcp(tcp)
+    if adds and built.is_routed:
+        raise UsageError(
+            "this fabric has no switch that could add", where=built.topology.name, remedy="switch:4,rate=100Mb/s"
+        )
     fault_script = script.read(built, faults, horizon_s=horizon_s, seed=seed)
     asked = {
         "fabric": built.topology.name,
@@ -154,6 +175,7 @@ def network(
         "seed": seed,
         "tcp": tcp,
         "control": control,
+        "adds": adds,
         "rootless": is_rootless() if rootless is None else rootless,
     }
     leftovers.clean()
@@ -175,7 +197,7 @@ def _built(
     }
     if built.topology.loss is not None:
         base |= {link for link, loss in enumerate(built.topology.loss.tolist()) if loss}
-    layout = bridges.layout(built, fault_script.impaired | base)
+    layout = bridges.layout(built, fault_script.impaired | base, adds=asked["adds"])
     daemon = NamespaceDaemon(_nodes(built, layout, fault_script, asked), claim.folder, rootless=asked["rootless"])
     stack.callback(daemon.close)
     _lay(built, layout, daemon, asked)
@@ -260,6 +282,7 @@ def _lay(built: spec.LabSpec, layout: bridges.SwitchLayout, daemon: NamespaceDae
             lines += shaping.control_rank_lines(node) if asked["control"] else []
         else:
             lines = shaping.bare_lines(names) if node in layout.switches else shaping.bridge_lines(names)
+        lines += shaping.adding_lines(built, node) if asked["adds"] else []
         work += [(inside[node], "ip", lines), (inside[node], "tc", shaping.shaped(ports))]
     for link, node in wire_at.items():
         work.append((inside[node], "ip", shaping.bare_lines([port.name for port in layout.wires[link].ports])))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringwright.lab.spec import LAUNCHER_ADDRESS, LabSpec, Port, address, control_address
+from ringwright.lab.spec import LAUNCHER_ADDRESS, LabSpec, Port, address, control_address, switch_address, switch_mac
 
 BURST_BYTES = 16 * 1024
 QUEUE_BYTES = 256 * 1024
@@ -85,6 +85,22 @@ def bridge_lines(names: list[str]) -> list[str]:
         "link set br0 up",
     ]
     return lines + [f"link set {name} gso_max_segs 1 master br0 up" for name in names]
+
+
+def adding_lines(spec: LabSpec, node: int) -> list[str]:
+    """Return the lines that let a node and the switches that add reach each other: a switch's bridge gets an address."""
+    name = spec.ports_of(node)[0].name if node < spec.n else "br0"
+    lines = []
+    if node >= spec.n:
+        lines = [f"link set br0 address {switch_mac(node)}", f"addr add {switch_address(spec, node)}/16 dev br0"]
+        for rank in range(spec.n):
+            lines.append(f"neigh add {address(rank)} lladdr {spec.ports_of(rank)[0].mac} dev br0 nud permanent")
+    for switch in range(spec.n, spec.topology.n_nodes):
+        if switch != node:
+            lines.append(
+                f"neigh add {switch_address(spec, switch)} lladdr {switch_mac(switch)} dev {name} nud permanent"
+            )
+    return lines
 
 
 def bare_lines(names: list[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """From a Topology to namespaces: which node becomes what, which interface carries which link, which address a rank has.
 
 Trees whose ranks are leaves (one switch, leaves below one spine) become kernel bridges in one subnet: *bridged*. Ranks joined to
-each other (a ring, a line) forward for their neighbours by static routes along the Topology's own: *routed*, so that a ring
-uses both its directions and has no loop to break.
+each other (a ring, a line, a torus) forward for their neighbours by static routes along the Topology's own: *routed*, so that a
+ring uses both its directions and has no loop to break.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ringwright.topology import RANK, SWITCH, Topology
 MOST_RANKS = 64
 MOST_RATE = 1.25e9  # bytes/s; a bridge between namespaces passes 3 to 4 Gbit/s here, and rates are to be the limit
 LEAST_RATE = 1e3
-KINDS = "switch:4,rate=100Mb/s; leaf-spine:8,spines=1,rate=100Mb/s; ring:4,rate=100Mb/s"
+KINDS = "switch:4,rate=100Mb/s; leaf-spine:8,spines=1,rate=100Mb/s; ring:4,rate=100Mb/s; torus:2x2x2,rate=20Mb/s"
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,29 @@ def _check_shape(topology: Topology, ends: list[tuple[int, int]], *, is_routed: 
         reached.update(front)
     if len(reached) < topology.n_nodes:
         raise _refuse(topology, f"{topology.label(min(set(neighbours) - reached))} is not joined to the rest")
-    cables = len(ends) // 2
-    is_tree = cables == topology.n_nodes - 1
-    is_ring = is_routed and cables == topology.n_nodes and all(len(each) == 2 for each in neighbours.values())
-    if not is_tree and not is_ring:
+    if is_routed:
+        _check_routes(topology)
+        return
+    if len(ends) // 2 != topology.n_nodes - 1:
         remedy = "leaf-spine with spines=1 is a tree" if topology.name.startswith("leaf-spine") else KINDS
-        raise _refuse(topology, "the lab builds trees and rings, and this fabric has more ways than one", remedy)
-    if not is_routed and any(len(neighbours[rank]) != 1 for rank in range(topology.n_ranks)):
+        raise _refuse(topology, "the lab's switches form trees, and this fabric has more ways than one", remedy)
+    if any(len(neighbours[rank]) != 1 for rank in range(topology.n_ranks)):
         raise _refuse(topology, "where there are switches, every rank has to hang on one of them")
+
+
+def _check_routes(topology: Topology) -> None:
+    """Refuse routes that static ones cannot follow: a rank on the way knows where a packet goes, not where it comes from."""
+    import numpy as np
+
+    pairs = [(here, there) for here in range(topology.n_ranks) for there in range(topology.n_ranks) if here != there]
+    starts, links = topology.routes(*np.array(pairs, np.int64).T)
+    onward: dict[tuple[int, int], int] = {}  # (rank on the way, target) -> link
+    for number, (_, there) in enumerate(pairs):
+        for link in links[starts[number] : starts[number + 1]].tolist():
+            onto = (int(topology.src[link]), there)
+            if onward.setdefault(onto, link) != link:
+                name, target = topology.label(onto[0]), topology.label(there)
+                raise _refuse(topology, f"{name} sends on to {target} by two ways, a static route has one")
 
 
 def _ports(topology: Topology, ends: list[tuple[int, int]]) -> tuple[Port, ...]:
@@ -145,6 +160,16 @@ def address(rank: int) -> str:
 def control_address(rank: int) -> str:
     """Return a rank's address on the control network."""
     return f"10.78.{(rank + 1) >> 8}.{(rank + 1) & 255}"
+
+
+def switch_address(spec: LabSpec, node: int) -> str:
+    """Return the address of a switch that adds, on the network under test."""
+    return f"10.77.254.{node - spec.n + 1}"
+
+
+def switch_mac(node: int) -> str:
+    """Return the hardware address of a switch that adds."""
+    return f"02:54:{node >> 8:02x}:{node & 255:02x}:00:00"
 
 
 LAUNCHER_ADDRESS = "10.78.255.254"

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <string>
 #include <utility>
@@ -160,6 +161,7 @@ nb::tuple job(nb::object flat) {
     laid.interference.model = model_named(nb::cast<std::string>(beside.attr("model")));
     laid.interference.slowdown = nb::cast<double>(beside.attr("slowdown"));
     laid.interference.units = nb::cast<int64_t>(beside.attr("units"));
+    laid.interference.factors = nb::cast<std::vector<std::vector<double>>>(beside.attr("factors"));
     std::vector<int64_t> times[4];
     int64_t events;
     {

@@ -12,12 +12,13 @@
 
 namespace ringwright {
 
-enum class Model { none, factor, share, waves };
+enum class Model { none, factor, share, waves, measured };
 
 struct Interference {
     Model model = Model::none;
     double slowdown = 0;
     int64_t units = 1;
+    std::vector<std::vector<double>> factors;  // for measured: by kind of task, then by compute units held
 
     // The factor on compute time beside `running` operations that hold a share `sms` of the compute units.
     double slowed(double sms, size_t running, int32_t tiles) const {
@@ -25,6 +26,10 @@ struct Interference {
         if (model == Model::factor) return 1.0 + slowdown;
         const double left = std::max(1.0 - sms, 0.05);
         if (model == Model::share || tiles <= 0) return 1.0 / left;
+        if (model == Model::measured) {
+            const std::vector<double>& row = factors[static_cast<size_t>(tiles) - 1];
+            return row[std::min(static_cast<size_t>(sms * static_cast<double>(units) + 0.5), row.size() - 1)];
+        }
         const int64_t available =
             std::max<int64_t>(static_cast<int64_t>(static_cast<double>(units) * left + 0.5), 1);
         return static_cast<double>(waves(tiles, available)) / static_cast<double>(waves(tiles, units));
@@ -38,8 +43,9 @@ inline Model model_named(const std::string& name) {
     if (name == "none") return Model::none;
     if (name == "factor") return Model::factor;
     if (name == "share") return Model::share;
-    require(name == "waves", "interference: no such model");
-    return Model::waves;
+    if (name == "waves") return Model::waves;
+    require(name == "measured", "interference: no such model");
+    return Model::measured;
 }
 
 // Where a row of a compressed list begins and ends.
@@ -97,6 +103,17 @@ private:
         require_amounts(sms, "sms");
         require(interference.slowdown >= 0 && std::isfinite(interference.slowdown), "interference: slowdown");
         require(interference.units >= 1, "interference: units");
+        if (interference.model == Model::measured) check_factors();
+    }
+
+    void check_factors() const {
+        for (const std::vector<double>& row : interference.factors) {
+            require(!row.empty(), "interference: factors");
+            for (const double factor : row) require(factor >= 1.0 && std::isfinite(factor), "interference: factors");
+        }
+        for (size_t at = 0; at < tiles.size; ++at) {
+            require(tiles[at] <= static_cast<int64_t>(interference.factors.size()), "tiles");
+        }
     }
 
     void check_lists() const {

@@ -11,21 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine_events.hpp"
+#include "arcs_in_use.hpp"
 
 namespace ringwright {
-
-// Arcs between ranks, and the resources that a message on each passes in order.
-struct Network {
-    int32_t p;
-    Span<int32_t> src, dst;
-    Span<int64_t> hop_starts;
-    Span<int32_t> hops;
-    Span<int64_t> delay;
-    Span<double> ps_per_byte;
-    Span<int64_t> latency;
-    Span<uint8_t> holds;
-};
 
 // Chunks: who has each at the start, who wants it (-1: all), its bytes. `far` (p x p, by target; empty where all want all) counts
 // arcs. `yard` of each rank, where there are any: no chunk comes into one twice.
@@ -46,11 +34,9 @@ class Matching {
 public:
     Matching(const Network& net, const Wanted& wanted, int64_t merge, int64_t taper, bool rarest, uint64_t seed)
         : net_(net), wanted_(wanted), merge_(merge), taper_(taper), rarest_(rarest), seed_(mixed(seed)), chunks_(wanted.root.size),
-          arcs_(net.src.size), out_(net.p), held_(net.p), missing_(net.p, static_cast<int64_t>(chunks_)) {
+          arcs_(net.src.size), use_(net), out_(net.p), held_(net.p), missing_(net.p, static_cast<int64_t>(chunks_)) {
         for (size_t arc = 0; arc < arcs_; ++arc) out_[net.src[arc]].push_back(static_cast<int32_t>(arc));
         for (size_t rank = 0; rank < wanted.yard.size; ++rank) yards_ = std::max(yards_, static_cast<size_t>(wanted.yard[rank]) + 1);
-        free_.assign(net.ps_per_byte.size, 0);
-        stepped_.assign(net.ps_per_byte.size, -1);
         next_.assign(arcs_, 0);
         due_.assign(arcs_, -1);
         batch_of_.assign(arcs_, -1);
@@ -109,10 +95,6 @@ private:
     uint8_t at(int32_t rank, size_t chunk) const { return taken_[static_cast<size_t>(rank) * chunks_ + chunk]; }
     int32_t far(int32_t chunk, int32_t rank) const { return wanted_.far[static_cast<size_t>(wanted_.target[chunk]) * net_.p + rank]; }
 
-    int64_t busy(int64_t size, int32_t resource) const {
-        return static_cast<int64_t>(std::ceil(static_cast<double>(size) * net_.ps_per_byte[resource]));
-    }
-
     // How long a chunk takes on each arc, whether the arc goes into a yard, and its part of all that comes in where it does.
     void share_out() {
         int64_t size = 0;
@@ -121,7 +103,7 @@ private:
         for (size_t arc = 0; arc < arcs_; ++arc) {
             int64_t slowest = 0, latency = net_.delay[arc];
             for (int64_t hop = net_.hop_starts[arc]; hop < net_.hop_starts[arc + 1]; ++hop) {
-                slowest = std::max(slowest, busy(size, net_.hops[hop]));
+                slowest = std::max(slowest, use_.busy(size, net_.hops[hop]));
                 latency += net_.latency[net_.hops[hop]];
             }
             cost_.push_back(slowest + latency);
@@ -155,26 +137,16 @@ private:
             return std::tie(cost_[a], lot_[a], a) < std::tie(cost_[b], lot_[b], b);
         });
         for (const int32_t arc : awake_) {
-            if (idle_from(arc) <= now) {
+            if (use_.idle_from(arc) <= now) {
                 take(arc);
                 if (chosen_.empty()) continue;
                 send(arc, now);
             }
             if (!has(arc)) continue;
-            due_[arc] = std::max(idle_from(arc), now + 1);
+            due_[arc] = std::max(use_.idle_from(arc), now + 1);
             events_.push({due_[arc], arc});
         }
         awake_.clear();
-    }
-
-    // From when on a message meets no other on the arc.
-    int64_t idle_from(int32_t arc) const {
-        int64_t offset = net_.delay[arc], from = 0;
-        for (int64_t hop = net_.hop_starts[arc]; hop < net_.hop_starts[arc + 1]; ++hop) {
-            from = std::max(from, free_[net_.hops[hop]] - offset);
-            offset += net_.latency[net_.hops[hop]];
-        }
-        return from;
     }
 
     bool wants(int32_t arc, int32_t chunk) const {
@@ -238,18 +210,8 @@ private:
     void send(int32_t arc, int64_t now) {
         int64_t size = 0;
         for (const int32_t chunk : chosen_) size += wanted_.size_bytes[chunk];
-        const int64_t first = net_.hop_starts[arc], last = net_.hop_starts[arc + 1];
-        int32_t step = arrived_ + 1;
-        for (int64_t hop = first; hop < last; ++hop) step = std::max(step, stepped_[net_.hops[hop]] + (hop == first));
-        int64_t head = now + net_.delay[arc], tail = head;
-        for (int64_t hop = first; hop < last; ++hop) {
-            const int32_t resource = net_.hops[hop];
-            const int64_t begin = std::max(head, free_[resource]), stop = begin + busy(size, resource);
-            free_[resource] = net_.holds[resource] ? stop + net_.latency[resource] : stop;
-            head = begin + net_.latency[resource];
-            tail = std::max(stop, tail) + net_.latency[resource];
-            stepped_[resource] = step;
-        }
+        const int32_t step = use_.step(arc, arrived_);
+        const int64_t tail = use_.pass(arc, size, now, step);
         events_.push({tail, static_cast<int64_t>(arcs_ + arc_of.size())});
         arc_of.push_back(arc);
         step_of.push_back(step);
@@ -265,14 +227,15 @@ private:
     const bool rarest_;
     const uint64_t seed_;
     const size_t chunks_, arcs_;
+    ArcsInUse use_;
     size_t yards_ = 0;
     int32_t arrived_ = -1;  // the highest step of a message that has arrived
     int64_t batch_ = 0;
     uint64_t draws_ = 0;
     std::vector<std::vector<int32_t>> out_;
     std::vector<std::vector<Held>> held_;
-    std::vector<int64_t> missing_, yard_missing_, free_, due_, batch_of_, cost_;
-    std::vector<int32_t> stepped_, awake_, chosen_, copies_;
+    std::vector<int64_t> missing_, yard_missing_, due_, batch_of_, cost_;
+    std::vector<int32_t> awake_, chosen_, copies_;
     std::vector<uint64_t> lot_;
     std::vector<size_t> next_;
     std::vector<double> share_;

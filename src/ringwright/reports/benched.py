@@ -35,9 +35,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         counted = any(row["sent_bytes"] is not None for row in listed)
         layout.table(out, [*COLUMNS, "B on wire"] if counted else COLUMNS, [_cells(row) for row in listed])
     if any(row["sent_bytes"] is not None for row in rows):
-        layout.line(
-            out, "B on wire: what a rank's interface sent in one run, mean over ranks, headers counted", style="dim"
-        )
+        layout.line(out, "B on wire: what a rank sent in one run, mean over ranks, headers counted", style="dim")
+    for row in rows:
+        # A rank with one link sends no more than the busiest link carries.
+        if row["sent_bytes"] is not None and row["sent_bytes"] > row["most_port_bytes"]:
+            _ports(out, row)
     _ratios(out, result["ratios"])
     if result["notes"]:
         layout.heading(out, "Notes")
@@ -58,6 +60,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
         "-" if predicted is None else us(predicted),
         *([] if sent is None else [f"{sent}"]),
     ]
+
+
+def _ports(out: Console, row: dict[str, Any]) -> None:
+    """Say how evenly the links of ranks were used."""
+    least, most = row["least_port_bytes"], row["most_port_bytes"]
+    apart = f", {most / least - 1:.1%} apart" if 2 * least > most else ""
+    said = f"{least} to {most} B a link{apart}"
+    layout.line(out, f"{row['backend']}, {row['algorithm']}, {row['size_bytes']} B: {said}", style="dim")
 
 
 def us(time_us: float) -> str:

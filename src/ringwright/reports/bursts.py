@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypedDict
 from ringwright.analysis.burst_document import BurstFigures, ToldBursts
 from ringwright.reports import layout
 from ringwright.reports.charts import Chart, powers
+from ringwright.reports.overlap import us
 from ringwright.reports.tables import Cell, PageTable, count, number, share, size, table, text
-from ringwright.reports.timed import us
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:

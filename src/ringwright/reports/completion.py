@@ -44,6 +44,7 @@ _EMPTY: dict[str, Any] = {
     "provision": None,
     "findings": [],
     "claims": [],
+    "in_network": None,
     "ledger_detail": [],
     "limits": [],
     "errors": [],

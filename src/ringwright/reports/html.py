@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, JobFinding, Summary
-from ringwright.reports import bursts, charts, cuts, ranks_picture, tables, timed, topology
+from ringwright.reports import adders, bursts, charts, cuts, overlap, ranks_picture, tables, timed, topology
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
 from ringwright.reports.terminal import burst_text, ground_of
@@ -95,8 +95,9 @@ def _content(view: Summary) -> dict[str, Any]:
         "ranks": ranks_picture.picture(view, palette),
         "exposed": None
         if view["exposed_us"] is None
-        else (timed.us(view["exposed_us"]), timed.us(view["overlapped_us"])),
+        else (overlap.us(view["exposed_us"]), overlap.us(view["overlapped_us"])),
         "audit": view["overlap"].get("audit", [])[:_MOST_NOTES],
+        "overlap_notes": [cuts.short(told, 600) for told in overlap.notes(view)[:_MOST_NOTES]],
         "palette": [{"op": cuts.short(op, 40), "colour": colour} for op, colour in palette.items()],
         "histograms": [
             (title, charts.histogram(view, palette, quantity))
@@ -110,6 +111,7 @@ def _content(view: Summary) -> dict[str, Any]:
         "no_timeline": no_timeline(view),
         "bursts": bursts.page(view["bursts"], view["bursts_unknown"] if view["operations"] else ""),
         "topology": topology.page(view),
+        "adders": adders.told_on_page(view),
         "provision": _provision(view),
         "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},
         "warnings": [cuts.short(w, 600) for w in view["warnings"][:_MOST_NOTES]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ringwright.reports import bursts, html, tables
+from ringwright.reports import aggregated, bursts, html, job_remedies, pipeline_picture, tables
 from ringwright.reports.jobs import answered, burst_title, declined, likely, outage_lines
 from ringwright.units import format_count
 
@@ -38,7 +38,13 @@ def page(result: dict[str, Any], command: str) -> str:
         roles=_roles(rows),
         timelines=[_timeline(row, longest) for row in rows],
         legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
+        pipelines=pipeline_picture.pictures(rows),
+        passes=pipeline_picture.legend(rows),
         causes=_causes(rows),
+        remedies=job_remedies.helping(result.get("remedies", ())),
+        tried=job_remedies.tried(result.get("search")),
+        rules=job_remedies.rules(rows),
+        in_network=aggregated.of_page(result.get("in_network")),
         outages=outage_lines(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         warnings=[*result.get("warnings", []), *(f"{name} declined: {why}" for name, why in declined(result))],

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from ringwright.reports import bursts, layout, memory
+from ringwright.reports import aggregated, bursts, layout, memory
 from ringwright.reports.probable import OUTSIDE
+from ringwright.units import format_size
 
 MOST_CAUSES = 3
 
@@ -49,7 +50,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
             for row in rows
         ]
         layout.table(out, ["policy", *roles], table, left=("policy",))
-    _rewritten(out, first)
+    _listed(out, rules_applied(rows), "Rewritten", "the graph of the step, which computes the same")
     memory.of_policies(out, rows)
     _listed(
         out, list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))), "Decided by the policies"
@@ -64,6 +65,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
             f"{each['best']}: {milliseconds(best)} ms, {first / best:.3f} x the first of {len(each['trials'])} trials",
         )
     _why(out, rows)
+    _helped(out, result.get("remedies", ()), result.get("interference", ""))
+    _sought(out, result.get("search"))
+    aggregated.write(out, result.get("in_network"))
     unsteady = [row["policy"] for row in rows if not row["steady"]]
     if unsteady:
         layout.line(out, f"not steady yet, steps still differ: {', '.join(unsteady)}")
@@ -156,13 +160,14 @@ def _likely(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     layout.table(out, ["policy", "most probable", "5 % below", "95 % below"], table, left=("policy",))
 
 
-def _rewritten(out: Any, row: Mapping[str, Any]) -> None:
-    """Say which rules rewrote the graph of the step, and at how many places."""
-    counted = Counter(row.get("applied", ()))
-    if counted:
-        layout.heading(out, "Rewritten", "before the policies; the step computes the same")
-        for rule, count in counted.items():
-            layout.line(out, f"{rule}, at {count:,} {'place' if count == 1 else 'places'}")
+def rules_applied(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which rules rewrote the graph of the step, at how many places and what that changed, a line per policy."""
+    return [f"{row['policy']}: {_rules(row['applied'])}" for row in rows if row.get("applied")]
+
+
+def _rules(applied: Sequence[Mapping[str, Any]]) -> str:
+    counted = Counter(each["rule"] for each in applied)
+    return ", ".join(f"{rule} at {count:,} {'place' if count == 1 else 'places'}" for rule, count in counted.items())
 
 
 def _compared(out: Any, rows: list[dict[str, Any]]) -> None:
@@ -189,6 +194,48 @@ def _why(out: Any, rows: list[dict[str, Any]]) -> None:
             f"{cause}: {each['advice']}; costliest: {each['costliest']}, {milliseconds(each['costliest_us'])} ms",
             style="dim",
         )
+
+
+def _helped(out: Any, remedies: Sequence[Mapping[str, Any]], interference: str) -> None:
+    """Say which policy removes how much of each cause, at what price and how it is switched on."""
+    if not remedies:
+        return
+    speed = "" if interference != "none" else "; compute beside communication at full speed (--interference)"
+    layout.heading(
+        out, "What removes it", f"ms of a step; saved: of the whole step, and memory of a rank at its peak{speed}"
+    )
+    head = ["cause", "policy", "exposed", "then", "saved", "memory"]
+    layout.table(out, head, [remedy_cells(each) for each in remedies], left=("cause", "policy"))
+    for policy, equal, switches in dict.fromkeys((r["policy"], r["equal"], tuple(r["switch"])) for r in remedies):
+        layout.line(out, "; ".join((f"{policy}: {equal}", *switches)), style="dim")
+
+
+def remedy_cells(remedy: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a remedy: cause, policy, exposed before and after, what the step saves, memory."""
+    saved = milliseconds(remedy["saved_us"])
+    if remedy["saved_us_p05"] is not None:
+        saved += f" ({milliseconds(remedy['saved_us_p05'])} to {milliseconds(remedy['saved_us_p95'])})"
+    held = remedy["memory_bytes"]
+    memory_told = "not known" if held is None else f"{'-' if held < 0 else '+'}{format_size(abs(held))}"
+    exposed = (milliseconds(remedy[name]) for name in ("exposed_us", "exposed_after_us"))
+    return [remedy["cause"], remedy["policy"], *exposed, saved, memory_told]
+
+
+def _sought(out: Any, search: Mapping[str, Any] | None) -> None:
+    """Say what ``auto`` tried, and the frontier of time and memory."""
+    if not search:
+        return
+    tried, declined_all = search["tried"], [each for each in search["tried"] if each["declined"]]
+    more = "more could be tried: auto:tries=N" if search["stopped"] else "nothing is left to try"
+    layout.heading(out, "Search", f"{len(tried)} policies tried, {len(declined_all)} declined; {more}")
+    if search["pruned"] or search["alike"]:
+        told = (
+            f"{search['pruned']} cannot win by the least that their step takes, {search['alike']} do what another does"
+        )
+        layout.line(out, f"not simulated: {told}")
+    layout.line(out, f"on the frontier of time and memory: {', '.join(search['frontier'])}")
+    for each in search["left_out"]:
+        layout.line(out, f"not tried: {each['policy']} needs {each['needs']}")
 
 
 def milliseconds(microseconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.analysis.document import Summary
-from ringwright.reports.timed import us
+from ringwright.reports.overlap import us
 
 WIDTH = 1000.0
 TRACK, GAP = 14.0, 8.0

@@ -46,6 +46,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         layout.line(out, note, style="yellow")
     _faults(out, rows, names)
     _limits(out, rows, names)
+    _sums(out, result.get("sums", ()))
     if shows_bursts:
         bursts.write(out, result["bursts"], result["bursts_unknown"], burst_title(result["bursts"]))
     layout.heading(out, "Left out")
@@ -235,6 +236,16 @@ def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
             waiting = f", waiting {100 * end_row['waited']:.0f} %" if end_row["waited"] >= 0.005 else ""
             layout.line(out, f"{format_size(end_row['size_bytes'])}: {how}; {busy}{waiting}", indent=4)
         layout.line(out, f"why: {mine[-1]['why']}", indent=4)
+
+
+def _sums(out: Console, sums: Sequence[Mapping[str, Any]]) -> None:
+    """Say what sums are worth that switches make in a number format of their own."""
+    if sums:
+        layout.heading(out, "What the sums are worth", "of normal numbers, run through the program")
+    for each in sums:
+        happened = [f"{each[name]:,} {name}" for name in ("overflows", "overwrites", "resent") if each[name]]
+        off = f"off by {each['relative_rms']:.1e} (rms of {format_size(each['size_bytes'])})"
+        layout.line(out, ", ".join((f"{each['algorithm']}: in {', '.join(each['codecs'])} {off}", *happened)))
 
 
 def time(time_us: float) -> str:

@@ -10,7 +10,8 @@ from ringwright.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright.studies.synthesis.study import RivalRow, Synthesised
+    from ringwright.studies.synthesis.rivals import RivalRow
+    from ringwright.studies.synthesis.study import Synthesised
     from ringwright.studies.synthesis.written import WrittenRegions
 
 MOST_NODES = 24

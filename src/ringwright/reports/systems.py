@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from textwrap import shorten
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import layout
 from ringwright.units import format_count
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -32,12 +35,32 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         ]
         columns = ["slug", "lines", "passed", "declined", "failed", *(["figure"] if has_papers else [])]
         layout.table(out, columns, rows, left=("slug", "figure"))
+    if result["in_network"]:
+        layout.heading(out, "How they add", "each on a small fabric of its own, 1 MiB")
+        _adding(out, result["in_network"])
     if result["refused"]:
         layout.heading(out, "Plug-ins that cannot be used", f"{len(result['refused'])}")
     for error in result["refused"]:
         layout.line(out, error["what"])
         layout.line(out, f"at:  {error['where']}", indent=4)
         layout.line(out, f"try: {error['try']}", indent=4)
+
+
+def _adding(out: Console, rows: list[dict[str, Any]]) -> None:
+    """Write what systems that add in the network declare, one a row; ``-`` where ranks add and nothing is leased."""
+    columns = list(rows[0])
+    shown = [[_told(row[column]) for column in columns] for row in rows]
+    text = [column for column in columns if not any(isinstance(row[column], int) for row in rows)]
+    layout.table(
+        out, [column.replace("_", " ") for column in columns], shown, left=[each.replace("_", " ") for each in text]
+    )
+
+
+def _told(value: Any) -> Any:
+    """Return a value of the table as it is shown."""
+    if isinstance(value, list):
+        return ", ".join(value)
+    return format_count(value) if isinstance(value, int) else value
 
 
 def write_one(system: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.analysis.document import Provision, Summary
-from ringwright.reports import bursts, layout, timed, topology
+from ringwright.reports import adders, bursts, layout, timed, topology
 from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
 
@@ -31,6 +31,7 @@ def write(summary: Summary, file: TextIO, *, width: int | None = None, following
     _communicators(out, view)
     _algorithms(out, view)
     topology.write(out, view)
+    adders.write(out, view)
     timed.write(out, view)
     _traffic(out, view)
     bursts.write(out, view["bursts"], view["bursts_unknown"] if view["operations"] else "")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Summary
 from ringwright.reports import layout
+from ringwright.reports import overlap as account
+from ringwright.reports.overlap import us
 from ringwright.reports.tables import PageTable, count, number, share, size, table, text
 from ringwright.units import format_size
 
@@ -13,16 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TOP = 8
-
-
-def us(value: float | None) -> str:
-    """Return microseconds, as milliseconds or seconds where that reads better."""
-    if value is None:
-        return "–"
-    for limit, scale, unit in ((1e4, 1.0, "us"), (1e7, 1e3, "ms")):
-        if abs(value) < limit:
-            return f"{value / scale:,.1f} {unit}"
-    return f"{value / 1e6:,.1f} s"
 
 
 def all_tables(view: Summary) -> dict[str, PageTable]:
@@ -86,6 +78,7 @@ def all_tables(view: Summary) -> dict[str, PageTable]:
             ["rank", "communication", "exposed", "share", "compute", "idle"],
             overlap,
         ),
+        *account.tables(view),
     ]
     return {one["name"]: one for one in made}
 
@@ -98,6 +91,7 @@ def write(out: Console, view: Summary) -> None:
         layout.line(out, f"exposed {us(view['exposed_us'])}, hidden {us(view['overlapped_us'])}, all ranks summed")
         for reason in view["overlap"].get("audit", [])[:3]:
             layout.line(out, f"{us(reason['exposed_us'])} exposed: {reason['reason']}: {reason['advice']}")
+        account.write(out, view)
     rows = view["waits"]
     if rows:
         layout.heading(out, "waiting", "duration above the group's shortest; who comes last waits least")

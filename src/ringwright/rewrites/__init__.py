@@ -14,6 +14,6 @@ from __future__ import annotations
 
 from ringwright.rewrites.kind import KINDS, RewriteKind, kind_of
 from ringwright.rewrites.operation import Operation
-from ringwright.rewrites.operations import applied, operations
+from ringwright.rewrites.operations import applied, is_sent_whole, operations
 
-__all__ = ["KINDS", "Operation", "RewriteKind", "applied", "kind_of", "operations"]
+__all__ = ["KINDS", "Operation", "RewriteKind", "applied", "is_sent_whole", "kind_of", "operations"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ringwright.workload import Payload
+from ringwright.workload import SHIFTS, Payload, asked_on
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,15 @@ class Operation:
 
     @property
     def asked(self) -> str:
-        """The operation as cost models are asked for it: a shift from further than the next rank names from where."""
+        """The operation as cost models are asked for it: a shift from further on says from where, a named network which."""
         hops = self.payloads[0].hops
-        return self.op if self.op != "shift" or hops == 1 else f"{self.op}@{hops}"
+        op = self.op if self.op not in SHIFTS or hops == 1 else f"{self.op}@{hops}"
+        return asked_on(op, self.network)
+
+    @property
+    def network(self) -> str:
+        """The network that carries it; empty where ranks have one."""
+        return self.payloads[0].network
 
     @property
     def pieces(self) -> int:

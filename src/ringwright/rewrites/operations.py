@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ringwright.rewrites.kind import kind_of, settings_of
@@ -33,3 +33,11 @@ def applied(rewrite: Rewrite, current: list[Operation]) -> list[Operation]:
 def _keyed(operation: Operation, keys: Mapping[str, int]) -> Operation:
     known = [keys[payload.name] for payload in operation.payloads if payload.name in keys]
     return replace(operation, key=min(known)) if known else operation
+
+
+def is_sent_whole(sent: Iterable[Operation]) -> bool:
+    """Say whether every payload travels in full and as it is, so that any correct sum is the plain one's."""
+    return all(
+        each.op != "factors" and each.size_bytes >= sum(payload.size_bytes for payload in each.payloads)
+        for each in sent
+    )

@@ -21,7 +21,7 @@ def bucketed(operations: Sequence[Operation], cap: Callable[[int], int]) -> Iter
         if not merges:
             yield each
             continue
-        pool = (each.of, each.role, each.op, each.per, merges)
+        pool = (each.of, each.role, each.op, each.per, merges, each.network)
         pools[pool].append(each)
         held[pool] += each.size_bytes
         if held[pool] >= cap(made[pool]):

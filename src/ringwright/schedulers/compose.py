@@ -13,8 +13,12 @@ from ringwright.workload import Policy, Workload
 Scheduler = Callable[..., Workload]
 
 
+class PolicyConflictError(UsageError):
+    """Two parts of a policy contradict each other; the message names who set each."""
+
+
 def compose(outer: Scheduler, inner: Scheduler) -> Scheduler:
-    """Return the scheduler that applies ``inner``, then ``outer``; UsageError where the outcome contradicts itself."""
+    """Return the scheduler that applies ``inner``, then ``outer``; PolicyConflictError where the outcome contradicts itself."""
 
     def both(workload: Workload, costs: Costs, **knobs: Any) -> Workload:
         made = outer(inner(workload, costs), costs, **knobs)
@@ -25,6 +29,6 @@ def compose(outer: Scheduler, inner: Scheduler) -> Scheduler:
 
 
 def consistent(policy: Policy) -> None:
-    """Raise UsageError where two parts of a policy contradict each other, naming who set each."""
+    """Raise PolicyConflictError where two parts of a policy contradict each other, naming who set each."""
     for contradiction in contradictions(policy):
-        raise UsageError(contradiction.message, remedy=contradiction.remedy)
+        raise PolicyConflictError(contradiction.message, remedy=contradiction.remedy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from ringwright.workload import Payload, Workload
 
@@ -12,7 +12,8 @@ GRADIENTS = ("dp", "edp")  # roles of what is summed once a step
 def first_consumers(workload: Workload) -> dict[str, int]:
     """Return, per payload of a step, the position of the first forward task that waits for it, in the order of its class.
 
-    The next step's tasks count, reached directly or through the update of the parameters and what the update sends.
+    The next step's tasks count, reached directly or through what is done once a step: copies, the update of the parameters, and
+    what these send.
     """
     position = _places(workload)
     following: dict[str, list[str]] = {}
@@ -20,12 +21,10 @@ def first_consumers(workload: Workload) -> dict[str, int]:
         following.setdefault(edge.src, []).append(edge.dst)
     for payload in workload.payloads:
         for producer in payload.producers:
-            if workload.task[producer].kind == "U":
+            if producer not in position:
                 following.setdefault(producer, []).extend(name for name, _ in payload.consumers)
     return {
-        payload.name: min(
-            (position[name] for name in _users(workload, payload, following) if name in position), default=len(position)
-        )
+        payload.name: min((position[name] for name in _users(payload, following, position)), default=len(position))
         for payload in workload.payloads
         if payload.per == "step"
     }
@@ -40,12 +39,18 @@ def _places(workload: Workload) -> dict[str, int]:
     return position
 
 
-def _users(workload: Workload, payload: Payload, following: dict[str, list[str]]) -> Iterable[str]:
-    for name, _ in payload.consumers:
-        if workload.task[name].kind == "U":
-            yield from following.get(name, ())
-        else:
+def _users(payload: Payload, following: Mapping[str, list[str]], position: Mapping[str, int]) -> Iterator[str]:
+    """Yield the tasks with a place that wait for a payload, or for what is done once a step with it."""
+    reached = dict.fromkeys(name for name, _ in payload.consumers)
+    todo = list(reached)
+    while todo:
+        name = todo.pop()
+        if name in position:
             yield name
+            continue
+        new = [each for each in following.get(name, ()) if each not in reached]
+        reached |= dict.fromkeys(new)
+        todo += new
 
 
 def by_layer(workload: Workload, roles: Iterable[str] = GRADIENTS) -> dict[str, int]:

@@ -162,12 +162,9 @@ class _Listing(Generic[Name]):
     ) -> None:
         names = list(seconds)
         before = {name: list(dict.fromkeys(each for each in after.get(name, ()) if each in seconds)) for name in names}
-        tail = dict(seconds)  # the longest way from the start of a node to the end
-        for name in reversed(_topological(names, before)):
-            for each in before[name]:
-                tail[each] = max(tail[each], seconds[each] + tail[name])
+        order = _topological(names, before)
         self.seconds, self.on = seconds, on
-        self.weight = {name: urgency(name) if urgency else tail[name] for name in names}
+        self.weight = {name: urgency(name) for name in names} if urgency else _tails(seconds, before, order)
         self.turn = {name: at for at, name in enumerate(names)}
         self.users: dict[Name, list[Name]] = {name: [] for name in names}
         for name, earlier in before.items():
@@ -209,6 +206,17 @@ class _Listing(Generic[Name]):
                 self.missing[user] -= 1
                 if not self.missing[user]:
                     self._offer(user)
+
+
+def _tails(
+    seconds: Mapping[Name, float], before: Mapping[Name, Sequence[Name]], order: Sequence[Name]
+) -> dict[Name, float]:
+    """Return the longest way from the start of each node to the end."""
+    tail = dict(seconds)
+    for name in reversed(order):
+        for each in before[name]:
+            tail[each] = max(tail[each], seconds[each] + tail[name])
+    return tail
 
 
 def _topological(names: Sequence[Name], before: Mapping[Name, Sequence[Name]]) -> list[Name]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, SchemaError
-from ringwright.values import Applied, Change, Placement, Value, Work
+from ringwright.values import Applied, Change, MatrixProduct, Placement, Value, Work, WorkPart
 from ringwright.workload import (
     FORMAT,
     SCHEMA_VERSION,
@@ -207,19 +207,31 @@ _order = _by_name(_listed(_row(_word, _count)))
 _mesh = _object(Mesh, _same(axes=_listed(_row(_word, _count))), ())
 _class = _object(RankClass, _same(name=_word, at=_by_name(_count)), ("name",))
 _settings = _by_name(_setting)
-_work = _object(
-    Work,
-    _same(
-        flops=_number,
-        read_bytes=_count,
-        written_bytes=_count,
-        meaning=_word,
-        settings=_settings,
-        cuts=_by_name(_number),
-    ),
-    (),
-)
 _placement = _object(Placement, _same(axis=_word, how=_word, dim=_word), ("axis", "how"))
+_product = _object(MatrixProduct, _same(m=_count, n=_count, k=_count, times=_count, cut=_word), ("m", "n", "k"))
+_simple = {
+    "flops": _number,
+    "read_bytes": _count,
+    "written_bytes": _count,
+    "meaning": _word,
+    "settings": _settings,
+    "cuts": _by_name(_number),
+    "products": _listed(_product),
+}
+_part = _object(
+    WorkPart,
+    _same(
+        share=_number,
+        work=_object(Work, _same(**_simple), ()),
+        reads=_listed(_count),
+        writes=_listed(_count),
+        dims=_listed(_row(_word, _count)),
+        layout=_listed(_placement),
+        size_bytes=_count,
+    ),
+    ("share", "work"),
+)
+_work = _object(Work, _same(**_simple, parts=_listed(_part)), ())
 _value = _object(
     Value,
     _same(
@@ -294,6 +306,7 @@ _payload = _object(
         result=_word,
         hops=_count,
         lag=_count,
+        network=_word,
     ),
     ("name", "of", "op", "size_bytes", "axes", "role", "producers", "consumers"),
 )

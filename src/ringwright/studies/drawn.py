@@ -23,7 +23,7 @@ def seeds_of(run: Run, on: Topology) -> int:
     """Return with how many seeds a run by packets is to be done: one where no seed makes a difference."""
     if run.packets is None or not is_lossy(on):
         return 1
-    return max(1, min(MOST_SEEDS, MOST_HOPS // max(run.packets.hops, 1)))
+    return max(1, min(MOST_SEEDS, MOST_HOPS // max(run.packets.hops * run.packets.hop_cost, 1)))
 
 
 def times_s(question: SimulationSpec, program: Program, run: Run, on: Topology) -> tuple[float, float, float]:

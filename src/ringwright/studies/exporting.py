@@ -26,8 +26,8 @@ def export(
         A Program, Topology, Workload or Trace.
     to
         Of a Program ``msccl-xml``, ``mscclpp-json``, ``goal``, ``goal-binary``, ``chakra`` or ``chakra-collective``; of a
-        Topology ``astra-network`` or ``topology-json``; of a Workload ``json``, ``chakra``, ``ddp-buckets`` or
-        ``ddp-buckets-py``; of a Trace ``parquet``, ``csv``, ``jsonl``, ``perfetto`` or ``prometheus``.
+        Topology ``astra-network`` or ``topology-json``; of a Workload ``json``, ``chakra``, ``ddp-buckets``,
+        ``ddp-buckets-py`` or ``pipeline-csv``; of a Trace ``parquet``, ``csv``, ``jsonl``, ``perfetto`` or ``prometheus``.
     output
         The file; a folder where there are several (``parquet``, ``csv``, a Workload's ``chakra``).
     force

@@ -20,11 +20,16 @@ class Floors:
     def __init__(self, question: SimulationSpec) -> None:
         self._question, self.come = question, question.come()
         self._rates: dict[bool, float] = {}
+        self._known: dict[int, tuple[Collective, tuple[float, float | None]]] = {}
 
     def of(self, collective: Collective) -> tuple[float, float | None]:
         """Return seconds without in-network reduction, and with it where the fabric can reduce."""
-        within = self._floor(collective, in_network=True) if self._question.topology.aggregators else None
-        return self._floor(collective, in_network=False), within
+        asked, told = self._known.get(collective.size_bytes, (None, (0.0, None)))
+        if asked != collective:
+            within = self._floor(collective, in_network=True) if self._question.topology.aggregators else None
+            told = self._floor(collective, in_network=False), within
+            self._known[collective.size_bytes] = collective, told
+        return told
 
     def under(self, program: Program) -> tuple[float, str]:
         """Return the seconds that a program cannot go below, and which bound that is: a program may add in the network or not."""

@@ -6,6 +6,7 @@ Reduce-scatters are an exchange and a sum: gloo's own moves the bytes of an all-
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,9 @@ import numpy as np
 from ringwright.algebra.equal import outputs
 from ringwright.algebra.meaning import carry_out
 from ringwright.algebra.moving import Held, dim_of
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.errors import UsageError
+from ringwright.execute.place import here
+from ringwright.execute.started import run_ranks
 from ringwright.execute.torch_ranks import require_torch
 from ringwright.exports.workload_json import workload_json
 from ringwright.sources.workload_json import read_workload
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MOST_RANKS = 16
-MOST_S = 300.0
+MOST_S, MOST_DIMS = 300.0, 8
 
 
 def differing(workloads: Sequence[Workload], *, steps: int = 2, seed: int = 0) -> dict[int, list[str]]:
@@ -48,11 +51,9 @@ def differing(workloads: Sequence[Workload], *, steps: int = 2, seed: int = 0) -
     ------
     UsageError
         For graphs on several meshes, or on too many ranks.
-    InfeasibleError
-        Where a rank died.
+    RanksFailedError
+        Where a rank died, or the ranks came to no end.
     """
-    import subprocess
-
     require_torch()
     ranks = {each.mesh.size for each in workloads}
     if len(ranks) != 1 or max(ranks) > MOST_RANKS:
@@ -61,23 +62,9 @@ def differing(workloads: Sequence[Workload], *, steps: int = 2, seed: int = 0) -
     with tempfile.TemporaryDirectory(prefix="ringwright-") as name:
         folder = Path(name)
         for at, each in enumerate(workloads):
-            (folder / f"{at}.json").write_bytes(workload_json(each))
-        command = [sys.executable, "-W", "ignore", "-m", "ringwright.studies.graph_ranks", name]
-        processes = [
-            subprocess.Popen([*command, str(rank), str(max(ranks)), str(steps), str(seed)], stderr=subprocess.PIPE)
-            for rank in range(max(ranks))
-        ]
-        try:
-            said = [process.communicate(timeout=MOST_S)[1].decode(errors="replace") for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        dead = [rank for rank, process in enumerate(processes) if process.returncode]
-        if dead:
-            where = said[dead[0]].strip().splitlines()[-1:]
-            raise InfeasibleError(
-                f"rank {dead[0]} of {max(ranks)} died", where=" ".join(where), remedy="look at its error"
-            )
+            (folder / f"graph.{at}.json").write_bytes(workload_json(each))
+        (folder / "asked.json").write_text(json.dumps({"ranks": max(ranks), "steps": steps, "seed": seed}))
+        run_ranks(__spec__.name, folder, here(max(ranks)), MOST_S)
         return {at: _compared(folder, at, each, steps, seed) for at, each in enumerate(workloads)}
 
 
@@ -109,7 +96,11 @@ class _Gloo:
                         self.groups[ranks] = self.torch.distributed.new_group(list(ranks))
 
     def carry(self, payload: Payload, held: Held, workload: Workload) -> Held:
-        """Return what this rank holds after an operation."""
+        """Return what this rank holds after an operation; nothing where it takes no part."""
+        if payload.op == "send-recv":
+            return self._handed(payload, held, workload)
+        if self.rank not in held:
+            return {}
         operations: dict[str, Callable[..., Any]] = {
             "all-reduce": self._sum,
             "push-pull": self._sum,
@@ -119,12 +110,32 @@ class _Gloo:
             "broadcast": self._broadcast,
             "reduce": self._reduce,
             "shift": self._shift,
+            "copy": self._shift,
         }
         if payload.op not in operations:
             raise UsageError(f"a {payload.op} is not carried out on gloo ranks", where=payload.name)
         ranks = workload.mesh.group(payload.axes, self.rank)
         array = np.ascontiguousarray(held[self.rank])
         return {self.rank: operations[payload.op](payload, array, ranks, workload)}
+
+    def _handed(self, payload: Payload, held: Held, workload: Workload) -> Held:
+        """Send to the rank of the other class that lies alike, or receive from it: the shape first, then the numbers."""
+        mesh, classes = workload.mesh, {each.name: each.at for each in workload.classes}
+        own, peer, coordinates = classes[payload.of], classes[payload.peer], mesh.place(self.rank)
+        received: Held = {}
+        if all(coordinates[axis] == at for axis, at in peer.items()):
+            source = mesh.rank({**coordinates, **own})
+            shape = self.torch.empty(MOST_DIMS, dtype=self.torch.int64)
+            self.torch.distributed.recv(shape, source)
+            tensor = self.torch.empty([each for each in shape.tolist() if each >= 0], dtype=self.torch.int64)
+            self.torch.distributed.recv(tensor, source)
+            received = {self.rank: tensor.numpy()}
+        if self.rank in held:
+            tensor, to = self._tensor(np.ascontiguousarray(held[self.rank])), mesh.rank({**coordinates, **peer})
+            shape = self.torch.tensor([*tensor.shape, *[-1] * (MOST_DIMS - tensor.dim())])
+            self.torch.distributed.send(shape, to)
+            self.torch.distributed.send(tensor, to)
+        return received
 
     def _tensor(self, array: np.ndarray) -> Any:
         return self.torch.from_numpy(np.array(array))
@@ -183,13 +194,14 @@ class _Gloo:
 
 def main() -> int:
     """Be one rank: carry out every graph of a folder and leave what is held there."""
-    folder, rank, ranks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    steps, seed = int(sys.argv[4]), int(sys.argv[5])
+    folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+    asked = json.loads((folder / "asked.json").read_text())
+    ranks, steps, seed = asked["ranks"], asked["steps"], asked["seed"]
     torch = require_torch()
     torch.set_num_threads(1)
     store = torch.distributed.FileStore(str(folder / "store"), ranks)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
-    workloads = [read_workload(folder / f"{at}.json") for at in range(len(list(folder.glob("*.json"))))]
+    workloads = [read_workload(folder / f"graph.{at}.json") for at in range(len(list(folder.glob("graph.*.json"))))]
     gloo = _Gloo(rank, workloads)
     for at, workload in enumerate(workloads):
         outcome = carry_out(workload, steps=steps, seed=seed, rank=rank, carry=gloo.carry)

@@ -15,10 +15,11 @@ import numpy as np
 
 from ringwright.algorithms.blocks.pipeline import pipeline
 from ringwright.algorithms.blocks.ring import ring
+from ringwright.algorithms.ring_steps import rings
 from ringwright.algorithms.synthesis.p2.chosen import SequencePrices, ranked, told_sequence
 from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
-from ringwright.algorithms.synthesis.p2.machine import levels_of, rings
+from ringwright.algorithms.synthesis.p2.machine import levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, groups, matrices, reduced_levels
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.collective import Collective

@@ -16,7 +16,9 @@ from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, Us
 from ringwright.studies import spelled
 from ringwright.studies.answers import FAR_APART, Answered, Answers
 from ringwright.studies.floors import Floors
+from ringwright.studies.in_switches import StreamAsUsed, in_switches
 from ringwright.studies.simulation_spec import SimulationSpec
+from ringwright.studies.sums import sums
 from ringwright.studies.without_faults import AskedOnce
 from ringwright.units import format_size
 
@@ -82,6 +84,8 @@ class SimulatedRow:
     lost: int | None = None  # packets lost on links
     pauses: int | None = None
     queue_bytes_p99: int | None = None  # 99 of 100 packets found no more in front of them at a switch
+    stream: StreamAsUsed | None = None  # how packets go through switches that add; this and what follows: where they do
+    switch_memory_bytes: int | None = None  # leased of the switch that lends the most
     declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
@@ -105,8 +109,12 @@ def sweep(
     spellings: Iterable[str],
     wanted: Sequence[int],
     progress: steps.Advance | None = None,
+    *,
+    sums_too: bool = True,
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out.
+
+    ``sums_too``: say as well what sums are worth that switches make in a number format of their own.
 
     An algorithm that declines a size beside others that answer is a row with its reason in ``declined`` and no times; where
     none answers its error is raised. ``progress`` is told of each row.
@@ -158,6 +166,7 @@ def sweep(
         "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
         "notes": _unlike(software, question.topology),
+        "sums": sums(question, rows) if sums_too else [],
         "fastest": [] if question.asks_engine else _fastest(question, asked.answers, by_size),
         "disagreements": [] if question.asks_engine else _disagreements(rows),
         "left_out": list(left_out),
@@ -264,6 +273,7 @@ def _measured(
         )
     algbw, busbw = _rates(collective, time_s * 1e6)
     worst_us, worst_start_s, worst_ends = _worst(question, program, machine, time_s)
+    stream, switch_memory_bytes = in_switches(program, machine)
     row = SimulatedRow(
         name,
         run.engine,
@@ -291,6 +301,8 @@ def _measured(
         after_last_us=None if floors.come is None else run.after_last_s * 1e6,
         alone_us=_alone_us(question, program, machine),
         transport=carriers(machine),
+        stream=stream,
+        switch_memory_bytes=switch_memory_bytes,
     )
     row = row if run.packets is None else _with_packets(row, run.packets)
     return row, run.left_out, run

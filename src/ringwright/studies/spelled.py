@@ -76,6 +76,11 @@ class Algorithm:
         """Return the Program; UsageError or InfeasibleError where the algorithm declines."""
         return self.make(collective, topology, **self.knobs)
 
+    @property
+    def __wrapped__(self) -> Callable[..., Program]:
+        """The system itself, for whoever asks what it needs."""
+        return self.make
+
     def __repr__(self) -> str:
         return f"Algorithm({self.spelling})"
 

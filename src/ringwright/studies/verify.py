@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringwright.errors import UsageError
 from ringwright.notebook import card, line, table
 from ringwright.program import Program
 from ringwright.sources.programs import verify_file
 from ringwright.studies import spelled
+from ringwright.studies.numerics import Numerics, measured
 from ringwright.studies.seats import seated
 from ringwright.validity import Violation, check
 
@@ -17,11 +19,16 @@ MOST = 50
 
 @dataclass(frozen=True, repr=False)
 class Verified:
-    """What was found out about a program. It is true where the program is legal, so ``if ringwright.verify(program):`` reads."""
+    """What was found out about a program. It is true where the program is legal, so ``if ringwright.verify(program):`` reads.
+
+    ``numerics`` says how far its sums of floats are from exact ones, where the network adds them in a format of its own
+    (None otherwise, and for programs of more than ``ringwright.studies.numerics.MOST_NUMBERS``).
+    """
 
     name: str
     errors: tuple[Violation, ...] = ()
     warnings: tuple[Violation, ...] = ()
+    numerics: Numerics | None = None
 
     @property
     def valid(self) -> bool:
@@ -34,14 +41,15 @@ class Verified:
     def __repr__(self) -> str:
         doubts = f", {_counted(len(self.warnings), 'warning')}" if self.warnings else ""
         if self.valid:
-            return line(f"Verified({self.name}: legal{doubts})")
+            adds = f", {self.numerics.brief}" if self.numerics else ""
+            return line(f"Verified({self.name}: legal{doubts}{adds})")
         broken = _counted(len(self.errors), "broken rule")
         return line(f"Verified({self.name}: not legal, {broken}{doubts}, first {self.errors[0]})")
 
     def _repr_html_(self) -> str:
         violations = (*self.errors, *self.warnings)
         if not violations:
-            return card(f"{self.name}: legal", {})
+            return card(f"{self.name}: legal", {"sums": self.numerics.brief} if self.numerics else {})
         rows = ((each.severity, each.rule, each.rank, each.step, each.chunk, each.message) for each in violations)
         state = "legal, with warnings" if self.valid else "not legal"
         return table(f"{self.name}: {state}", ("severity", "rule", "rank", "step", "chunk", "what"), rows)
@@ -65,7 +73,7 @@ def verify(what: Program | str | Path, on: spelled.Machine | None = None) -> Ver
     -------
     Verified
         True where the program is legal. ``errors`` and ``warnings`` name rule, rank, step and chunk (-1 where a number
-        does not apply), fifty of them at the most.
+        does not apply), fifty of them at the most; ``numerics`` how far sums are off that switches make in a number format.
 
     Raises
     ------
@@ -92,7 +100,13 @@ def verify(what: Program | str | Path, on: spelled.Machine | None = None) -> Ver
         what = what if topology is None else seated(what, topology)
         violations = check(what, most=MOST, warnings=True, topology=topology)
         errors = tuple(each for each in violations if each.severity == "error")
-        return Verified(what.name, errors, tuple(each for each in violations if each.severity != "error"))
+        warnings = tuple(each for each in violations if each.severity != "error")
+        if errors:
+            return Verified(what.name, errors, warnings)
+        try:
+            return Verified(what.name, (), warnings, measured(what, topology))
+        except UsageError as error:  # more workers than the format has room for
+            return Verified(what.name, (Violation("codec", error.what),), warnings)
     told = verify_file(what, topology, seated)
     kinds = {"error": told["errors"], "warning": told["warnings"]}
     errors, warnings = (tuple(_violation(row, kind) for row in rows) for kind, rows in kinds.items())

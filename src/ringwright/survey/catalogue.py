@@ -13,6 +13,7 @@ from ringwright.contracts.outcome import Outcome, tally
 from ringwright.errors import PluginError, UsageError
 from ringwright.papers import claims
 from ringwright.plugins import HOUSE
+from ringwright.survey import in_network
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
 KNOB = "KNOB=VALUE"
@@ -33,7 +34,8 @@ def catalogue(
     """Return the object of schema ``ringwright.systems/1``: a row for every system of every room.
 
     Machines, models and formats come first, then algorithms and schedulers. ``check`` runs a seeded part of the campaign now,
-    but on sources, which need recordings.
+    but on sources, which need recordings. Systems that add in the network, asked for by their family or class, stand beside
+    each other in ``in_network``.
     """
     everything = (*registry.systems(), *registry.schedulers())
     chosen = [system for system in everything if family in (None, system.family, system.kind)]
@@ -49,6 +51,7 @@ def catalogue(
         "schema": SCHEMA,
         "ground": f"checked now, seed {seed}" if check else _ground(),
         "systems": [*(_member(each, shown) for each in beside), *_rows(chosen, shown)],
+        "in_network": [] if family is None else in_network.compared(chosen),
         "refused": [{"what": error.what, "where": error.where, "try": error.remedy} for error in refusals],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.registry import schedulers
 from ringwright.steps import Advance
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
@@ -84,6 +85,8 @@ def _equal(entry: Entry, passed: bool, outcome: StepOutcome | None) -> bool | No
         return entry.equal_bits
     if entry.family in POLICIES and entry.system is not None:
         return untouched_by(entry.system.load()) if outcome is None else outcome.equal_bits
+    if entry.system is not None and entry.system.rounds:
+        return False
     return passed or None
 
 
@@ -119,7 +122,8 @@ def _job(asked: Asked, runs: Runs, rows: list[dict[str, Any]], *, exhaustive: bo
     baseline = runs.outcome(algorithm, policy)
     answered = [row for row in rows if row["command"] and row["step_us"] is not None]
     algorithms = [row["slug"] for row in answered if row["family"] in ALGORITHMS]
-    policies = [row["slug"] for row in answered if row["family"] in POLICIES]
+    waiting = {each.slug for each in schedulers() if each.hardware}  # for machines that nobody has: no answer for a job
+    policies = [row["slug"] for row in answered if row["family"] in POLICIES and row["slug"] not in waiting]
     own = [] if policy in policies else [policy]
     pair = best(runs, algorithms or [algorithm], [*own, *policies], exhaustive=exhaustive)
     for row in answered:

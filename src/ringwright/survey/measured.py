@@ -12,7 +12,7 @@ from typing import Any
 
 from ringwright.costs.stages import LinkCosts
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
-from ringwright.rewrites import Operation, operations
+from ringwright.rewrites import is_sent_whole, operations
 from ringwright.steps import Advance
 from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.wire import wire_bytes
@@ -75,7 +75,7 @@ class Runs:
             wire_bytes(answer.workload, answer.run, sent),
             left=tuple(job.remarks()),
             decided=answer.decided,
-            equal_bits=untouched(answer.run.laid.operations),
+            equal_bits=is_sent_whole(answer.run.laid.operations),
         )
 
     def step_us(self, pair: Pair) -> float:
@@ -84,19 +84,11 @@ class Runs:
         return float("inf") if us is None else us
 
 
-def untouched(operations: Iterable[Operation]) -> bool:
-    """Say whether every payload travels in full and as it is, so that any correct sum is the plain one's."""
-    return all(
-        each.op != "factors" and each.size_bytes >= sum(payload.size_bytes for payload in each.payloads)
-        for each in operations
-    )
-
-
 def untouched_by(scheduler: Callable[..., Workload]) -> bool | None:
     """Say the same of a scheduler on the usual small job, VGG-16 on four ranks; None where it declines that."""
     job = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("vgg16", gpus=4)))
     try:
-        return untouched(operations(scheduler(job, LinkCosts(1e10))))
+        return is_sent_whole(operations(scheduler(job, LinkCosts(1e10))))
     except RingwrightError:
         return None
 

@@ -24,6 +24,7 @@ MADE_OF = {  # what is no collective by itself
     "factors": ("all-gather",),
     "send-recv": (),
     "shift": (),
+    "copy": (),
 }
 ROOMS = ("collective", "workload", "topology", "transport", "memory", "trace")
 

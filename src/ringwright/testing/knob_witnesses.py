@@ -93,7 +93,13 @@ _PACKETS = (
 )
 _RAILS = "rail-optimised:4,pxn=false"  # messages change the rail in the spines
 
+_SPLIT = _collective("all-reduce", "64K", fabric="switch:8,switches=fpisa")
+
 WITNESSES = (
+    # What sums are worth, which no time tells.
+    Witness("fpisa:variant", _SPLIT, "fpisa", "fpisa:variant=approximate"),
+    Witness("fpisa:shift", _SPLIT, "fpisa:variant=approximate", "fpisa:variant=approximate:shift=1"),
+    Witness("fpisa:overflow", _SPLIT, "fpisa:variant=approximate", "fpisa:variant=approximate:overflow=saturate"),
     # Of libraries: what a forced algorithm is given.
     Witness(
         "nccl-2-4:buffer_bytes",

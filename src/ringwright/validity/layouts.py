@@ -168,16 +168,23 @@ def _slice(settings: Mapping[str, Any], reads: Sequence[Value], out: Value, size
 
 
 def _permute(settings: Mapping[str, Any], reads: Sequence[Value], out: Value, sizes: Sizes) -> None:
-    """A dimension changes its name with the order of its blocks; where it is sliced, the order of the cuts does."""
+    """A dimension changes its name with the order of its blocks; where it is sliced, the order of the cuts does.
+
+    Cuts by other axes come first, and stay.
+    """
     value, old, new = reads[0], str(settings.get("dim")), str(settings.get("into"))
     if old.partition(SORTED)[0] != new.partition(SORTED)[0]:
         raise LayoutRefusal(f"{old} sorted otherwise is not {new}", "the same dimension")
-    axes = value.axes(SLICED, old)
+    named = set(settings.get("axes", ()))
+    cuts = value.axes(SLICED, old)
+    outer, axes = [axis for axis in cuts if axis not in named], tuple(axis for axis in cuts if axis in named)
     if not axes:
-        _same(value.layout, out, sizes)
+        layout = [Placement(each.axis, each.how, new if each.dim == old else each.dim) for each in value.layout]
+        _same(layout, out, sizes)
         return
-    if set(axes) != set(settings.get("axes", ())) or list(out.axes(SLICED, new)) != _sorted_by(new, axes, sizes):
-        raise LayoutRefusal(f"{value.name} is sliced by {', '.join(axes)}", "slice by all of its axes, or by none")
+    wanted = [*outer, *_sorted_by(new, axes, sizes)]
+    if set(axes) != named or list(cuts[: len(outer)]) != outer or list(out.axes(SLICED, new)) != wanted:
+        raise LayoutRefusal(f"{value.name} is sliced by {', '.join(cuts)}", "slice by all of its axes, or by none")
 
 
 def _sorted_by(dim: str, axes: Sequence[str], sizes: Sizes) -> list[str]:

@@ -42,6 +42,28 @@ class NodeMoves:
     places: np.ndarray
 
 
+@dataclass(frozen=True)
+class RowsByEnd:
+    """Rows by a number that each has, as the program node at one of its ends.
+
+    ``order`` has the rows' numbers, ``end`` what they are sorted by: int64 of shape (rows,).
+    """
+
+    order: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def of(cls, end: np.ndarray) -> RowsByEnd:
+        """Return the rows by these numbers, int64 of shape (rows,)."""
+        order = np.argsort(end, kind="stable")
+        return cls(order, end[order])
+
+    def rows(self, end: int) -> np.ndarray:
+        """Return the rows that have a number, in order. int64 of shape (rows,)."""
+        low, high = np.searchsorted(self.end, [end, end + 1])
+        return self.order[low:high]
+
+
 def node_moves(program: Program) -> NodeMoves:
     """Return the moves at the aggregating nodes of a program, whose ranks and slots exist."""
     rows, places = [], []

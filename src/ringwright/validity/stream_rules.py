@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ringwright.errors import ProgramError
 from ringwright.program import ADDING, Op
 from ringwright.streams import CODECS, LOSS_RULES, granted, leased_bytes, payload_bytes
-from ringwright.validity.node_moves import NodeMoves, node_moves
+from ringwright.validity.node_moves import NodeMoves, RowsByEnd, node_moves
 from ringwright.validity.rules import Violation
 
 if TYPE_CHECKING:
@@ -55,15 +56,14 @@ class _Streams:
 
     def owners(self) -> Iterator[Violation]:
         """Yield moves that belong to no stream or to two, and streams at nodes where the program has none."""
-        of = self.program.streams
-        for stream in of:
-            if stream.node not in self.program.aggregators:
+        for stream in self.program.streams:
+            if stream.node not in self._numbers:
                 yield Violation(
                     "stream", f"a stream at {self._name(stream.node)}, which is no aggregator of the program"
                 )
         for node, channel in np.unique(self.moves.places[:, :2], axis=0).tolist():
             at = self._node(node)
-            owners = sum(each.node == at and each.takes(channel) for each in of)
+            owners = sum(each.takes(channel) for each in self._here.get(at, ()))
             if owners != 1:
                 how = f"{owners} streams take them" if owners else "no stream is declared for them"
                 yield Violation("stream", f"moves at {self._name(at)} on channel {channel}: {how}", rank=node)
@@ -77,6 +77,9 @@ class _Streams:
             if stream.slots < 0 or not 0 <= stream.window <= (stream.slots or stream.window):
                 what = f"a window of {stream.window} packets" if stream.window else "a stream"
                 yield Violation("slots", f"{what} in {stream.slots} slots at {at}")
+            if stream.jobs < 0 or (stream.jobs and (stream.fallback is None or not stream.slots)):
+                lacks = "needs slots, and a node that finishes what finds none"
+                yield Violation("slots", f"a pool of {stream.jobs} jobs at {at} {lacks}")
             yield from self._codec(stream, at)
             yield from self._loss(stream, at)
 
@@ -109,9 +112,8 @@ class _Streams:
     def room(self) -> Iterator[Violation]:
         """Yield streams whose moves use more places of the node than it has slots."""
         for stream, slots in self._granted():
-            used = len(
-                np.unique(self.moves.places[self._of(self.moves.places[:, 1], stream, self.moves.places[:, 0]), 2])
-            )
+            places = self.moves.places
+            used = len(np.unique(places[self._of(self._placed, places[:, 1], stream), 2]))
             if slots is not None and used > slots > 0:
                 at = self._name(stream.node)
                 yield Violation(
@@ -122,12 +124,11 @@ class _Streams:
         """Yield what the nodes of the machine cannot do."""
         if self.topology is None:
             return
-        for node in dict.fromkeys(each.node for each in self.program.streams):
+        for node, here in self._here.items():
             can, at = self.topology.aggregators.get(node), self._name(node)
             if can is None:
                 yield Violation("capability", f"{at} of {self.topology.name} adds nothing")
                 continue
-            here = [each for each in self.program.streams if each.node == node]
             yield from self._memory(here, can, at)
             if len(here) > can.concurrency:
                 what = f"{at} serves {can.concurrency} streams at a time, these are {len(here)}"
@@ -164,13 +165,13 @@ class _Streams:
 
     def _ports(self, stream: Stream, can: Capability, at: str) -> Iterator[Violation]:
         moves = self.moves
-        into = self._of(moves.channel, stream, moves.dst) & np.isin(moves.op, [int(op) for op in ADDING])
-        givers = len(np.unique(moves.src[into]))
+        into = self._of(self._into, moves.channel, stream)
+        givers = len(np.unique(moves.src[into[np.isin(moves.op[into], [int(op) for op in ADDING])]]))
         if givers > can.fanin_max:
             what = f"{at} adds at most {can.fanin_max} contributions, not {givers}"
             yield Violation("capability", _by(what, can))
-        copied = self._of(moves.channel, stream, moves.src) & (moves.op == Op.EMIT) & moves.copied
-        if copied.any() and not can.multicast:
+        out = self._of(self._out, moves.channel, stream)
+        if ((moves.op[out] == Op.EMIT) & moves.copied[out]).any() and not can.multicast:
             yield Violation("capability", _by(f"{at} has no multicast", can))
 
     # ------------------------------------------------------------------------------------------------------ look-ups
@@ -182,18 +183,42 @@ class _Streams:
 
     def _granted(self) -> Iterator[tuple[Stream, int | None]]:
         """Yield each stream of a known node and its slots; None where only a machine says how many."""
-        for node in dict.fromkeys(each.node for each in self.program.streams):
-            here = [each for each in self.program.streams if each.node == node]
+        for node, here in self._here.items():
             can = None if self.topology is None else self.topology.aggregators.get(node)
             slots = [each.slots or None for each in here] if can is None else granted(here, can)
             yield from zip(here, slots, strict=True)
 
-    def _of(self, channel: np.ndarray, stream: Stream, node: np.ndarray) -> np.ndarray:
-        """Return which of these ends are the stream's. bool of the shape of ``channel``."""
-        if stream.node not in self.program.aggregators:
-            return np.zeros(len(channel), bool)
-        mine: np.ndarray = node == self.program.p + self.program.aggregators.index(stream.node)
-        return mine & np.isin(channel, stream.channels or channel)
+    @cached_property
+    def _here(self) -> dict[int, list[Stream]]:
+        """The streams of each topology node."""
+        here: dict[int, list[Stream]] = {}
+        for stream in self.program.streams:
+            here.setdefault(stream.node, []).append(stream)
+        return here
+
+    @cached_property
+    def _numbers(self) -> dict[int, int]:
+        """The program node that each aggregating topology node is."""
+        return {node: self.program.p + at for at, node in enumerate(self.program.aggregators)}
+
+    @cached_property
+    def _placed(self) -> RowsByEnd:
+        return RowsByEnd.of(self.moves.places[:, 0])
+
+    @cached_property
+    def _into(self) -> RowsByEnd:
+        return RowsByEnd.of(self.moves.dst)
+
+    @cached_property
+    def _out(self) -> RowsByEnd:
+        return RowsByEnd.of(self.moves.src)
+
+    def _of(self, ends: RowsByEnd, channel: np.ndarray, stream: Stream) -> np.ndarray:
+        """Return which of these ends, whose channels are given, are the stream's. Row numbers, int64 of shape (rows,)."""
+        if stream.node not in self._numbers:
+            return np.zeros(0, np.int64)
+        rows = ends.rows(self._numbers[stream.node])
+        return rows[np.isin(channel[rows], stream.channels)] if stream.channels else rows
 
     def _node(self, number: int) -> int:
         return self.program.aggregators[number - self.program.p]

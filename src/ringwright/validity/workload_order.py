@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from ringwright.validity.workload_finding import Finding, doubt
+from ringwright.workload import turn_of
 
 if TYPE_CHECKING:
     from ringwright.workload import Workload
@@ -97,19 +98,25 @@ def _waits(workload: Workload, after: dict[Instance, set[Instance]]) -> None:
 
 
 def _streams(workload: Workload, of: str) -> dict[str, list[Instance]]:
-    """Return the instances of each stream of a class in the order of two steps; updates come before the next step."""
+    """Return the instances of each stream of a class in the order of two steps; updates come before the next step.
+
+    Without a barrier between the two, or done a step later, they are in no stream's order.
+    """
     mine = [task for task in workload.tasks if task.of == of and task.kind != "CTRL"]
     line = [(name, at) for name, at in workload.line(of) if workload.task[name].kind != "CTRL"]
+    left = 1 + max((at for at, (_, batch) in enumerate(line) if batch < 0), default=-1)
     line += [(task.name, 0) for task in mine if task.per == "step" and task.kind != UPDATE]
-    updates = [(task.name, 0) for task in mine if task.per == "step" and task.kind == UPDATE]
+    updates = [(task.name, 0) for task in mine if task.per == "step" and task.kind == UPDATE and not task.lag]
     barrier = (workload.policy.boundary or "barrier") == "barrier"
     streams: dict[str, list[Instance]] = defaultdict(list)
     for step in (0, 1):
-        for name, at in line:
-            streams[workload.task[name].stream].append((name, at, step))
-        if barrier and step == 0:
-            for name, at in updates:
-                streams[workload.task[name].stream].append((name, at, step))
+        for at, (name, batch) in enumerate(line):
+            if barrier and step and at == left:
+                for update, _ in updates:
+                    streams[workload.task[update].stream].append((update, 0, 0))
+            turn, earlier = turn_of(batch, workload.micro_batches)
+            if step >= earlier:
+                streams[workload.task[name].stream].append((name, turn, step - earlier))
     return streams
 
 

@@ -91,6 +91,7 @@ def _queue(workload: Workload, queue: Queue) -> Iterator[Finding]:
 
 def _windows(workload: Workload, queue: Queue) -> Iterator[Finding]:
     roles = {payload.role for payload in workload.payloads}
+    networks = {payload.network for payload in workload.payloads if payload.network}
     for role, (amount, unit) in queue.windows.items():
         where = f"window of {role}"
         if math.isnan(amount) or amount <= 0:
@@ -100,7 +101,7 @@ def _windows(workload: Workload, queue: Queue) -> Iterator[Finding]:
             yield Finding("queue", f"a window in '{unit}'", where, f"one of: {', '.join(UNITS)}")
     for what, named in (("window", queue.windows), ("traffic class", queue.traffic)):
         for role in named:
-            if role not in roles:
+            if role not in roles and not (named is queue.traffic and role in networks):
                 message = f"a {what} of '{role}', which no payload is"
                 yield doubt("queue", message, f"{what} of {role}", f"roles here: {', '.join(sorted(roles))}")
 
@@ -129,6 +130,8 @@ def _order(workload: Workload, source: str, of: str, order: tuple[tuple[Any, ...
     by_task = source == "policy order"
     units = dict.fromkeys((task.name,) if by_task else task.slot for task in mine)
     wanted = {(*unit, at) for unit in units for at in range(workload.micro_batches)}
+    batches = workload.micro_batches
+    order = tuple((*each[:-1], each[-1] + batches if -batches <= each[-1] < 0 else each[-1]) for each in order)
     counts, what, every = Counter(order), "task" if by_task else "slot", "every task" if by_task else "every slot"
     where = f"{source}, class {of}"
     for entry in sorted(wanted - set(counts))[:3]:

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 class Reach:
-    """What each task waits for, directly or through other tasks and payloads, of its own step and of the one before."""
+    """What each task waits for, directly or through other tasks and payloads, of its own step and of those before."""
 
     def __init__(self, workload: Workload) -> None:
         self.names = [task.name for task in workload.tasks]
         self.bit = {name: 1 << at for at, name in enumerate(self.names)}
         self.before: dict[str, list[str]] = defaultdict(list)  # of the same step
         self.carried: dict[str, list[str]] = defaultdict(list)  # of the step before
+        self.older: dict[str, list[str]] = defaultdict(list)  # of any step before that
         for edge in workload.edges:
             self._join(edge.src, edge.dst, edge.distance)
         for payload in workload.payloads:
@@ -28,12 +29,13 @@ class Reach:
 
     def waits(self, reader: str, writer: str, distance: int) -> bool:
         """Return whether a task waits for another one of so many steps before: its own step, or, from 1 on, any before it."""
-        reached = self.steps[min(distance, 1)]
-        return bool(reached.get(reader, 0) & self.bit.get(writer, 0))
+        return any(
+            reached.get(reader, 0) & self.bit.get(writer, 0) for reached in self.steps[min(distance, 1) : distance + 1]
+        )
 
     @cached_property
-    def steps(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Bits of what a task waits for in its own step, and of what in the step before."""
+    def steps(self) -> tuple[Mapping[str, int], ...]:
+        """Bits of what a task waits for in its own step, of what in the step before, and of what in any step before that."""
         own: dict[str, int] = {}
         last: dict[str, int] = {}
         order = self._ordered()
@@ -44,7 +46,17 @@ class Reach:
             for each in self.before[name]:
                 bits |= last.get(each, 0)
             last[name] = bits
-        return own, last
+        if not self.older:
+            return own, last
+        far: dict[str, int] = {}
+        for name in order:
+            bits = self._joined(self.older[name], own)
+            for each in self.carried[name]:
+                bits |= last.get(each, 0)
+            for each in self.before[name]:
+                bits |= far.get(each, 0)
+            far[name] = bits
+        return own, last, far
 
     def _joined(self, sources: list[str], own: Mapping[str, int]) -> int:
         bits = 0
@@ -53,8 +65,7 @@ class Reach:
         return bits
 
     def _join(self, src: str, dst: str, distance: int) -> None:
-        if distance < 2:
-            (self.carried if distance else self.before)[dst].append(src)
+        (self.older if distance > 1 else self.carried if distance else self.before)[dst].append(src)
 
     def _ordered(self) -> list[str]:
         """Return the tasks, each behind what it waits for within a step; those of a cycle are left out."""

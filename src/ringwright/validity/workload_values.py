@@ -95,6 +95,24 @@ def _meanings(workload: Workload) -> Iterator[Finding]:
         amounts = (work.flops, work.read_bytes, work.written_bytes, *work.cuts.values())
         if any(not math.isfinite(each) or each < 0 for each in amounts):
             yield Finding("work", f"{task.name} has an amount of work below 0, or none", where, "numbers of 0 or more")
+        if any(min(each.m, each.n, each.k, each.times) < 1 or each.cut not in "mnk" for each in work.products):
+            yield Finding("work", f"{task.name} has a product with a side below 1", where, "sides of 1 or more")
+        yield from _parts(task, work, where)
+
+
+def _parts(task: Task, work: Work, where: str) -> Iterator[Finding]:
+    """Yield parts that read or write what the task does not, and values that no part, or several, write."""
+    if not work.parts:
+        return
+    read = {at for part in work.parts for at in part.reads}
+    written = sorted(at for part in work.parts for at in part.writes)
+    if not math.isclose(sum(part.share for part in work.parts), 1.0, rel_tol=1e-6):
+        yield Finding("work", f"the parts of {task.name} do not add up to its time", where, "shares that add up to 1")
+    if read - set(range(len(task.reads))) or written != list(range(len(task.writes))):
+        what = f"the parts of {task.name} read or write other values than it does"
+        yield Finding("work", what, where, "each written value in one part")
+    if work.parts[-1].dims:
+        yield Finding("work", f"the last part of {task.name} hands something on", where, "no dims for the last part")
 
 
 def layouts(workload: Workload) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ringwright.values import Value
 from ringwright.workloads.segments import Exchange, Segment
+from ringwright.workloads.task_parts import Makers
 from ringwright.workloads.tensors import OWN, Tensors
 
 DROPS = ("gpt2", "bert", "transformer")  # families that were trained with dropout
@@ -19,7 +20,7 @@ class SegmentFlow:
 
     ``inputs`` are needed for gradients of weights, ``inner`` for those of inputs. ``added`` are read to be added up to ``sums``,
     and have its gradient, which gets more within the segment where it is ``normed``. ``plain`` are read and have no gradient.
-    ``results`` are outputs of matrices within the segment, whose gradients its weights' need.
+    ``results`` are outputs of matrices within the segment, whose gradients its weights' need. ``makers``: which layer did what.
     """
 
     item: Segment
@@ -32,6 +33,7 @@ class SegmentFlow:
     normed: bool = False
     plain: set[str] = field(default_factory=set)
     results: list[Value] = field(default_factory=list)
+    makers: Makers = field(default_factory=Makers)
 
     @property
     def made(self) -> set[str]:
@@ -42,6 +44,13 @@ class SegmentFlow:
         """Note what comes from other segments."""
         own = self.made
         self.reads += [name for name in names if name and name not in own and name not in self.reads]
+
+    def noted(self, layer: str) -> None:
+        """Note that what is read and written by now, and was not before, is this layer's."""
+        for name in self.reads:
+            self.makers.reads.setdefault(name, layer)
+        for value in self.writes:
+            self.makers.writes.setdefault(value.name, layer)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def _segment(line: Pass, item: Segment, following: Item | None) -> SegmentFlow:
         return flow
     for work in item.works:
         layer(line, flow, work)
+        flow.noted(work.name)
     if item.turns:
         ring_heads(line, flow)
     if line.pending and not isinstance(following, Exchange) and not _is_beside(following):

@@ -10,13 +10,15 @@ from ringwright.workloads.parallel import Parallel
 
 
 def grid(parallel: Parallel) -> tuple[Mesh, dict[str, tuple[str, ...]]]:
-    """Return the mesh (pp outermost, tp innermost) and the axes of tp, cp, dp, ep, edp and pp; an absent role has none.
+    """Return the mesh (pp outermost, tp innermost) and the axes of tp, cp, dp, ep, edp, pp and side; an absent role has none.
 
-    Experts are shared out among ``ep`` neighbours of a stage, so ep and edp may consist of pieces of the other axes. Raises
-    UsageError where they would cut an axis unevenly.
+    Experts are shared out among ``ep`` neighbours of a stage, so ep and edp may consist of pieces of the other axes. The two
+    sides of a pipeline that is fed from both ends are replicas, the outermost ones. Raises UsageError where experts would cut an
+    axis unevenly.
     """
-    inner, replicas = parallel.tp * parallel.cp, parallel.tp * parallel.cp * parallel.dp
-    cuts = sorted({1, parallel.tp, inner, parallel.ep, replicas})
+    inner, own = parallel.tp * parallel.cp, parallel.tp * parallel.cp * parallel.dp
+    replicas = own * parallel.sides
+    cuts = sorted({1, parallel.tp, inner, parallel.ep, own, replicas})
     for small, large in pairwise(cuts):
         if large % small:
             raise UsageError(
@@ -38,6 +40,7 @@ def grid(parallel: Parallel) -> tuple[Mesh, dict[str, tuple[str, ...]]]:
         "ep": between(1, parallel.ep),
         "edp": between(parallel.ep if parallel.ep > 1 else parallel.tp, replicas),
         "pp": ("pp",) if parallel.pp > 1 else (),
+        "side": between(own, replicas),
     }
     return Mesh(tuple(axes) or (("dp", 1),)), roles
 
@@ -46,6 +49,8 @@ def _name(span: tuple[int, int], parallel: Parallel, spans: list[tuple[int, int]
     """Return the axis that a piece belongs to, numbered from the inside where it is only a part of it; experts' own is ep."""
     if parallel.ep > 1 and span == (1, parallel.ep):
         return "ep"
+    if span[0] >= parallel.tp * parallel.cp * parallel.dp:
+        return "side"
     ends = {"tp": (1, parallel.tp), "cp": (parallel.tp, parallel.tp * parallel.cp)}
     last = {"dp": (parallel.tp * parallel.cp, parallel.tp * parallel.cp * parallel.dp)}
     for name, (low, high) in {**ends, **last}.items():

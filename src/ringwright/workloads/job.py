@@ -8,14 +8,17 @@ and messages between stages complete it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
-from ringwright.workload import Payload, RankClass, Resource, Workload
+from ringwright.pipelines import Order, PipelineSchedule, in_halves, order, schedule_of
+from ringwright.values import Work
+from ringwright.workload import Payload, RankClass, Resource, Task, Workload
 from ringwright.workloads import parameters
 from ringwright.workloads.flops import forward as works_of
 from ringwright.workloads.grid import grid
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import ModelBlock
-from ringwright.workloads.pipelines import order
 from ringwright.workloads.segments import Cutter, Exchange, Item, Segment
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
 from ringwright.workloads.stage import RankClassBuilder, backward, forward
@@ -25,6 +28,8 @@ from ringwright.workloads.step import StepSpec, refuse
 from ringwright.workloads.task_work import SegmentWork
 from ringwright.workloads.tensors import Tensors
 from ringwright.workloads.times import Roofline, Seconds
+from ringwright.workloads.two_sides import copies_told, two_sided
+from ringwright.workloads.weight_versions import delayed
 
 
 def job(
@@ -38,11 +43,24 @@ def job(
 ) -> Workload:
     """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says.
 
-    ``most`` micro-batches are laid out, if there are more: a pipeline repeats itself.
+    ``most`` micro-batches are laid out, if there are more: a pipeline repeats itself. ``schedule`` is one of
+    ``ringwright.pipelines.SCHEDULES``; it also says where the chunks lie.
     """
     refuse(card, step)
-    laid_out = step.micro_batches if most is None else min(step.micro_batches, most)
-    return _Builder(card, step, roofline).built(schedule, name or f"{card.size} {step.mode}", laid_out)
+    laid_out, known = step.micro_batches if most is None else min(step.micro_batches, most), schedule_of(schedule)[0]
+    devices, chunks_each = step.parallel.pp, step.parallel.vp
+    orders = [
+        order(schedule, devices, at, laid_out, chunks_each, trains=step.trains)
+        for at in range(devices // known.sides or 1)
+    ]
+    if known.sides > 1:
+        step = two_sided(step, known)
+    elif known.folded and devices > 1:
+        step = replace(step, parallel=replace(step.parallel, folded=True))
+    made = _Builder(card, step, roofline).built(
+        known, name or f"{card.size} {step.mode}", laid_out // known.sides, orders
+    )
+    return made if known.sides == 1 else made.saying(known.name, *copies_told(devices, laid_out))
 
 
 class _Builder:
@@ -60,17 +78,21 @@ class _Builder:
         self.values: dict[str, StageValues] = {}
         self.segment_works: dict[tuple[object, ...], SegmentWork] = {}
 
-    def built(self, schedule: str, name: str, micro_batches: int) -> Workload:
+    def built(self, schedule: PipelineSchedule, name: str, micro_batches: int, listed: Sequence[Order]) -> Workload:
         stages = [self._stage(at) for at in range(self.parallel.pp)]
         self._joined(stages)
         self._tied(stages)
-        orders = {
-            stage.name: order(schedule, self.parallel.pp, at, micro_batches, self.parallel.vp, trains=self.step.trains)
-            for at, stage in enumerate(stages)
-        }
+        orders = {stage.name: slots for stage, slots in zip(stages, listed, strict=True)}
         values = tuple(value for stage in stages for value in self.values[stage.name].settled())
+        if schedule.splits:
+            orders = {of: in_halves(slots) for of, slots in orders.items()}
+            for stage in stages:
+                stage.tasks[:] = [_apart(task) for task in stage.tasks]
+                stage.payloads |= {
+                    name: _unheld(each) for name, each in stage.payloads.items() if each.op == "all-gather"
+                }
         places = [{"pp": at} if self.parallel.pp > 1 else {} for at in range(len(stages))]
-        return Workload(
+        made = Workload(
             name,
             self.mesh,
             tuple(RankClass(each.name, position) for each, position in zip(stages, places, strict=True)),
@@ -82,6 +104,7 @@ class _Builder:
             orders,
             values=values,
         )
+        return delayed(made) if schedule.versions > 1 and self.step.trains else made
 
     def _resources(self) -> tuple[Resource, ...]:
         """Return the device's compute and, where it is known, what its memory holds (bytes)."""
@@ -98,7 +121,7 @@ class _Builder:
         inner = [position for position, block in enumerate(self.blocks) if block.unit == "block"]
         owned: list[parameters.Held] = []
         for chunk, span in enumerate(chunks(self.card, self.parallel)[at]):
-            opens, ends = at == chunk == 0, (at, chunk) == (self.parallel.pp - 1, self.parallel.vp - 1)
+            opens, ends = at == chunk == 0, (at, chunk) == (self.parallel.last, self.parallel.vp - 1)
             mine = [self.blocks[inner[position]] for position in span]
             if opens:
                 mine = [*self.blocks[: inner[0]], *mine]
@@ -159,7 +182,7 @@ class _Builder:
         """Return the logits, of a matrix of their own or the embedding's, with what is exchanged around them."""
         tied = self.works.get("logits", ())
         if tied:
-            copied = self._tied_elements() if self.parallel.pp > 1 else 0
+            copied = self._tied_elements() if self.parallel.last else 0
             own = (("words", copied, False),) if copied else ()
             return self.cutter.last(self.cutter.segment("logits", "logits", "dense", list(tied), own))
         items = groups[-1][2]
@@ -185,28 +208,25 @@ class _Builder:
     # ---------------------------------------------------------------------------------------------------- between stages
     def _joined(self, stages: list[RankClassBuilder]) -> None:
         """Add the messages between chunks: outputs forward, gradients backward."""
-        number, size = len(stages), self.step.width_bytes * self.step.load.sent_tokens * self.card.dims.get("hidden", 0)
-        for position in range(number * self.parallel.vp - 1 if number > 1 else 0):
-            (chunk, here), (following, there) = divmod(position, number), divmod(position + 1, number)
+        size = self.step.width_bytes * self.step.load.sent_tokens * self.card.dims.get("hidden", 0)
+        shape = self.parallel.shape
+        for position in range(shape.stages - 1 if len(stages) * self.parallel.sides > 1 else 0):
+            (here, chunk), (there, following) = shape.seat(position), shape.seat(position + 1)
             a, b = stages[here], stages[there]
-            a.send(f"send.F{chunk}", "pp", ("send-recv", size), [a.last[chunk]], [(b.first[following], 0)], peer=b.name)
             handing, taking = self.values[a.name].ends[chunk], self.values[b.name].ends[following]
-            a.carries(f"{a.name}.send.F{chunk}", handing.handed, taking.taken)
+            tasks, carried = (a.last[chunk], b.first[following]), (handing.handed, taking.taken)
+            _handed((a, b), f"send.F{chunk}", size, tasks, carried)
             if self.step.trains:
-                b.send(
-                    f"send.B{following}",
-                    "pp",
-                    ("send-recv", size),
-                    [b.leaves[following]],
-                    [(a.enters[chunk], 0)],
-                    peer=a.name,
+                tasks, carried = (
+                    (b.leaves[following], a.enters[chunk]),
+                    (taking.taken_gradient, handing.handed_gradient),
                 )
-                b.carries(f"{b.name}.send.B{following}", taking.taken_gradient, handing.handed_gradient)
+                _handed((b, a), f"send.B{following}", size, tasks, carried)
 
     def _tied(self, stages: list[RankClassBuilder]) -> None:
         """Sum the gradient of a matrix that the first and the last stage share."""
         elements = self._tied_elements()
-        if len(stages) == 1 or not elements or not self.step.trains:
+        if not self.parallel.last or not elements or not self.step.trains:
             return
         first, last = stages[0], stages[-1]
         makers = (_maker(first, 0), _maker(last, last.layer("logits")))
@@ -225,6 +245,48 @@ class _Builder:
             joint=(last.name,),
             elements=elements,
         )
+
+
+def _apart(task: Task) -> Task:
+    """Return a task in a slot of its own kind: gradients of weights apart from those of inputs."""
+    return replace(task, slot=("W", task.slot[1])) if task.kind == "dW" else task
+
+
+def _unheld(gather: Payload) -> Payload:
+    """Return a gather of a micro-batch that no gradient of weights keeps waiting, which may run much later."""
+    makers = (name.replace(".dW.", ".dO.") for name in gather.producers)
+    return replace(gather, producers=tuple(makers)) if gather.per == "micro-batch" else gather
+
+
+def _handed(
+    stages: tuple[RankClassBuilder, RankClassBuilder],
+    label: str,
+    size: int,
+    tasks: tuple[str, str],
+    carried: tuple[str, str],
+) -> None:
+    """Send what one stage made to the next one; where both are one, it is a copy that takes no time.
+
+    Where a pipeline has two sides, devices of the middle go on with what the other side has made.
+    """
+    (one, other), (source, target), (handed, taken) = stages, tasks, carried
+    if one is not other or one.roles["side"]:
+        name = f"{one.name}.{label}"
+        if one is not other:
+            one.send(label, "pp", ("send-recv", size), [source], [(target, 0)], peer=other.name)
+        elif size:
+            one.send(label, "side", ("shift", size), [source], [(target, 0)])
+            one.payloads[name] = replace(one.payloads[name], role="pp")
+        one.carries(name, handed, taken)
+        return
+    near = next(task for task in one.tasks if task.name == source)
+    name = one.task(label, "CTRL", 0.0, near.slot, "")
+    one.after(source, name)
+    one.after(name, target)
+    if handed:
+        one.reads(name, handed)
+        one.writes(name, taken)
+        one.work[name] = Work(meaning="copy")
 
 
 def _first(stage: RankClassBuilder, chunk: int) -> str:

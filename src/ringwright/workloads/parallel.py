@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ringwright.errors import UsageError
+from ringwright.pipelines import Shape
 from ringwright.workloads.model_cards import ModelCard
 
 _WORD = re.compile(r"(tp|pp|vp|cp|ep|dp|zero)[=:]?([0-9]+)")
@@ -26,7 +27,10 @@ class Parallel:
     ``stages`` are the layers of each chunk along the model, where they are listed by hand. ``sp`` cuts activations along the
     sequence where tensor parallelism does not; ``sg`` (scatter/gather) lets each tensor parallel rank send its part of a
     stage's output to the next stage, which gathers the parts (arXiv 2104.04473, section 4.1); ``zero`` is 0 (every rank keeps
-    all gradients and optimiser states), 1 (optimiser states are shared out) or 3 (parameters too: FSDP).
+    all gradients and optimiser states), 1 (optimiser states are shared out) or 3 (parameters too: FSDP). ``folded`` is set by
+    schedules that fold the pipeline: the second chunk of a stage goes back, so the first stage has both ends of the model.
+    ``sides`` is set by schedules that feed it from both ends: devices of opposite places hold the same two stages and are
+    replicas of each other, so ``pp`` counts pairs of them.
     """
 
     tp: int = 1
@@ -39,19 +43,31 @@ class Parallel:
     dp: int = 1
     zero: int = 0
     stages: tuple[int, ...] = ()
+    folded: bool = False
+    sides: int = 1
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name not in ("sp", "sg", "zero", "stages") and value < 1:
+            if each.name not in ("sp", "sg", "zero", "stages", "folded") and value < 1:
                 raise UsageError(f"{each.name} is {value}", remedy=f"{each.name}1 or more")
         if self.zero not in ZERO_STAGES:
             raise UsageError(f"zero{self.zero} is not known here", remedy="zero0, zero1, or zero3 (the same as fsdp)")
 
     @property
+    def shape(self) -> Shape:
+        """Where its stages lie."""
+        return Shape(self.pp, 1, self.vp, self.folded)
+
+    @property
+    def last(self) -> int:
+        """The stage that has the end of the model."""
+        return self.shape.seat(self.pp * self.vp - 1)[0]
+
+    @property
     def world(self) -> int:
         """How many ranks it takes."""
-        return self.tp * self.cp * self.dp * self.pp
+        return self.tp * self.cp * self.dp * self.sides * self.pp
 
     @property
     def etp(self) -> int:
@@ -61,12 +77,12 @@ class Parallel:
     @property
     def edp(self) -> int:
         """How many ranks hold the same part of the same experts."""
-        return self.tp * self.cp * self.dp // (self.ep * self.etp)
+        return self.tp * self.cp * self.dp * self.sides // (self.ep * self.etp)
 
     @property
     def replicas(self) -> int:
         """How many ranks share the gradient of what is not an expert."""
-        return self.cp * self.dp
+        return self.cp * self.dp * self.sides
 
     def __str__(self) -> str:
         axes = [

@@ -180,6 +180,8 @@ def _ahead(
         position = listed.index(units[at - 1][1]) if at else 0
         producers = [listed[position - 1]] if position else [stage.last[chunk]] if slot == "B" else [begin(stage)]
         for role, elements in sizes.items():
+            if stage.widened(f"{label}.{name}.{role}", step.width_bytes * elements, elements, user):
+                continue  # both ends of the model are on this device: what does not repeat is one unit
             stage.send(
                 f"{label}.{name}.{role}",
                 role,

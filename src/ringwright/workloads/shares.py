@@ -33,9 +33,9 @@ def held(card: ModelCard, parallel: Parallel, stage: int) -> list[ModelBlock]:
     kept = [blocks[at] for at in wanted]
     if stage == 0:
         kept = [*blocks[: inner[0]], *kept]
-    if stage == parallel.pp - 1:
+    if stage == parallel.last:
         kept += blocks[inner[-1] + 1 :]
-        if parallel.pp > 1 and (tied := tied_matrix(card)):
+        if parallel.last and (tied := tied_matrix(card)):
             kept.append(ModelBlock("logits", (tied,), unit="root"))
     return kept
 

@@ -109,6 +109,17 @@ class RankClassBuilder:
             **settings,  # type: ignore[arg-type]
         )
 
+    def widened(self, label: str, size: int, elements: int, task: str) -> bool:
+        """Let a payload that was added before bring more, to one more task; whether it was."""
+        name = f"{self.name}.{label}"
+        held = self.payloads.get(name)
+        if held is None:
+            return False
+        size, elements = held.size_bytes + size, held.elements + elements
+        consumers = (*held.consumers, (task, 0))
+        self.payloads[name] = replace(held, size_bytes=size, elements=elements, consumers=consumers)
+        return True
+
     def consumed(self, label: str, task: str) -> None:
         """Let a task wait for a payload that was added before, if it was."""
         name = f"{self.name}.{label}"

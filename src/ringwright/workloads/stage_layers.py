@@ -30,13 +30,14 @@ def listed(text: str) -> tuple[int, ...]:
 def chunks(model: ModelCard, parallel: Parallel) -> list[list[range]]:
     """Return which blocks that repeat (from 0) are in each chunk of each stage: ``[stage][chunk]`` is a range.
 
-    Chunk ``v`` of stage ``k`` is number ``v * pp + k`` along the model. Raises UsageError for more chunks than layers, and where
-    numbers listed by hand are not those of the model.
+    Chunk ``v`` of stage ``k`` is number ``v * pp + k`` along the model, if the pipeline is not folded. Raises UsageError for
+    more chunks than layers, and where numbers listed by hand are not those of the model.
     """
     counts, _ = sizes(model, parallel)
     starts = [sum(counts[:at]) for at in range(len(counts))]
     spans = [range(start, start + count) for start, count in zip(starts, counts, strict=True)]
-    return [[spans[chunk * parallel.pp + stage] for chunk in range(parallel.vp)] for stage in range(parallel.pp)]
+    shape = parallel.shape
+    return [[spans[shape.stage(stage, chunk)] for chunk in range(parallel.vp)] for stage in range(parallel.pp)]
 
 
 def sizes(model: ModelCard, parallel: Parallel) -> tuple[list[int], str]:

@@ -10,12 +10,15 @@ from ringwright.workloads.backward_values import Backward
 from ringwright.workloads.dataflow import Pass, SegmentFlow
 from ringwright.workloads.forward_values import Part, walk
 from ringwright.workloads.layer_values import cache
+from ringwright.workloads.layer_work import LayerWork
 from ringwright.workloads.parameter_values import Owned, ParameterValues, owned
 from ringwright.workloads.parameters import Held
 from ringwright.workloads.segments import Cutter, Item, Segment
 from ringwright.workloads.stage import RankClassBuilder
-from ringwright.workloads.task_work import SegmentWork, segment_work
+from ringwright.workloads.task_parts import KernelLayers, Makers, parts
+from ringwright.workloads.task_work import SegmentWork, layers_of, segment_work
 from ringwright.workloads.tensors import OWN, PART, Tensors
+from ringwright.workloads.update_parts import parted
 
 Groups = Sequence[tuple[str, bool, list[Item]]]
 
@@ -53,6 +56,9 @@ class StageValues:
     ends: dict[int, ChunkEnds] = field(default_factory=dict)
     owned: list[Owned] = field(default_factory=list)
     chunks: list[Groups] = field(default_factory=list)
+    layers: dict[tuple[LayerWork, ...], tuple[KernelLayers, ...]] = field(default_factory=dict)
+    makers: dict[str, tuple[Segment, Makers]] = field(default_factory=dict)
+    again: dict[str, str] = field(default_factory=dict)  # task of a pass that is run once more -> that of the first one
 
     def chunk(self, number: int, groups: Groups, held: Sequence[Held], *, opens: bool, ends: bool) -> None:
         """Add the tensors of a chunk whose tasks and payloads are there."""
@@ -98,7 +104,7 @@ class StageValues:
         name, axes = f"{self.stage.name}.{label}", self.tensors.tp
         if name not in self.stage.payloads:
             return
-        dims = (("elements", size_bytes // self.tensors.step.gradient_bytes),)
+        dims = (("copied", size_bytes // self.tensors.step.gradient_bytes),)  # elements of several layers
         before = Value(f"{name}.copy", self.stage.name, size_bytes, dims, (), "buffer", "step")
         partial = replace(before, layout=tuple(Placement(axis, PARTIAL) for axis in axes))
         after = replace(before, name=f"{name}.sum")
@@ -116,8 +122,25 @@ class StageValues:
         kept = {name: value for name, value in stage.values.items() if name in used or value.per == "step"}
         for task, names in stage.written.items():
             stage.written[task] = {name: None for name in names if name in kept}
+        self._parted()
+        if self.tensors.step.trains:
+            parted(stage, self.owned, self.tensors)
+        self._told_alike()
         stage.settled()
         return tuple(kept.values())
+
+    def _told_alike(self) -> None:
+        """Let the tasks of a pass that is run once more say whose function they are, and both what each of their values is.
+
+        A pass that begins at a value of its first task leaves out what made that one: the others follow from it.
+        """
+        for task, first in self.again.items():
+            held = [name for name in self.stage.written.get(first, ()) if name in self.stage.read.get(task, ())]
+            for each in (task, first):
+                writes = tuple(_label(name) for name in self.stage.written.get(each, ()))
+                settings = {"same_as": first, "outputs": writes}
+                settings |= {"begins": _label(held[0])} if held and each == first else {}
+                self.stage.work[each] = replace(self.stage.work[each], settings=settings)
 
     # ------------------------------------------------------------------------------------------------------------ passes
     def _line(self, phase: str) -> Pass:
@@ -149,10 +172,13 @@ class StageValues:
         for part in parts:
             if isinstance(part, SegmentFlow):
                 task = f"{self.stage.name}.{phase}.{part.item.name}"
+                if phase == "R":
+                    self.again[task] = f"{self.stage.name}.F.{part.item.name}"
                 self.stage.reads(task, *part.reads)
                 self.stage.writes(task, *(value.name for value in part.writes))
                 self.stage.keep(*part.writes)
                 self._caches(task, part)
+                self.makers[f"{phase}.{part.item.name}"] = part.item, part.makers
             elif part.before != part.after:
                 self.stage.carries(f"{self.stage.name}.{phase}.{part.item.name}", part.before, part.after)
                 self.stage.keep(line.made[part.after])
@@ -206,6 +232,24 @@ class StageValues:
         self.stage.reads(task, value.name)
 
     # -------------------------------------------------------------------------------------------------------------- work
+    def _parted(self) -> None:
+        """Say what tasks do one after another, and which of their values each part reads and writes."""
+        names = [name for name, payload in self.stage.payloads.items() if payload.role == "tp"]
+        ends = [self.stage.carried[name] for name in names if name in self.stage.carried]
+        sent = {result for _, result in ends}, {source for source, _ in ends}
+        for label, (item, makers) in self.makers.items():
+            if item.works not in self.layers:
+                self.layers[item.works] = layers_of(self.cutter, item.works) if item.turn < 0 and not item.turns else ()
+            layers, tasks = self.layers[item.works], {f"{self.stage.name}.{label}": "forward"}
+            again = f"R.{item.name}" in self.makers
+            if not (again and label.startswith("F.")):  # backward reads what the pass that is run once more made
+                tasks[f"{self.stage.name}.dO.{item.name}"] = "inputs"
+            for task, phase in tasks.items() if layers else ():
+                work = self.stage.work.get(task)
+                if work is not None:
+                    both = list(self.stage.read.get(task, ())), list(self.stage.written.get(task, ()))
+                    self.stage.work[task] = replace(work, parts=parts(layers, phase, both, makers, sent, self.tensors))
+
     def _working(self, items: Sequence[Item]) -> None:
         """Say what the tasks of segments compute; blocks are alike, so it is worked out once for all of them."""
         for item in items:
@@ -218,3 +262,8 @@ class StageValues:
             made = self.works[key]
             for phase, work in (("F", made.forward), ("R", made.forward), ("dO", made.inputs), ("dW", made.weights)):
                 self.stage.work[f"{self.stage.name}.{phase}.{item.name}"] = work
+
+
+def _label(name: str) -> str:
+    """Return what a value is, whichever pass wrote it."""
+    return name.rpartition(".")[2]

@@ -13,6 +13,7 @@ from ringwright.values import Work
 from ringwright.workloads.flops import attention_widths
 from ringwright.workloads.layer_work import LayerWork
 from ringwright.workloads.segments import Cutter
+from ringwright.workloads.task_parts import KernelLayers, grouped, products
 from ringwright.workloads.times import UPDATE_READ, UPDATE_WRITTEN, Seconds
 
 BACKWARD_ATTENTION = 2.5  # products of the backward pass of attention, over those of forward
@@ -32,7 +33,7 @@ def segment_work(cutter: Cutter, works: Sequence[LayerWork], share: float = 1.0)
     parts = [_layer(cutter, work) for work in works]
     dims, cost = _cuts(cutter, works)
 
-    def added(which: Callable[[SegmentWork], Work], each: Callable[[Seconds], float]) -> Work:
+    def added(which: Callable[[SegmentWork], Work], each: Callable[[Seconds], float], phase: str) -> Work:
         mine = [which(part) for part in parts]
         cuts = dict.fromkeys(dims, max(0.0, each(cost) * share))
         return Work(
@@ -40,13 +41,24 @@ def segment_work(cutter: Cutter, works: Sequence[LayerWork], share: float = 1.0)
             round(sum(work.read_bytes for work in mine) * share),
             round(sum(work.written_bytes for work in mine) * share),
             cuts=cuts,
+            products=products(works, phase) if share == 1.0 else (),
         )
 
     return SegmentWork(
-        added(lambda part: part.forward, lambda cost: cost.forward),
-        added(lambda part: part.inputs, lambda cost: cost.inputs),
-        added(lambda part: part.weights, lambda cost: cost.weights),
+        added(lambda part: part.forward, lambda cost: cost.forward, "forward"),
+        added(lambda part: part.inputs, lambda cost: cost.inputs, "inputs"),
+        added(lambda part: part.weights, lambda cost: cost.weights, "weights"),
     )
+
+
+def layers_of(cutter: Cutter, works: Sequence[LayerWork]) -> tuple[KernelLayers, ...]:
+    """Return the parts of a segment, with the time and the work of each; none where it is one."""
+    made = []
+    for kind, group in grouped(works) if cutter.step.parallel.tp > 1 else ():
+        each = segment_work(cutter, group)
+        computed = {"forward": each.forward, "inputs": each.inputs}
+        made.append(KernelLayers(kind, tuple(group), cutter.seconds(group), computed))
+    return tuple(made)
 
 
 def update_work(elements: float) -> Work:

@@ -26,6 +26,7 @@ from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
 from ringwright.knobs import Channels, Segments, Slots
 from ringwright.program import Op, Term, nothing
+from ringwright.streams import Stream
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -63,7 +64,7 @@ def collnet_chain(
     inside = size * 2 * longest / (longest + 1) if len(leading) > 1 else size
     terms = [Term(2 * longest, inside, "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, tuple(number), cut_in, topology, slots or 0).program(
+    return Waves(collective, pipelines, tuple(number), cut_in, topology, Stream(-1, slots or 0)).program(
         "collnet-chain", terms, size * share * longest, channels=len(leading)
     )
 

@@ -23,10 +23,11 @@ import numpy as np
 from ringwright.algorithms import placement
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
-from ringwright.algorithms.waves import Wave, Waves, numbered, through
+from ringwright.algorithms.waves import SPARE, Wave, Waves, numbered, through
 from ringwright.errors import UsageError
 from ringwright.knobs import Channels, Segments, Slots
 from ringwright.program import Op, Term, nothing
+from ringwright.streams import Stream
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -37,6 +38,8 @@ OPS = ("all-reduce",)
 FABRICS = ("dgx-h100:2,sharp=true", "dgx-a100:4,per_leaf=2,sharp=true", "leaf-spine:12,per_leaf=4,sharp=true")
 MOST_SEGMENTS = 64
 SEGMENT_BYTES = 128 << 10
+ALONE_SPARE = 64  # places of so small segments that hide the latency of a route
+ALONE_BYTES = 16 << 10  # the least of a rank alone on its host, which sends as it reads
 
 
 def collnet_direct(
@@ -49,11 +52,28 @@ def collnet_direct(
 ) -> Program:
     """Return the program of an all-reduce whose heads talk to the network's switches."""
     require_op("collnet-direct", collective, OPS)
+    return through_heads("collnet-direct", collective, topology, heads, segments, Stream(-1, slots or 0))
+
+
+def through_heads(
+    name: str,
+    collective: Collective,
+    topology: Topology | None,
+    heads: int | None,
+    segments: int | None,
+    lease: Stream,
+    most_segments: int = MOST_SEGMENTS,
+    alone_bytes: int = SEGMENT_BYTES,
+) -> Program:
+    """Return an all-reduce of that name whose heads talk to the network's switches, each by a stream like ``lease`` there.
+
+    Segments are of 128 KiB at the least; of ``alone_bytes`` where every rank is alone on its host.
+    """
     if collective.p == 1:
-        return nothing("collnet-direct", collective)
+        return nothing(name, collective)
     nodes = placement.members(collective, topology) or [[index] for index in range(collective.p)]
     leading = heads_of(nodes, heads)
-    trees = switch_trees("collnet-direct", collective, topology, leading)
+    trees = switch_trees(name, collective, topology, leading, lease.codec)
     number, largest = numbered(collective, trees), max(map(len, nodes))
     pipelines = []
     for head, tree in zip(leading, trees, strict=True):
@@ -66,9 +86,11 @@ def collnet_direct(
         Term(2 * (largest > 1), 2 * size * (largest - 1) / largest, "nvlink"),
         Term(2 + 2 * levels, size * share, "nic"),
     ]
-    cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, tuple(number), cut_in, topology, slots or 0).program(
-        "collnet-direct", terms, size * share * (largest - 1), heads=len(leading)
+    least = SEGMENT_BYTES if largest > 1 else alone_bytes
+    spare = ALONE_SPARE if least < SEGMENT_BYTES else SPARE
+    cut_in = segments_for(size * share, segments, most_segments, least)
+    return Waves(collective, pipelines, tuple(number), cut_in, topology, lease, spare=spare).program(
+        name, terms, size * share * (largest - 1), heads=len(leading)
     )
 
 
@@ -91,8 +113,10 @@ def heads_of(nodes: list[list[int]], wanted: int | None) -> list[list[int]]:
     return [[node[part * len(node) // count] for node in nodes] for part in range(count)]
 
 
-def segments_for(share_bytes: float, wanted: int | None) -> int:
+def segments_for(
+    share_bytes: float, wanted: int | None, most: int = MOST_SEGMENTS, least_bytes: int = SEGMENT_BYTES
+) -> int:
     """Return into how many segments a head's share is cut."""
     if wanted is not None and wanted < 1:
         raise UsageError(f"segments={wanted} is below 1", remedy="segments=1 or more")
-    return wanted or max(1, min(MOST_SEGMENTS, int(share_bytes // SEGMENT_BYTES)))
+    return wanted or max(1, min(most, int(share_bytes // least_bytes)))

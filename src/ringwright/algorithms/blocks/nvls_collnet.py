@@ -5,7 +5,7 @@ Idea: each of h heads of a switch domain answers for 1/h of the data. It reads i
     all GPUs of the domain. Segments follow each other, so that the phases overlap.
 Cost: 4 alpha inside and (2 + 2 l) alpha over l levels of switches; n (h+1)/h beta on a rank's NVLink each way, n/h beta on a
     head's NIC.
-Knobs: heads (a domain's GPUs); segments (of 128 KiB at the least, 64 at the most);
+Knobs: heads (a domain's GPUs); segments (of 128 KiB at the least, 256 at the most, for a segment takes 8 turns and more);
     slots of a head's stream in each switch of the network (a share of its memory).
 Holds: a NIC carries its head's share once up and once down, and an NVLink the data once and a share each way.
 Figure: none; what NCCL takes as NVLS on several nodes with SHARP.
@@ -27,6 +27,7 @@ from ringwright.algorithms.waves import Wave, Waves, numbered, through
 from ringwright.errors import UsageError
 from ringwright.knobs import Channels, Segments, Slots
 from ringwright.program import Op, Term, nothing
+from ringwright.streams import Stream
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 OPS = ("all-reduce",)
 FABRICS = ("dgx-h100:2,sharp=true", "dgx-h100:4,per_leaf=2,sharp=true")
+MOST_SEGMENTS = 256
 
 
 def nvls_collnet(
@@ -47,16 +49,26 @@ def nvls_collnet(
 ) -> Program:
     """Return the program of an all-reduce through the NVSwitches and the network's switches."""
     require_op("nvls-collnet", collective, OPS)
+    return through_both("nvls-collnet", collective, topology, heads, segments, Stream(-1, slots or 0))
+
+
+def through_both(
+    name: str,
+    collective: Collective,
+    topology: Topology | None,
+    heads: int | None,
+    segments: int | None,
+    lease: Stream,
+) -> Program:
+    """Return an all-reduce of that name through NVSwitches and the network's switches, by streams like ``lease`` there."""
     if collective.p == 1:
-        return nothing("nvls-collnet", collective)
+        return nothing(name, collective)
     domains = switch_domains(collective, topology)
     if network_switches(topology).intersection(switch for switch, _ in domains):
-        raise UsageError(
-            "nvls-collnet: ranks are attached to the network itself, not to an NVLink switch", remedy=REMEDY
-        )
+        raise UsageError(f"{name}: ranks are attached to the network itself, not to an NVLink switch", remedy=REMEDY)
     nodes = [places for _, places in domains]
     leading = heads_of(nodes, heads)
-    trees = switch_trees("nvls-collnet", collective, topology, leading)
+    trees = switch_trees(name, collective, topology, leading, lease.codec)
     number = numbered(collective, trees)
     switches = collective.p + len(number) + np.arange(len(domains))
     pipelines = []
@@ -67,9 +79,9 @@ def nvls_collnet(
     levels = max(tree.top for tree in trees)
     terms = [Term(4, size * (1 + share), "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     inside = tuple(switch for switch, _ in domains)
-    cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, (*number, *inside), cut_in, topology, slots or 0, inside).program(
-        "nvls-collnet", terms, 0.0, heads=len(leading)
+    cut_in = segments_for(size * share, segments, MOST_SEGMENTS)
+    return Waves(collective, pipelines, (*number, *inside), cut_in, topology, lease, inside).program(
+        name, terms, 0.0, heads=len(leading)
     )
 
 

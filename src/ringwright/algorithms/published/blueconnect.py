@@ -5,7 +5,8 @@ Idea: write p as a product that follows the network's levels, fastest first; red
 Cost: sum over levels i of 2(p_i-1) alpha_i + 2(p_i-1)/p_i n_i beta_i + (p_i-1)/p_i n_i gamma, n_i = n / (p_0 ... p_(i-1)), with
     rings; the bytes telescope to those of one ring, 2(p-1)/p n.
 Knobs: factors (the topology's axes, else p alone; best: the order of factors that the cost above makes least on this machine,
-    all flows that share a link counted); inner=ring per level, outer=inner for the last level;
+    all flows that share a link counted); inner=ring per level, outer=inner for the last level (one that adds in
+    the network, as switchml, has a tree for each of its groups);
     pieces=1, strips of the vector whose phases overlap (with inner=direct, best; all-reduce only).
 Holds: bytes sent equal a flat ring's; all p/p_i groups of a level work at once.
 Figure: 87 % less communication time on 192 GPUs (4 x 6 x 8), ResNet-50 (abstract).
@@ -56,7 +57,7 @@ def blueconnect(
         strips = [split(collective.size_bytes, pieces, collective.unit_bytes)]
         made = Strips("blueconnect", collective, strips, sizes, chosen).program()
     else:
-        made = Levels(collective, sizes, chosen).program("blueconnect")
+        made = Levels(collective, sizes, chosen, topology).program("blueconnect")
     if factors != "best":
         return made
     return dataclasses.replace(made, knobs={**made.knobs, "algorithm": "x".join(map(str, sizes))})

@@ -47,7 +47,7 @@ def torus_2d_allreduce(
     if not sizes:
         return nothing("torus-2d-allreduce", collective)
     chosen = [inner, outer] if len(sizes) == 2 else [inner if columns > 1 else outer]
-    return Levels(collective, sizes, chosen).program("torus-2d-allreduce")
+    return Levels(collective, sizes, chosen, topology).program("torus-2d-allreduce")
 
 
 def _columns(p: int, topology: Topology | None) -> int:

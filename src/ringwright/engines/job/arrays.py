@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -124,9 +125,17 @@ def _queues(step: StepBuilder, policy: Queue, strict: np.ndarray) -> Queues:
         np.array([policy.windows.get(role, (1, ""))[0] for role in roles], np.float64),
         np.array([policy.blocking] * len(roles), bool),
         np.array([round(policy.issue_s * PS) if role else 0 for role in roles], np.int64),
-        np.array([policy.traffic.get(role, 0) if role else -1 for role in roles], np.int32),
+        np.array([_traffic(policy, name) for name in step.queues], np.int32),
         ["/".join(str(part) for part in name) for name in step.queues],
     )
+
+
+def _traffic(policy: Queue, name: tuple[Any, ...]) -> int:
+    """Return the class of a queue's traffic, by its network where that has one, else by its role; -1 of a stream of tasks."""
+    if name[0] != "operations":
+        return -1
+    _, role, network, *_ = name
+    return policy.traffic.get(network, policy.traffic.get(role, 0)) if network else policy.traffic.get(role, 0)
 
 
 def _n_traffic(policy: Queue) -> int:

@@ -11,19 +11,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 NO_QUEUE = -1
-INTERFERENCE = ("none", "factor", "share", "waves")
+INTERFERENCE = ("none", "factor", "share", "waves", "measured")
 
 
 @dataclass(frozen=True)
 class Interference:
     """What communication does to compute beside it: nothing; ``factor`` (compute is ``slowdown`` longer while any runs);
     ``share`` (compute keeps what the operations' share of compute units leaves); ``waves`` (whole waves of tiles on the
-    compute units left). Sources: arXiv 2507.03114 for the factor (18.9 % on average, up to 40 %).
+    compute units left); ``measured`` (what a matrix product was measured to take beside a kernel on so many compute units:
+    ``factors``, a row for each kind of task, by the units held, the first beside copy engines; a task without a row as by share).
+    Sources: arXiv 2507.03114 for the factor (18.9 % on average, up to 40 %); ``costs.contention`` for what was measured.
     """
 
     model: str = "none"
     slowdown: float = 0.189
-    units: int = 132  # compute units of a device, for waves
+    units: int = 132  # compute units of a device, for waves and what was measured
+    gpu: str = ""  # the device that was measured
+    factors: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ class FlatJob:
     size: np.ndarray
     waits: np.ndarray  # how many predecessors
     tag: np.ndarray  # int32, -1: none
-    tiles: np.ndarray  # int32, for waves
+    tiles: (
+        np.ndarray
+    )  # int32, for waves; for what was measured the row of ``Interference.factors``, from 1 on (0: none)
     sms: np.ndarray  # float64
     after_start: np.ndarray
     after: np.ndarray
@@ -124,5 +130,8 @@ def slowed(interference: Interference, sms: float, running: int, tiles: int) -> 
     if interference.model == "share" or tiles <= 0:
         return 1.0 / left
     units = interference.units
+    if interference.model == "measured":
+        row = interference.factors[tiles - 1]
+        return row[min(int(sms * units + 0.5), len(row) - 1)]
     available = max(int(units * left + 0.5), 1)
     return float(-(-tiles // available)) / float(-(-tiles // units))

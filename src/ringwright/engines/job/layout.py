@@ -6,7 +6,7 @@ A task becomes one instance per rank class and micro-batch; an operation one ins
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.arrays import flatten
 from ringwright.engines.job.flat import FlatJob, Interference
+from ringwright.engines.job.measured import measured
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import Band, Instances
@@ -74,5 +75,9 @@ def lay_out(
     numbers = {link: step.resources.get((-1, f"link {link}")) for link in watched}
     resource_of = {link: number for link, number in numbers.items() if number is not None}
     flat = flatten(workload, step, steps, written.tasks, interference or Interference(), resource_of.values())
+    if flat.interference.model == "measured":
+        model, rows = measured(flat.interference, workload, (band.name for band in step.bands))
+        rows = np.repeat(rows, [band.instances for band in step.bands])
+        flat = replace(flat, interference=model, tiles=np.tile(rows, steps))
     layouts.keep(written)
     return Laid(flat, step.bands, step.n, steps, rank_classes, found_operations, resource_of)

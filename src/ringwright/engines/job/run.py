@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -116,11 +116,12 @@ def simulate(
     places = costs.places if isinstance(costs, PlacedCosts) else None
     classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded, places=places)
     watched = {link for each in outages for link in each.links}
-    laid = lay_out(workload, costs, classes, steps, interference, layouts, watched)
+    beyond = int(_goes_on(workload))  # a last step behind which nothing comes would end sooner than others
+    laid = lay_out(workload, costs, classes, steps + beyond, interference, layouts, watched)
     laid = held(laid, late or {}) if waited_for else laid
     times, engine = _run(held_up(laid.flat, outages, laid.resource_of), native=native)
     times = times.until(laid.flat.n)
-    run = JobRun(laid, times, engine, tuple(outages))
+    run = JobRun(replace(laid, steps=steps), times, engine, tuple(outages))
     stuck = np.flatnonzero(times.end < 0)
     if len(stuck):
         raise InfeasibleError(
@@ -129,6 +130,13 @@ def simulate(
             remedy="look for a cycle of edges, an order that contradicts them, or too few tokens",
         )
     return run
+
+
+def _goes_on(workload: Workload) -> bool:
+    """Whether passes of a step are left to run in the next one."""
+    own, chosen = workload.order.values(), (workload.policy.order or {}).values()
+    slots, tasks = (batch for line in own for _, _, batch in line), (batch for line in chosen for _, batch in line)
+    return any(batch < 0 for each in (slots, tasks) for batch in each)
 
 
 def _run(flat: FlatJob, *, native: bool) -> tuple[InstanceTimes, str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ringwright.costs.networks import require_network
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import Group, OperationGroups
@@ -142,7 +143,7 @@ class Sending:
             operation.payloads, operation.spans() if len(operation.payloads) > 1 else whole, strict=True
         ):
             for rank_class, dst, distance, kind in self._consumers(operation, payload, members):
-                crosses = distance > 0 or kind == UPDATES
+                crosses = distance > 0 or (kind == UPDATES and not payload.lag)
                 if barrier and crosses and payload.per == "step":
                     self.walls.append(((rank_class, distance > 0), sent, pieces, dst, distance))
                 else:
@@ -256,7 +257,7 @@ class Sending:
             self.policy_queue.windows.get(operation.role, (1, "operations"))[1],
         )
         key = self._turns.get(name, 0) if operation.key is None else operation.key
-        communicator = ("operations", role, members, large.phase, *self._along(operation))
+        communicator = ("operations", role, operation.network, members, large.phase, *self._along(operation))
         queue = step.queues.setdefault(communicator, len(step.queues))
         layer, where = operation.payloads[0].layer, (mine.first, mine.pieces, mine.batches)
         sizes = (1.0, 1.0) if counted == "operations" else (float(whole), float(rest))
@@ -270,6 +271,8 @@ class Sending:
         """Return what the cost model says of a full piece and of the last one, phase by phase."""
         key = (operation.asked, whole, rest, operation.role, group.number)
         if key not in self.phases:
+            if operation.network:
+                require_network(self.costs, operation.network, operation.name)
             question = (operation.asked, (whole, rest), group.ranks, operation.role)
             self.phases[key] = PhaseCosts(len(self.phases), question, asked(self.costs, *question))
         return self.phases[key]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS, UPDATES, Band, StepBuilder, Timing
 from ringwright.errors import UsageError
-from ringwright.workload import Task, Workload
+from ringwright.workload import Task, Workload, turn_of
 
 Run = tuple[int, int]  # first instance, how many
 
@@ -21,7 +23,10 @@ class Tasks:
         self.workload, self.groups = workload, groups
         self.at: dict[tuple[str, int], Run] = {}
         self.tags = {tag: at for at, tag in enumerate(sorted({task.tag for task in workload.tasks if task.tag}))}
-        self.span = 1
+        counts = Counter[str]()
+        for task in workload.tasks:
+            counts[task.of] += workload.micro_batches if task.per == "micro-batch" else 1
+        self.span = 1 + max(counts.values(), default=0)
         self.listed: dict[str, list[tuple[Task, list[int]]]] = {}
 
     def lay(self, step: StepBuilder) -> None:
@@ -66,8 +71,12 @@ class Tasks:
         return step.tokens.setdefault(taken, len(step.tokens))
 
     def _stream(self, task: Task) -> tuple[str, ...]:
-        """Return the stream of a task; without a barrier an update runs beside compute, as soon as its sum is back."""
-        if task.kind == UPDATES and task.per == "step" and (self.workload.policy.boundary or "barrier") != "barrier":
+        """Return the stream of a task; without a barrier an update runs beside compute, as soon as its sum is back.
+
+        So does one that is done a step later, which has the barrier behind it.
+        """
+        beside = bool(task.lag) or (self.workload.policy.boundary or "barrier") != "barrier"
+        if task.kind == UPDATES and task.per == "step" and beside:
             return ("update", task.name)
         return (task.stream,)
 
@@ -96,8 +105,7 @@ class Tasks:
         Updates of the step before come first, then the micro-batches, then what else is done once a step.
         """
         listed = [task for task in self.workload.tasks if task.of == of]
-        places, many = _places(self.workload, of, listed)
-        self.span = max(self.span, many + 1)
+        places = _places(self.workload, of, listed, self.span)
         batches = self.workload.micro_batches
         in_order = []
         for task in listed:
@@ -113,11 +121,14 @@ class Tasks:
         return in_order
 
 
-def _places(workload: Workload, of: str, listed: list[Task]) -> tuple[dict[str, dict[int, int]], int]:
-    """Return task -> micro-batch -> place in the order of one step, and how many there are."""
+def _places(workload: Workload, of: str, listed: list[Task], span: int) -> dict[str, dict[int, int]]:
+    """Return task -> micro-batch -> place in the order of one step; what is left to the next step is ``span`` further on."""
     before = [(task.name, 0) for task in listed if task.per == "step" and task.kind == UPDATES]
     after = [(task.name, 0) for task in listed if task.per == "step" and task.kind != UPDATES]
     places: dict[str, dict[int, int]] = {task.name: {} for task in listed}
-    for at, (name, batch) in enumerate((*before, *workload.line(of), *after)):
-        places[name][batch] = at
-    return places, sum(map(len, places.values()))
+    line = workload.line(of)
+    left = 1 + max((at for at, (_, batch) in enumerate(line) if batch < 0), default=-1)  # updates need it
+    for at, (name, batch) in enumerate((*line[:left], *before, *line[left:], *after)):
+        mine, earlier = turn_of(batch, workload.micro_batches)
+        places[name][mine] = at + earlier * span
+    return places

@@ -63,6 +63,7 @@ class Packets:
     port_pauses: np.ndarray = field(repr=False)
     port_most: np.ndarray = field(repr=False)
     port_bytes: np.ndarray = field(repr=False)
+    hop_cost: int = 1
 
     def sentence(self) -> str:
         """Return what packets met, in words."""

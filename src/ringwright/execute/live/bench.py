@@ -6,9 +6,6 @@ As a program (``python -m ringwright.execute.live.bench FOLDER RANK``) it is one
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,11 +14,12 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from typing import IO, Any
+from typing import Any
 
-from ringwright.errors import RanksFailedError, UsageError
+from ringwright.errors import UsageError
 from ringwright.execute.live import profile
-from ringwright.execute.place import Place
+from ringwright.execute.place import Place, here
+from ringwright.execute.started import run_ranks
 from ringwright.workload import Workload
 
 
@@ -113,42 +111,8 @@ def measure(job: LiveJob, places: Sequence[Place] = ()) -> LiveResult:
     with tempfile.TemporaryDirectory(prefix="ringwright-live-") as name:
         folder = Path(name)
         (folder / "job.json").write_text(json.dumps(asdict(job)))
-        started: list[subprocess.Popen[bytes]] = []
-        with (folder / "errors").open("wb") as errors:
-            try:
-                started.extend(_start(folder, at, places[at] if places else None, errors) for at in range(job.ranks))
-                codes = _ends(started, job.timeout_s)
-            finally:
-                for each in started:
-                    if each.poll() is None:
-                        os.killpg(each.pid, signal.SIGKILL)
-                    each.wait()
-        if any(codes):
-            said = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-15:]
-            raise RanksFailedError(
-                "\n".join([f"ranks ended with {codes}", *said]), remedy="a larger timeout_s, if they were only slow"
-            )
+        run_ranks(__spec__.name, folder, places or here(job.ranks), job.timeout_s)
         return LiveResult(**json.loads((folder / "found.json").read_text()))
-
-
-def _start(folder: Path, rank: int, place: Place | None, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    package = str(Path(__file__).resolve().parents[3])
-    paths = os.pathsep.join(dict.fromkeys([package, *sys.path]))
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    argv = [sys.executable, "-m", "ringwright.execute.live.bench", str(folder), str(rank)]
-    if place is not None:
-        argv = [*place.command, *argv]
-        environment["GLOO_SOCKET_IFNAME"] = place.interface
-    return subprocess.Popen(
-        argv, env=environment, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True
-    )
-
-
-def _ends(started: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> list[int | None]:
-    until_s = time.monotonic() + timeout_s
-    while time.monotonic() < until_s and any(each.poll() is None for each in started):
-        time.sleep(0.05)
-    return [each.poll() if each.poll() is not None else -1 for each in started]
 
 
 @dataclass(frozen=True)

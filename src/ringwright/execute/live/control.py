@@ -18,6 +18,7 @@ from ringwright.execute.live.control_channel import (
     GO,
     HASH,
     HAVE,
+    OPENED,
     ORDER,
     SETTLED,
     ControlConnection,
@@ -35,6 +36,9 @@ class Listener(Protocol):
 
     def go(self, step: int, operation: int, piece: int, *, queued: bool) -> None:
         """Start a piece."""
+
+    def opened(self, step: int, unit: int) -> None:
+        """A rank needs a gather: it may go on all."""
 
     def settled(self, step: int, used: bytes) -> None:
         """Every rank has ended its backward; a byte per parameter says whether anybody has used it."""
@@ -145,6 +149,9 @@ class Control:
             self._hear(0, message)
             return
         if self._alone:
+            # Said after the piece was issued: rank 0 may have finished it and closed meanwhile.
+            if message.kind == HASH:
+                return
             self._listener.failed(
                 "rank 0, which leads, has closed its schedule",
                 "",
@@ -224,6 +231,8 @@ class Control:
     def _told_by_coordinator(self, message: ControlMessage) -> None:
         if message.kind == GO:
             self._listener.go(message.a, message.b, message.c, queued=bool(message.flag))
+        elif message.kind == OPENED:
+            self._listener.opened(message.a, message.b)
         elif message.kind == SETTLED:
             self._listener.settled(message.a, message.body)
         elif message.kind == BEGIN:

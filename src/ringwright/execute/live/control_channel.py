@@ -16,7 +16,7 @@ from ringwright.errors import RanksFailedError
 from ringwright.execute import greeting
 
 HEAD = struct.Struct("!BBIIII")
-HAVE, ENDED, HASH, ORDER, ASK, FAIL, BYE, GO, SETTLED, BEGIN = range(10)
+HAVE, ENDED, HASH, ORDER, ASK, FAIL, BYE, GO, SETTLED, BEGIN, OPENED = range(11)
 SIOCGIFADDR = 0x8915
 
 
@@ -41,6 +41,12 @@ class ControlConnection:
 
     def __init__(self, end: socket.socket) -> None:
         self._end, self._lock = end, Lock()
+
+    @property
+    def peer(self) -> str:
+        """The address at which the other one was reached."""
+        host: str = self._end.getpeername()[0]
+        return host
 
     def send(self, message: ControlMessage) -> None:
         """Send; OSError where the other one has gone."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, ControlMessage
+from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, OPENED, SETTLED, ControlMessage
 
 if TYPE_CHECKING:
     from ringwright.execute.live.choose import Chooser, Waiting
@@ -42,6 +42,7 @@ class Coordinator:
         self._last[rank] = (step, unit)
         self._counts[rank, step] += 1
         ranks = self._have.setdefault((step, unit), set())
+        is_first = not ranks
         ranks.add(rank)
         if self._left:
             self.gone(min(self._left))
@@ -51,6 +52,8 @@ class Coordinator:
             if self.chooser is not None:
                 self.chooser.ready(step, self._plan.units[unit])
                 self.go(queued=False)
+        if is_first and self._plan.units[unit].operation in self._plan.gathers:
+            self._tell(ControlMessage(OPENED, step, unit))
 
     def go(self, *, queued: bool) -> None:
         """Start what may start; ``queued``: the link has just become free and these were waiting for it."""

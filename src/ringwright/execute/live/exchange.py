@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from threading import Condition
 from typing import Any
 
-from ringwright.errors import RanksFailedError
+from ringwright.errors import RanksFailedError, RingwrightError
 from ringwright.execute.live.control import Control
 from ringwright.execute.live.control_channel import ControlConnection
+from ringwright.execute.live.gathers import GatherGate
 from ringwright.execute.live.plan import LivePlan
+from ringwright.execute.live.through_switch import SwitchSums
 from ringwright.execute.live.traffic import EmulatedLink, PieceTraffic, SentPiece
 
 ANSWER_S = 3.0  # for rank 0 to say who keeps us waiting
@@ -29,6 +31,7 @@ class GradientExchange:
         wires: Mapping[int, ControlConnection],
         *,
         link: EmulatedLink | None,
+        sums: SwitchSums | None = None,
         average: bool,
         timeout_s: float,
         check_every: int,
@@ -40,7 +43,7 @@ class GradientExchange:
         self._left: dict[int, dict[str, int]] = {}  # step -> parameter -> pieces not yet there
         self._settled: dict[int, bytes] = {}
         self._missing: dict[int, list[set[str]]] = {}  # step -> unit -> parameters not yet put
-        self.announced_s: dict[tuple[int, int], float] = {}
+        self._announced_s: dict[tuple[int, int], float] = {}
         self.plan: LivePlan
         self.buffers: list[Any] = []
         self.control = Control(rank, wires, self, timeout_s=timeout_s, check_every=check_every)
@@ -49,6 +52,7 @@ class GradientExchange:
             group,
             self.world,
             link,
+            sums,
             average=average,
             issued=self.control.issued,
             done=self._came,
@@ -66,12 +70,15 @@ class GradientExchange:
         for at, unit in enumerate(plan.units):
             for name in unit.payloads:
                 self._units[name].append(at)
+        for at, gather in plan.gathers.items():
+            self.buffers[at] = self.buffers[gather.scatter]
         self._carried: dict[tuple[int, int], list[str]] = defaultdict(list)
         for name in plan.places:
             for piece in plan.carriers(name):
                 self._carried[piece].append(name)
         self._counts = {name: len(plan.carriers(name)) for name in plan.places}
         self.index = {name: at for at, name in enumerate(plan.places)}
+        self._gate = GatherGate(plan, self._announce)
         self.traffic.adopt(plan, self.buffers)
         self.control.adopt(plan, step)
 
@@ -97,8 +104,12 @@ class GradientExchange:
         for unit in self._units[name]:
             missing[unit].discard(name)
             if not missing[unit]:
-                self.announced_s[step, unit] = time.perf_counter()
-                self.control.announce(step, unit)
+                self._announce(step, unit)
+
+    def _announce(self, step: int, unit: int) -> None:
+        with self._changed:  # gathers are announced by the thread that hears of their scatter's end
+            self._announced_s[step, unit] = time.perf_counter()
+        self.control.announce(step, unit)
 
     def end(self, step: int, used: Iterable[str]) -> None:
         """Say that the backward of a step is over here, with gradients for ``used``."""
@@ -110,9 +121,10 @@ class GradientExchange:
         self._forget(step - KEPT_STEPS)
 
     def _forget(self, before: int) -> None:
-        for key in [key for key in self.announced_s if key[0] < before]:
-            del self.announced_s[key]
+        self._gate.forget(before)
         with self._changed:
+            for key in [key for key in self._announced_s if key[0] < before]:
+                del self._announced_s[key]
             for step in [step for step in self._left if step < before]:
                 del self._left[step]
             for step in [step for step in self._settled if step < before]:
@@ -121,8 +133,17 @@ class GradientExchange:
     # ------------------------------------------------------------------------------------------------------ coming back
     def wait(self, step: int, names: Iterable[str]) -> None:
         """Return when every piece of these parameters has come; RanksFailedError, naming who lacks what, otherwise."""
+        names = list(names)
+        self._gate.wanted(step, names)
         for name in names:
-            self._until(lambda name=name: not self._left[step][name], step, self._units[name][0])
+            self._until(lambda name=name: not self._left[step][name], step, self._first_lacking(step, name))
+
+    def _first_lacking(self, step: int, name: str) -> int:
+        """Return the unit to ask for where a parameter keeps us waiting: its gather, once its scatter is done."""
+        gather = self.plan.gather_of(name)
+        with self._changed:
+            is_scattered = gather is not None and self._left[step][name] == 1
+        return self._gate.unit[gather] if gather is not None and is_scattered else self._units[name][0]
 
     def used(self, step: int) -> set[str]:
         """Return the parameters that any rank had a gradient for, once every rank has ended its backward."""
@@ -163,6 +184,12 @@ class GradientExchange:
         self.traffic.close()
 
     @property
+    def announced_s(self) -> dict[tuple[int, int], float]:
+        """When what was ready was announced, by step and unit."""
+        with self._changed:
+            return dict(self._announced_s)
+
+    @property
     def sent(self) -> list[SentPiece]:
         """The last pieces."""
         return list(self.traffic.sent)
@@ -171,6 +198,10 @@ class GradientExchange:
     def go(self, step: int, operation: int, piece: int, *, queued: bool) -> None:
         """Start a piece."""
         self.traffic.go((step, operation, piece), queued=queued)
+
+    def opened(self, step: int, unit: int) -> None:
+        """Take in that a rank needs a gather."""
+        self._gate.told(step, unit)
 
     def settled(self, step: int, used: bytes) -> None:
         """Take in what anybody used."""
@@ -191,12 +222,16 @@ class GradientExchange:
             for name in self._carried[operation, piece]:
                 left[name] -= 1
             self._changed.notify_all()
+        self._gate.scattered(step, operation)
 
     def _broke(self, error: BaseException) -> None:
-        """A collective failed here: the other ranks' word about the reason comes first, if there is one."""
+        """A piece failed here: the other ranks' word about the reason comes first, if there is one, and the error has none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failure, 1.0)
+            self._changed.wait_for(lambda: self._failure, 0.0 if isinstance(error, RingwrightError) else 1.0)
             known = self._failure is not None
         if not known:
-            self.control.fail(f"a collective failed: {error}", remedy="look for the rank that left")
-            self.failed(f"rank {self.rank}: a collective failed: {error}", "", "look for the rank that left")
+            what, where, remedy = f"a collective failed: {error}", "", "look for the rank that left"
+            if isinstance(error, RingwrightError):
+                what, where, remedy = error.what, error.where, error.remedy
+            self.control.fail(what, where, remedy)
+            self.failed(f"rank {self.rank}: {what}", where, remedy)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -20,6 +21,7 @@ from ringwright.execute.live import guards, profile, updates
 from ringwright.execute.live.boundary import Later
 from ringwright.execute.live.exchange import GradientExchange
 from ringwright.execute.live.hooks import Hooks
+from ringwright.execute.live.joined_switch import joined as join_switch
 from ringwright.execute.live.measuring import StepTimer
 from ringwright.execute.live.plan import LivePlan, plan, refuse
 from ringwright.execute.live.record import Record
@@ -47,21 +49,36 @@ def schedule(
     average: bool = True,
     timeout_s: float = 120.0,
     check_every: int = 64,
+    aggregate: str | None = None,
+    switch: str | None = None,
+    key_file: str | Path | None = None,
+    error_feedback: bool = True,
 ) -> Live:
     """Schedule the gradients of ``model`` by ``policy``, a scheduler or a Policy; every rank of ``group`` calls it alike.
 
     Parameters and buffers of rank 0 go to all ranks. The first ``warmup`` steps send each gradient as it comes and wait for
     all, while the order and the times of the layers are measured; a scheduler is then asked with that Workload, ``costs``
-    (default: the link's, or what was measured) and ``knobs``. ``link_rate`` (B/s) or ``link`` emulates a serial link.
-    ``accumulate`` = n sends with every n-th backward. No wait is longer than ``timeout_s``. Raises UsageError for
-    what cannot be done, MissingExtraError without PyTorch, RanksFailedError where ranks differ or go missing.
+    (default: the link's, or what was measured) and ``knobs``. ``link_rate`` (B/s, at which all-reduces pass) or ``link``
+    emulates a serial link. ``accumulate`` = n sends with every n-th backward. No wait is longer than ``timeout_s``.
+
+    ``aggregate`` (``switchml``, ``switchml:codec=int8``) sums through a switch that adds: the one at ``switch`` (HOST:PORT, with
+    ``key_file`` where it asks for a key), or one that rank 0 starts. What a codec rounds off is added to the next gradient of the
+    parameter, unless ``error_feedback`` is false.
+
+    Raises UsageError for what cannot be done, MissingExtraError without PyTorch, InfeasibleError where the switch refuses,
+    RanksFailedError where ranks differ or go missing, or no switch answers.
     """
     if link_rate is not None and link is not None:
         raise UsageError("link_rate and link both describe the emulated link", remedy="give one of them")
+    if link_rate is not None and not link_rate > 0:
+        raise UsageError(f"a link of {link_rate:g} B/s carries nothing", remedy="link_rate: bytes a second, above 0")
     if accumulate < 1 or warmup < 1:
         raise UsageError("accumulate and warmup are at least 1", where=f"accumulate {accumulate}, warmup {warmup}")
-    link = LinkCosts(link_rate) if link_rate is not None else link
+    link = profile.LinkTable((1.0,), (1 / link_rate,)) if link_rate is not None else link
+    _require_one_transport(link, aggregate, switch, key_file)
     joined = team(model, group, timeout_s)
+    same_everywhere(joined, repr((aggregate, switch, error_feedback)).encode(), "aggregate")
+    sums = join_switch(joined, aggregate, switch, key_file, error_feedback, timeout_s) if aggregate else None
     emulated = EmulatedLink(link, tuple(range(joined.world))) if link is not None else None
     exchange = GradientExchange(
         torch,
@@ -69,21 +86,46 @@ def schedule(
         joined.rank,
         joined.wires,
         link=emulated,
+        sums=sums,
         average=average,
         timeout_s=timeout_s,
         check_every=check_every,
     )
-    return Live(
-        model,
-        optimizer,
-        policy,
-        joined,
-        exchange,
-        accumulate=accumulate,
-        costs=costs or link,
-        knobs=knobs or {},
-        warmup=warmup,
-    )
+    try:
+        return Live(
+            model,
+            optimizer,
+            policy,
+            joined,
+            exchange,
+            accumulate=accumulate,
+            costs=costs or link,
+            knobs=knobs or {},
+            warmup=warmup,
+        )
+    except BaseException:
+        if sums is not None:
+            sums.close()
+        raise
+
+
+def _require_one_transport(
+    link: Costs | None, aggregate: str | None, switch: str | None, key_file: str | Path | None
+) -> None:
+    """Raise UsageError where gradients would go two ways, or a switch is named that nothing goes through."""
+    if aggregate and link is not None:
+        raise UsageError(
+            "an emulated link carries all-reduces of the group, not what goes through a switch",
+            remedy="aggregate without link_rate and link; a lab for a real link: ringwright lab switch:2,rate=100Mb/s",
+        )
+    if switch is not None and not aggregate:
+        raise UsageError(f"nothing goes through the switch at {switch}", remedy="aggregate='switchml'")
+    if key_file is not None and switch is None:
+        raise UsageError(
+            "a key is for a switch that runs already; one that rank 0 starts has its own",
+            where=str(key_file),
+            remedy="switch='HOST:PORT' with it, or leave key_file out",
+        )
 
 
 class Live:
@@ -147,13 +189,13 @@ class Live:
         waits = self._team.gather(self._uses.waits)  # ranks may take different branches: each waits for all of them
         for module, names in [each for theirs in waits for each in theirs.items()]:
             self._uses.waits.setdefault(module, {}).update(names)
-        drawn = self._team.share(self.workload() if self.rank == 0 else None)
+        drawn: Workload = self._team.share(self.workload() if self.rank == 0 else None)
         costs = self._team.share(self._costs or self.costs() if self.rank == 0 else None)
         if isinstance(self._policy, Policy):
             made = replace(drawn, policy=self._policy)
         else:
             made = self._policy(drawn, costs, **self._knobs)
-        new = plan(made, costs)
+        new = plan(made, costs, drawn)
         if new.layered:
             updates.refuse(self.optimizer, list(self._parameters.values()))
             guards.guard(self)

@@ -6,12 +6,13 @@ The operations are those of ``ringwright.rewrites``, so the simulator and the ra
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
+from ringwright.execute.live import halved
 from ringwright.rewrites import Operation, operations
 from ringwright.rewrites.kind import carried_by
 from ringwright.workload import Queue, Workload
@@ -44,11 +45,17 @@ class Unit:
 
 @dataclass(frozen=True)
 class LivePlan:
-    """The operations of one step on real ranks. ``order`` is empty where a leader chooses."""
+    """The operations of one step on real ranks. ``order`` is empty where a leader chooses.
+
+    ``gathers`` are second halves of sums, by number; their parameters lie where those of the first half lie.
+    ``first_needed`` says of parameters which layer of forward is the first to need them.
+    """
 
     workload: Workload
     operations: tuple[Operation, ...]
     order: tuple[tuple[int, int], ...]
+    gathers: Mapping[int, halved.HeldGather] = field(default_factory=dict)
+    first_needed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def layered(self) -> bool:
@@ -68,11 +75,22 @@ class LivePlan:
         """Where each parameter lies."""
         slices = {}
         for at, operation in enumerate(self.operations):
+            if at in self.gathers:
+                continue
             first = 0
             for payload in operation.payloads:
                 slices[payload.name] = BufferSlice(at, first, payload.elements)
                 first += payload.elements
         return slices
+
+    @cached_property
+    def completed_by(self) -> dict[int, int]:
+        """The gather that completes a scatter, by number."""
+        return {gather.scatter: at for at, gather in self.gathers.items()}
+
+    def gather_of(self, payload: str) -> int | None:
+        """Return the gather that completes a parameter's sum, if there is one."""
+        return self.completed_by.get(self.places[payload].operation)
 
     def elements(self, operation: int) -> int:
         """Return how many numbers an operation carries."""
@@ -92,8 +110,10 @@ class LivePlan:
         return begin, elements if piece + 1 == op.pieces else end
 
     def carriers(self, payload: str) -> list[tuple[int, int]]:
-        """Return the pieces that hold an element of a parameter."""
-        part = self.places[payload]
+        """Return the pieces that hold an element of a parameter, of second halves too."""
+        part, gather = self.places[payload], self.gather_of(payload)
+        if gather is not None:
+            return [(part.operation, 0), (gather, 0)]
         return [
             (part.operation, piece)
             for piece in range(self.operations[part.operation].pieces)
@@ -107,6 +127,9 @@ class LivePlan:
         units = []
         for at, operation in enumerate(self.operations):
             names = tuple(payload.name for payload in operation.payloads)
+            if at in self.gathers:
+                units.append(Unit(at, ALL, ()))  # ready when its scatter is done and forward lets it go
+                continue
             if operation.pieces == 1 or len(names) == 1:
                 units.append(Unit(at, ALL, names))
                 continue
@@ -134,10 +157,11 @@ class LivePlan:
         text = repr(
             (
                 [
-                    (op.name, op.size_bytes, op.piece_bytes, op.key, [p.name for p in op.payloads])
+                    (op.name, op.op, op.size_bytes, op.piece_bytes, op.key, [p.name for p in op.payloads])
                     for op in self.operations
                 ],
                 self.order,
+                sorted((at, each.scatter, each.opened_by) for at, each in self.gathers.items()),
                 policy.boundary,
                 policy.agreement,
                 sorted(self.queue.windows.items()),
@@ -148,20 +172,25 @@ class LivePlan:
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def plan(workload: Workload, costs: Costs) -> LivePlan:
-    """Return what ranks do; UsageError, with the reason, for a policy that no PyTorch process can carry out."""
+def plan(workload: Workload, costs: Costs, drawn: Workload | None = None) -> LivePlan:
+    """Return what ranks do; UsageError, with the reason, for a policy that no PyTorch process can carry out.
+
+    ``drawn`` is what the scheduler was given, whose payloads are the parameters (None: it has changed none).
+    """
     refuse(workload)
-    ops = tuple(operations(workload))
+    halved.refuse(workload)
+    drawn = drawn or workload
+    ops = halved.with_members(operations(workload), workload, drawn)
     for operation in ops:
-        if operation.op != "all-reduce":
+        if operation.op not in ("all-reduce", halved.SCATTER, halved.GATHER):
             raise UsageError(
-                f"{operation.name} is {operation.op}; live ranks add up by all-reduce only",
+                f"{operation.name} is {operation.op}; live ranks add up by all-reduce, or in its halves",
                 remedy="a scheduler's knob that says so",
             )
         if operation.pieces > 1 and operation.piece_bytes < 8:
             raise UsageError(f"pieces of {operation.piece_bytes} B hold no number", remedy="a partition of 8 B or more")
     order = static_order(workload, costs, ops) if agreement(workload) == STATIC else ()
-    return LivePlan(workload, ops, order)
+    return LivePlan(workload, ops, order, halved.gathers(ops, workload), halved.first_needed(drawn))
 
 
 def agreement(workload: Workload) -> str:
@@ -212,11 +241,12 @@ def static_order(workload: Workload, costs: Costs, ops: Sequence[Operation]) -> 
 
     run = simulate(workload, costs)
     number = {operation.name: at for at, operation in enumerate(ops)}
-    step = max(run.laid.steps - 2, 0)
+    step = max(run.laid.steps - 2, 0)  # what lags a step behind goes in the one after it
     starts: dict[tuple[int, int], int] = {}
     for row in run.laid.rows:
         if row.what == "operation":
-            for piece, start in enumerate(run.starts(row, step).tolist()):
+            behind = workload.payload[row.name].lag if row.name in workload.payload else 0
+            for piece, start in enumerate(run.starts(row, step + behind).tolist()):
                 at = (number[row.name], piece)
                 starts[at] = min(starts.get(at, start), start)
     return tuple(sorted(listed, key=lambda each: (starts.get(each, 0), *each)))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WRITER = TraceWriter(source="live", clock="monotonic")
 AT_ONCE = ("optimizer", "flush")  # updates that are no layer's
 RATE = 1e9  # B/s of a link nobody has measured
+HALVES, HALF = ("reduce-scatter", "all-gather"), 0.5  # of an all-reduce's bytes
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ def _payload(parameter: Parameter, layer: ProfiledLayer) -> Payload:
 
 @dataclass(frozen=True)
 class LinkTable:
-    """A link as it was measured: seconds by size of piece, straight lines between, the first one drawn on
-    downwards, the last size's rate upwards.
+    """A link as all-reduces found it: seconds by size of piece, straight lines between, the first one drawn on
+    downwards, the last size's rate upwards. Half a sum, a scatter or a gather, takes half the time.
 
     On an emulated link a small piece takes what the real collective takes, a large one its time on the link: no sum of an
     overhead and a share of the rate says both.
@@ -162,21 +163,25 @@ class LinkTable:
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return one phase."""
+        return (Stage(self._all_reduce_s(size_bytes) * (HALF if op in HALVES else 1.0)),)
+
+    def _all_reduce_s(self, size_bytes: int) -> float:
         sizes, times = self.sizes_bytes, self.times_s
         if size_bytes >= sizes[-1]:
-            return (Stage(times[-1] * size_bytes / sizes[-1]),)
+            return times[-1] * size_bytes / sizes[-1]
         at = max(bisect_right(sizes, size_bytes), 1)
         if len(sizes) == 1:
-            return (Stage(times[0]),)
+            return times[0]
         share = (size_bytes - sizes[at - 1]) / (sizes[at] - sizes[at - 1])
-        return (Stage(max(times[at - 1] + share * (times[at] - times[at - 1]), 0.0)),)
+        return max(times[at - 1] + share * (times[at] - times[at - 1]), 0.0)
 
 
 def costs(sent: Sequence[SentPiece]) -> LinkTable:
     """Return the link as the pieces found it: the median time of each size."""
     by_size: dict[int, list[float]] = {}
     for each in sent:
-        by_size.setdefault(each.size_bytes, []).append(each.end_s - each.start_s)
+        share = HALF if each.op in HALVES else 1.0
+        by_size.setdefault(each.size_bytes, []).append((each.end_s - each.start_s) / share)
     if not by_size:
         return LinkTable((RATE,), (1.0,))
     sizes = sorted(by_size)
@@ -215,7 +220,7 @@ def trace(
     rows += [
         {
             "kind": "collective",
-            "op": "all-reduce",
+            "op": piece.op,
             "task": f"{piece.operation}#{piece.piece}",
             "role": "dp",
             "iteration": piece.step,

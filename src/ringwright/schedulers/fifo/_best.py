@@ -34,5 +34,5 @@ def finish(workload: Workload, costs: Costs, rewrites: Iterable[Rewrite]) -> Ite
                 continue
             start = max(free[operation.of], *(ready[payload.name] for payload in operation.payloads))
             ranks = groups[operation.of, operation.axes]
-            free[operation.of] = start + seconds(costs, operation.op, operation.size_bytes, ranks, operation.role)
+            free[operation.of] = start + seconds(costs, operation.asked, operation.size_bytes, ranks, operation.role)
         yield max(free.values())

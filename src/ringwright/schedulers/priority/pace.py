@@ -77,7 +77,7 @@ class _Line:
 
 def _cost(workload: Workload, payload: Payload, costs: Costs) -> _Line:
     ranks = workload.group(payload.of, payload.axes)
-    small, large = (seconds(costs, payload.op, size, ranks, payload.role) for size in (1 << 20, 64 << 20))
+    small, large = (seconds(costs, payload.asked, size, ranks, payload.role) for size in (1 << 20, 64 << 20))
     beta = max(large - small, 0.0) / (63 << 20)
     return _Line(max(small - beta * (1 << 20), 0.0), beta)
 

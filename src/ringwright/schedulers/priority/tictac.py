@@ -53,7 +53,7 @@ def graph(workload: Workload, costs: Costs, of: str) -> TransferGraph:
     sent = [payload for payload in workload.gradients() if payload.of == of and payload.role in GRADIENTS]
     groups = {axes: workload.group(of, axes) for axes in {payload.axes for payload in sent}}
     transfers = {
-        payload.name: seconds(costs, payload.op, payload.size_bytes, groups[payload.axes], payload.role)
+        payload.name: seconds(costs, payload.asked, payload.size_bytes, groups[payload.axes], payload.role)
         for payload in sent
     }
     needs: dict[str, set[str]] = {name: set() for name in names}

@@ -47,6 +47,9 @@ class RankFile:
     notes: EventColumns = field(default_factory=EventColumns)
     records: EventColumns = field(default_factory=EventColumns)
     record_args: list[CommArgs] = field(default_factory=list)
+    marks: EventColumns = field(default_factory=EventColumns)  # labels that name a layer, or sharding
+    operators: EventColumns = field(default_factory=EventColumns)  # gradients that are there, fused operations
+    backward: dict[int, tuple[float, float, int]] = field(default_factory=dict)  # thread: from, to, first event
     meta: dict[int, CommArgs] = field(default_factory=dict)
     label_args: dict[int, CommArgs] = field(default_factory=dict)  # of labels that say what they carry
     bad: int = 0
@@ -55,7 +58,16 @@ class RankFile:
     @property
     def used(self) -> int:
         """Events that this reader keeps."""
-        tables = (self.kernels, self.calls, self.syncs, self.labels, self.notes, self.records)
+        tables = (
+            self.kernels,
+            self.calls,
+            self.syncs,
+            self.labels,
+            self.notes,
+            self.records,
+            self.marks,
+            self.operators,
+        )
         return sum(len(table) for table in tables)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.sources.kineto.catalogue import UNKNOWN
 from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.groups import KinetoCommunicators
+from ringwright.sources.kineto.marks import VARIABLE
 from ringwright.sources.kineto.operations import Linked
 from ringwright.sources.kineto.sequences import Numbered
 
@@ -67,6 +68,13 @@ class KinetoFindings:
             note = "bare nan or inf, a lone backslash, or bytes that are no UTF-8"
             self.claim("repair", str(reading.repaired), reading.name, "inferred", 0.9, f"pieces of text mended: {note}")
 
+    def variables(self, rank_file: RankFile) -> None:
+        """Note the variables of the environment that the trace carries."""
+        for name, value in rank_file.reading.header.items():
+            if VARIABLE.match(name) and isinstance(value, str | int | float):
+                note = "a key of the trace; torch.profiler's add_metadata puts it there"
+                self.claim(f"env {name}", str(value)[:200], rank_file.reading.name, "read", 1.0, note)
+
     def links(self, rank_file: RankFile, linked: Linked) -> None:
         """Note what the join of kernels and records left open."""
         name = rank_file.reading.name
@@ -79,6 +87,12 @@ class KinetoFindings:
         for (call, kernel), count in linked.contradictions.items():
             note = f"{count} kernels are named {kernel} where the call is {call}; the call is believed"
             self.claim("operation", call, name, "inferred", 0.7, note)
+        if linked.nameless.any():
+            names = sorted(
+                {rank_file.names[rank_file.kernels.name[n]][:80] for n in linked.nameless.nonzero()[0].tolist()}
+            )
+            note = f"launched by communication calls, in no catalogue (RINGWRIGHT_KERNELS): {', '.join(names[:3])}"
+            self.claim("kernels of unknown transports", str(int(linked.nameless.sum())), name, "inferred", 0.6, note)
         self._suspects(rank_file, linked)
         self._copies(rank_file)
         if not len(rank_file.kernels):

@@ -10,8 +10,9 @@ from ringwright.sources.kineto.catalogue import UNKNOWN
 from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import sizes
 from ringwright.sources.kineto.groups import FileGroups, KinetoCommunicator
+from ringwright.sources.kineto.marks import LaunchMarks
 from ringwright.sources.kineto.operations import KinetoOperation, Linked
-from ringwright.trace_tables import fitted
+from ringwright.trace_tables import Row, fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +94,12 @@ def operations(
     for group in used:
         group.files.add(file)
     moments = np.array([_moment(op) for op in ops], float)
-    rows = [_row(rank_file, op, group, zero) for op, group in zip(ops, used, strict=True)]
+    marks = LaunchMarks(rank_file)
+    rows = [
+        _row(rank_file, op, group, zero)
+        | {"layer": marks.layer(op.thread, op.enqueue), "role": marks.role(op.thread, op.enqueue)}
+        for op, group in zip(ops, used, strict=True)
+    ]
     columns = {name: [row.get(name) for row in rows] for name in _COLUMNS}
     columns["iteration"] = calendar.iterations(moments)
     columns["phase"] = calendar.phase_names(moments)
@@ -132,6 +138,8 @@ _COLUMNS = (
     "graph_replay",
     "kernel",
     "kernel_class",
+    "layer",
+    "role",
     "state",
     "enqueue_s",
     "start_s",
@@ -229,10 +237,11 @@ def device_rows(rank_file: RankFile, linked: Linked, calendar: Calendar, zero: i
     moments = np.where(call >= 0, calls[np.maximum(call, 0)], np.nan)
     copies = _take(table.is_copy, np.int8, mine).astype(bool)
     classes = pl.Series([UNKNOWN if kind.library == UNKNOWN else "compute" for kind in linked.classes], dtype=pl.String)
+    unknown = pl.Series([UNKNOWN], dtype=pl.String).new_from_index(0, len(mine))
     frame = pl.DataFrame(
         {
             "kernel": pl.Series(rank_file.names, dtype=pl.String).gather(name),
-            "kernel_class": classes.gather(name),
+            "kernel_class": classes.gather(name).zip_with(pl.Series(~linked.nameless[mine]), unknown),
             "stream": pl.Series(_take(table.stream, np.int64, mine)).cast(pl.String),
             "device": pl.Series(_take(table.device, np.int32, mine)),
             "enqueue_s": pl.Series((moments - zero) * 1e-6).fill_nan(None),
@@ -259,7 +268,7 @@ def _take(column: Any, kind: Any, places: np.ndarray) -> np.ndarray:
 
 
 def host_rows(rank_file: RankFile, calendar: Calendar, zero: int) -> pl.DataFrame:
-    """Return steps, phases and the calls that wait (kind ``sync``)."""
+    """Return steps, phases, the calls that wait (kind ``sync``), and what marks launches (kind ``operator``)."""
     import numpy as np
     import polars as pl
 
@@ -303,6 +312,17 @@ def host_rows(rank_file: RankFile, calendar: Calendar, zero: int) -> pl.DataFram
                 "thread": tid if type(tid) is int and abs(tid) < 1 << 62 else None,
             }
         )
-    names = ["kind", "op", "start_s", "duration_s", "text", "line", "iteration", "phase", "thread"]
+    rows += _operators(rank_file, calendar, zero)
+    names = ["kind", "op", "start_s", "duration_s", "text", "line", "iteration", "phase", "layer", "thread"]
     columns = {name: [row.get(name) for row in rows] for name in names}
     return pl.DataFrame(columns, schema=_schema(names)).with_columns(pl.lit("read").alias("ground"))
+
+
+def _operators(rank_file: RankFile, calendar: Calendar, zero: int) -> list[Row]:
+    import numpy as np
+
+    rows = list(LaunchMarks(rank_file).rows(zero))
+    moments = np.array([row["start_s"] for row in rows], float) * 1e6 + zero
+    for row, number in zip(rows, calendar.iterations(moments), strict=True):
+        row["iteration"] = number
+    return rows

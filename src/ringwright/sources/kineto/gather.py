@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringwright.sources.kineto import marks
 from ringwright.sources.kineto.columns import LIMIT, EventColumns, RankFile, whole
 from ringwright.sources.kineto.pieces import Reading
 from ringwright.sources.kineto.records import (
@@ -23,7 +24,7 @@ from ringwright.sources.kineto.records import (
 from ringwright.sources.kineto.stream import batches
 from ringwright.sources.source import Source
 
-KERNEL, COPY, CALL, HOST, NOTE = range(5)
+KERNEL, COPY, CALL, HOST, NOTE, PYTHON = range(6)
 CATEGORIES = {
     "kernel": KERNEL,
     "Kernel": KERNEL,
@@ -43,6 +44,7 @@ CATEGORIES = {
     "Operator": HOST,
     "operator": HOST,
     "user_annotation": NOTE,
+    "python_function": PYTHON,
 }
 LAUNCH, SYNC, PASS = range(3)
 ROWS_PER_FILE = 8_000_000  # of each kind; what lies beyond is counted as lost
@@ -72,6 +74,7 @@ class _Sorter:
         self._names: dict[str, int] = {}
         self._threads: dict[tuple[Any, Any], int] = {}
         self._calls: dict[str, int] = {}
+        self._marks: dict[tuple[str, bool], int] = {}
 
     def take(self, events: list[Event], first: int) -> None:
         """Sort a batch, whose first event is number ``first`` of the file."""
@@ -88,8 +91,10 @@ class _Sorter:
                 self._call(event, line, launches)
             elif kind == HOST:
                 self._host(event, line)
-            else:
+            elif kind == NOTE:
                 self._note(event, line)
+            elif event.name.startswith(marks.MODULE):
+                self._mark(event, line, is_label=True)
         if not self._devices(devices):
             for event, line, is_copy in zip(devices.events, devices.lines, devices.copies, strict=True):
                 self._device(event, line, is_copy=bool(is_copy))
@@ -191,8 +196,9 @@ class _Sorter:
         elif self._take_in(self.rank_file.calls, event, line):
             self.rank_file.calls.correlation.append(number)
 
-    def _host(self, event: Event, line: int) -> None:
+    def _host(self, event: Event, line: int, *, is_label: bool = False) -> None:
         name = event.name
+        self._mark(event, line, is_label=is_label)
         if name == RECORD:
             try:
                 args = decode_comm(event.args)
@@ -225,7 +231,28 @@ class _Sorter:
         if event.name.startswith(("ProfilerStep", "## ")):
             self._take_in(self.rank_file.notes, event, line)
         else:
-            self._host(event, line)
+            self._host(event, line, is_label=True)
+
+    def _mark(self, event: Event, line: int, *, is_label: bool) -> None:
+        """Keep what says where launches belong; of the backward pass only from when to when each thread was in it."""
+        key = (event.name, is_label)
+        kind = self._marks.get(key)
+        if kind is None:
+            kind = marks.kind_of(event.name, is_label=is_label)
+            if len(self._marks) < NAMES:
+                self._marks[key] = kind
+        if kind == marks.BACKWARD:
+            self._backward(event, line)
+        elif kind != marks.NOTHING:
+            table = self.rank_file.marks if kind == marks.LABEL else self.rank_file.operators
+            self._take_in(table, event, line)
+
+    def _backward(self, event: Event, line: int) -> None:
+        ts, dur = event.ts, event.dur
+        if type(ts) in (int, float) and type(dur) in (int, float) and 0 <= dur < _PID and -LIMIT < ts < LIMIT:
+            thread = self._thread(event.pid, event.tid)
+            first, last, at = self.rank_file.backward.get(thread, (ts, ts + dur, line))
+            self.rank_file.backward[thread] = (min(first, ts), max(last, ts + dur), at)
 
     def _take_in(self, table: EventColumns, event: Event, line: int) -> bool:
         """Append the columns that all tables of the host have; False when the event has no usable time."""

@@ -49,6 +49,7 @@ class Linked:
     classes: list[Kernel]
     communicates: np.ndarray
     call: np.ndarray
+    nameless: np.ndarray  # which kernels a communication call launched that launched none of the catalogue
     nameless_records: int = 0
     kernels_without_facts: list[int] = field(default_factory=list)
     contradictions: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
@@ -66,7 +67,7 @@ def link(rank_file: RankFile, catalogue: Catalogue, *, is_amd: bool = False) -> 
     for number, args in rank_file.meta.items():
         if not copies[number] and classes[names[number]].library == UNKNOWN and operation(args.collective):
             communicates[number] = True
-    linked = Linked([], classes, communicates, _calls(rank_file))
+    linked = Linked([], classes, communicates, _calls(rank_file), np.zeros(len(kernels), bool))
     _Joiner(rank_file, linked, "rccl" if is_amd else None).join()
     return linked
 
@@ -127,7 +128,27 @@ class _Joiner:
         for record in range(len(self.rank_file.records)):
             if self._parents[record] is None and record not in taken:
                 self._of_record(record, seen)
+        self._nameless(taken)
         self.linked.operations.sort(key=lambda op: (op.enqueue if op.enqueue is not None else op.start or 0.0, op.line))
+
+    def _nameless(self, taken: set[int]) -> None:
+        """Note the kernels that calls launched of which no kernel is known: they are hardly computation."""
+        import numpy as np
+
+        rank_file, table = self.rank_file, self.rank_file.records
+        order = np.argsort(rank_file.calls.ts, kind="stable")
+        launches = np.frombuffer(rank_file.calls.ts, float)[order] if len(order) else np.zeros(0)
+        threads = np.array(rank_file.calls.thread, np.int32)[order]
+        inside = np.zeros(len(order), bool)
+        for record in range(len(table)):
+            size = self._facts(record).group_size
+            if self._parents[record] is None and record not in taken and size != 1:
+                first, last = np.searchsorted(launches, [table.ts[record], table.ts[record] + table.dur[record]])
+                inside[order[first:last]] |= threads[first:last] == table.thread[record]
+        call = self.linked.call
+        copies = np.frombuffer(rank_file.kernels.is_copy, np.int8).astype(bool)
+        if len(inside):
+            self.linked.nameless = (call >= 0) & inside[np.maximum(call, 0)] & ~copies & ~self.linked.communicates
 
     def _own(self) -> dict[int | None, list[int]]:
         """Return the kernels of each record; None holds those without."""
@@ -202,6 +223,13 @@ class _Joiner:
                 return op, number
         return None, None
 
+    def _elements(self, record: int) -> CommArgs | None:
+        """Return what the label in a record says of its tensor, for releases whose record says nothing of sizes."""
+        table = self.rank_file.records
+        inside = self.labels.within(table.thread[record], table.ts[record], table.ts[record] + table.dur[record])
+        said = [self.rank_file.label_args[n] for n in inside if n in self.rank_file.label_args]
+        return said[0] if len(said) == 1 else None
+
     def _of_kernels(self, numbers: list[int], record: int | None) -> None:
         rank_file, kernels = self.rank_file, self.rank_file.kernels
         first = min(numbers, key=lambda number: kernels.ts[number])
@@ -209,12 +237,13 @@ class _Joiner:
         said = [rank_file.meta.get(number) for number in numbers]
         if record is not None:
             said += [rank_file.record_args[n] for n in [record, *self._children(record)]]
-        about = facts(said)
-        op, ground, label = about.op, "read", None
+        op, ground, label = facts(said).op, "read", None
         if record is not None:
             named, label = self._label(record)
+            said.append(self._elements(record))
             if op is None:
                 op, ground = named, "inferred"
+        about = facts(said)
         if (
             op is not None
             and kind.op is not None
@@ -250,7 +279,8 @@ class _Joiner:
     def _of_record(self, record: int, seen: set[tuple[object, ...]]) -> None:
         """An operation that was asked for, and whose kernel the trace does not hold."""
         rank_file, table = self.rank_file, self.rank_file.records
-        about = facts([rank_file.record_args[n] for n in [record, *self._children(record)]])
+        said = [rank_file.record_args[n] for n in [record, *self._children(record)]]
+        about = facts([*said, self._elements(record)])
         op, label, ground = about.op, None, "read"
         if about.said is None:
             (op, label), ground = self._label(record), "inferred"

@@ -86,6 +86,7 @@ def _part(
         [device_rows(rank_file, linked, calendar, zero), host_rows(rank_file, calendar, zero)], how="diagonal"
     )
     findings.links(rank_file, linked)
+    findings.variables(rank_file)
     return TraceFile(
         rank_file.reading.name, where, _wall_ns(rank_file, zero), asked, store.keep(rest), rank_file.reading.header
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from ringwright.sources.kineto.marks import VARIABLE
 from ringwright.sources.kineto.pieces import EVENT_START, Reading, cuts, decode, repair, whole
 from ringwright.sources.kineto.records import BAD_JSON, Event, decode_any
 from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source, is_damage
@@ -144,7 +145,7 @@ def _header(feed: _Feed, key: str) -> bool:
         end = _value_end(feed.data, feed.at)
     raw = feed.data[feed.at : end]
     feed.at = end
-    if key in _HEADERS:
+    if key in _HEADERS or VARIABLE.match(key):
         try:
             feed.reading.header[key] = decode_any(raw)
         except BAD_JSON:

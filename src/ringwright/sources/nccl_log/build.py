@@ -32,7 +32,7 @@ def build(state: LogState, fold: RecordSink, ops: list[str], names: list[str], h
     events = [event_rows(state, fold, ops, identity, names), rows("events", _other_events(state, identity)).lazy()]
     frames = {
         "communicators": rows("communicators", _communicators(state, identity)),
-        "topology": rows("topology", _topology(state, identity, wirings)),
+        "topology": rows("topology", [*_topology(state, identity, wirings), *_adding(state, identity)]),
         "links": rows("links", time_bins(state, fold, ops)),
         "claims": rows("claims", _claims(state, identity, fold)),
         "ledger": rows("ledger", state.ledger.rows()),
@@ -52,6 +52,7 @@ def _meta(state: LogState, fold: RecordSink, identity: JobIdentity, names: list[
         "records": fold.records,
         "losses": state.losses,
         "errors_dropped": state.errors_dropped,
+        "adding_dropped": state.adding.dropped,
     }
 
 
@@ -119,6 +120,32 @@ def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> 
             rows.append({"kind": "channels", "communicator": number, "value": f"{kind}={count}", "ground": "read"})
     for (host, index), name in state.nics.items():
         rows.append({"kind": "nic", "host": host, "nic": str(index), "value": name, "ground": "read"})
+    return rows
+
+
+def _adding(state: LogState, identity: JobIdentity) -> list[Row]:
+    """Return what was said of switches that add: ``transport`` says what, ``src`` is the rank in the communicator."""
+    group_of = {handle: number for number, group in enumerate(identity.groups) for handle in group.all_handles()}
+    rows: list[Row] = []
+    for line, (count, (file, at)) in state.adding.said.items():
+        handle = identity.alias.get(line.handle, line.handle)
+        rank = state.process_rank.get((line.host, line.pid), identity.rank_of.get(handle))
+        inside = line.rank if line.rank >= 0 or handle < 0 else state.handles[handle].rank
+        told = {"name": line.name, "number": line.number, "count": count, "at": f"{file}:{at}"}
+        rows.append(
+            {
+                "kind": "adding",
+                "communicator": group_of.get(handle),
+                "host": line.host or None,
+                "pid": line.pid or None,
+                "device": line.device if line.device >= 0 else None,
+                "rank": rank,
+                "src": inside if inside is not None and inside >= 0 else None,
+                "transport": line.what,
+                "value": _json(told),
+                "ground": "read",
+            }
+        )
     return rows
 
 

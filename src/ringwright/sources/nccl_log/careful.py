@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ringwright.laws import reason
-from ringwright.sources.nccl_log import dialect, framework, grammar, handlers
+from ringwright.sources.nccl_log import adding, dialect, framework, grammar, handlers
 from ringwright.sources.nccl_log.handlers import CollRecord, Place
 from ringwright.sources.nccl_log.segments import BARE, PREFIX, LineSegment, Split, segment_of, split
 from ringwright.sources.nccl_log.state import LogState
@@ -208,7 +208,7 @@ class CarefulReader:
         parsed = grammar.parse(segment.text.rstrip())
         if parsed is not None and parsed[0] == "coll":
             return (parsed[1]["op"] or "").lower() in dialect.OPERATIONS
-        if parsed is not None:
+        if parsed is not None or adding.begins(segment.text):
             return True
         return PREFIX.match(head.raw) is None and (segment.host, segment.pid) in self.state.lines_of
 

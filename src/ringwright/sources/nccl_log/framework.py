@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ringwright.sources.nccl_log import adding
 from ringwright.sources.nccl_log.state import ErrorLine, LogState
 
 Place = tuple[str, int]
@@ -43,7 +44,7 @@ _VERSION = re.compile(r"(?P<kind>[NR]CCL)(?: version|\*\*:) ?:? ?(?P<version>2\.
 # One search that no line of any reader below gets past unnoticed.
 _MARKS = re.compile(
     r"Watchdog caught|last enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
-    r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)"
+    r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)|" + adding.LIBRARY_MARK
 )
 _DEGREE_NAMES = {
     "data": "dp",
@@ -86,6 +87,7 @@ NEEDLES = [
     b"opCount ",
     b"RCCL version",
     b"- Init COMPLETE",
+    *adding.NEEDLES,
 ]
 
 
@@ -184,6 +186,10 @@ def _version(text: str, state: LogState, where: Place, rank: int | None, time_s:
     return bool(versions)
 
 
+def _sharp(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
+    return adding.read_library(text, state, where)
+
+
 _READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool], ...] = (
     _timeout,
     _progress,
@@ -193,4 +199,5 @@ _READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool]
     _layout,
     _ras,
     _killed,
+    _sharp,
 )

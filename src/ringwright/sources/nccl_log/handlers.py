@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.sources.nccl_log import dialect, grammar
+from ringwright.sources.nccl_log import adding, dialect, grammar
 from ringwright.sources.nccl_log.segments import LineSegment
 from ringwright.sources.nccl_log.state import ErrorLine, LogState
 
@@ -39,13 +39,14 @@ def take(segment: LineSegment, state: LogState, where: Place, stamp_s: float | N
     """Take one segment into ``state``: a record for a collective, the rule's name for other lines, None for free text."""
     if segment.level in ("WARN", "ERROR"):
         _warning(segment, state, where, stamp_s)
+        adding.take(segment, state, where)
         return "warning"
     if segment.level != "INFO":
         state.calls[segment.text.partition("(")[0][:60]] += 1
         return segment.level.lower()
     parsed = grammar.parse(segment.text.rstrip())
     if parsed is None:
-        return None
+        return adding.take(segment, state, where)
     name, match = parsed
     if name == "coll":
         return collective(match, segment, state, where, stamp_s)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringwright.sources.nccl_log.adding import AddingLines
 from ringwright.sources.nccl_log.dialect import Version
 from ringwright.sources.nccl_log.ledger import Ledger
 
@@ -99,6 +100,7 @@ class LogState:
         self.iterations: list[tuple[int, float | None]] = []
         self.ras: dict[str, Any] = {}
         self.calls: Counter[str] = Counter()
+        self.adding = AddingLines()
         self.losses: list[str] = []
 
     @property

@@ -14,14 +14,16 @@ from ringwright.execute.executors import Executor
 from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
+from ringwright.execute.switched.terms import is_switched
 from ringwright.registry import find
-from ringwright.studies.bench import probe
-from ringwright.studies.bench.question import BenchSpec, Candidate
+from ringwright.studies.bench import probe, switched
+from ringwright.studies.bench.question import OURS, BenchSpec, Candidate
 
 if TYPE_CHECKING:
     from ringwright.execute.job import NodeResult
     from ringwright.execute.place import Place
     from ringwright.execute.plan import NodePlan
+    from ringwright.execute.switched.terms import WorkerPort
     from ringwright.program import Program
 
 ROUND_S = 0.02  # what one round should take, so that a barrier before it does not count
@@ -85,15 +87,22 @@ def groups(question: BenchSpec, candidates: Sequence[Candidate], notes: list[str
             (each, name)
             for each in ours
             for name in question.algorithms
+            if _carries(each, name)
             if _is_at_home(each.executor, group.starter) and (not group.settings or _fits(group, name))
         ]
     launches.sort(key=lambda group: "mpich" in group.starter.name)  # whose waiting ranks disturb all others: last
     placed = {(each.name, name) for group in launches for each, name in group.entries}
     for each in ours:
-        left = [(each, name) for name in question.algorithms if (each.name, name) not in placed]
+        names = [name for name in question.algorithms if _carries(each, name)]
+        left = [(each, name) for name in names if (each.name, name) not in placed]
         if left:
             launches.append(LaunchGroup(each.executor, entries=left))
     return launches
+
+
+def _carries(candidate: Candidate, name: str) -> bool:
+    """Return whether a backend has this algorithm: what a switch carries out goes over no other messages."""
+    return candidate.name == OURS or not is_switched(name)
 
 
 def _native(question: BenchSpec, candidate: Candidate, notes: list[str]) -> list[LaunchGroup]:
@@ -103,6 +112,8 @@ def _native(question: BenchSpec, candidate: Candidate, notes: list[str]) -> list
 
     launches = []
     for name in question.algorithms:
+        if is_switched(name):
+            continue
         try:
             made = forced(candidate.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks)
         except DeclinedError as error:
@@ -130,12 +141,13 @@ def measure(
     slowest_rate: float,
     begin: Callable[[], object] | None = None,
     kept: list[BenchSample] | None = None,
+    ports: Sequence[WorkerPort] = (),
 ) -> tuple[list[BenchSample], dict[str, dict[tuple[str, int], float]]]:
     """Run a group once; return its samples, and per wire the times of the probe.
 
     RanksFailedError where the ranks did not come to their end; ``kept`` then gets the samples that they had.
     """
-    nodes = max([program.n_nodes for program in made.values()] or [question.ranks])
+    nodes = max([question.ranks, *(program.n_nodes for program in made.values())])
     cut: list[list[NodePlan]] = []
     rounds, meanings = _probes(question, group, cut, slowest_rate, nodes)
     for size in question.sizes:
@@ -143,6 +155,10 @@ def measure(
         for candidate, name in group.entries:
             if candidate.native:
                 contenders.append(Contender(f"{candidate.name}|{name}"))
+            elif is_switched(name):
+                contenders.append(
+                    Contender(f"{candidate.name}|{name}", switched.WIRE, terms=question.through_switch[name])
+                )
             elif (name, size) in made:
                 cut.append(_padded(plans(made[name, size]), nodes))
                 contenders.append(Contender(f"{candidate.name}|{name}", candidate.executor.wire, len(cut) - 1))
@@ -167,8 +183,9 @@ def measure(
         rounds,
         group.starter.backend,
         question.timeout_s,
-        interfaces=[seat.interface for seat in seats] if places else [],
+        interfaces=[seat.counted for seat in seats] if places else [],
         begins=len(meanings),
+        switched=list(ports),
         call=group.call,
     )
     with launch.job_folder(elsewhere=places is not None) as folder:
@@ -255,7 +272,12 @@ def _sorted(
     probes: dict[str, dict[tuple[str, int], float]] = {}
     samples: list[BenchSample] = []
     natives = [candidate.name for candidate, _ in group.entries if candidate.native]
-    wires = {f"{candidate.name}|{name}": candidate.executor.wire for candidate, name in group.entries}
+    wires = {
+        f"{candidate.name}|{name}": switched.WIRE
+        if is_switched(name) and not candidate.native
+        else candidate.executor.wire
+        for candidate, name in group.entries
+    }
     for results in zip(*answers, strict=True):
         case = rounds[results[0].case]
         name, _, algorithm = results[0].label.partition("|")

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.execute.executors import EXECUTORS, Executor, executor
+
+if TYPE_CHECKING:
+    from ringwright.execute.switched.terms import SwitchTerms
 
 LIBRARIES = ("openmpi", "mpich", "gloo", "nccl")
 OURS = "ringwright"
@@ -50,6 +55,13 @@ class BenchSpec:
     def collective(self, size_bytes: int) -> Collective:
         """Return the collective at one size."""
         return Collective(self.op, range(self.ranks), size_bytes, self.dtype, self.reduce_op, self.root)
+
+    @cached_property
+    def through_switch(self) -> dict[str, SwitchTerms]:
+        """The algorithms that a switch carries out, as they are spelled; UsageError where one cannot."""
+        from ringwright.studies.bench.switched import switched
+
+        return switched(self)
 
     def candidates(self) -> list[Candidate]:
         """Return the contenders; UsageError for an unknown name, or for one that cannot run here."""

@@ -13,8 +13,9 @@ import numpy as np
 from ringwright import steps
 from ringwright.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.execute import launch
+from ringwright.execute.switched.terms import is_switched
 from ringwright.registry import algorithm
-from ringwright.studies.bench import capture, jobs, probe
+from ringwright.studies.bench import capture, jobs, probe, switched
 from ringwright.studies.bench.question import BenchSpec
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
             usable.append(candidate)
     if not usable:
         raise UsageError("none of these backends can run here", where="; ".join(notes), remedy="--backend ringwright")
-    with launch.terminable(), _network(question, out) as net:
+    with launch.terminable(), _network(question, out) as net, switched.serving(question, net) as ports:
         topology = net.topology if net else _plain(question.ranks)
         made = _programs(question, topology, notes)
         rate = float(topology.rate.min()) if net else LOOPBACK_RATE
@@ -59,7 +60,7 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
         for group in steps.told([*jobs.groups(question, usable, notes)], progress, _named):
             try:
                 measured_samples, measured = jobs.measure(
-                    question, group, made, net.places if net else None, rate, begin, samples
+                    question, group, made, net.places if net else None, rate, begin, samples, ports
                 )
             except RanksFailedError as error:
                 if out is not None:  # what was measured until then
@@ -119,7 +120,8 @@ def _network(question: BenchSpec, out: Path | None) -> Iterator[LabNetwork | Non
         return
     from ringwright import lab
 
-    with lab.network(question.lab, question.faults, seed=question.seed, tcp=question.tcp, out=out) as net:
+    adds = bool(question.through_switch)
+    with lab.network(question.lab, question.faults, seed=question.seed, tcp=question.tcp, adds=adds, out=out) as net:
         if net.topology.n_ranks != question.ranks:
             raise UsageError(
                 f"{question.ranks} ranks in a lab of {net.topology.n_ranks}", remedy=f"--ranks {net.topology.n_ranks}"
@@ -131,6 +133,8 @@ def _programs(question: BenchSpec, topology: Topology, notes: list[str]) -> dict
     """Return the program of each algorithm and size; what an algorithm declines is said."""
     made: dict[tuple[str, int], Program] = {}
     for spelling in question.algorithms:
+        if is_switched(spelling):
+            continue
         _, make, knobs = algorithm(spelling)
         for size in question.sizes:
             try:
@@ -185,14 +189,21 @@ def _row(question: BenchSpec, sample: jobs.BenchSample, times_s: np.ndarray) -> 
         "wire": sample.wire,
         "runs": len(times_s) * sample.inner,
         "beside": sample.beside or None,
-        "sent_bytes": sent // (len(times_s) * sample.inner * question.ranks) if (sent := _sent(sample)) >= 0 else None,
+        **_sent(sample, len(times_s) * sample.inner),
     }
 
 
-def _sent(sample: jobs.BenchSample) -> int:
-    """Return the bytes of all ranks' interfaces in all rounds, headers counted; -1 where they were not counted."""
+def _sent(sample: jobs.BenchSample, runs: int) -> dict[str, int | None]:
+    """Return bytes of one run, headers counted: a rank's, mean over ranks, and those of the least and the most busy interface."""
     counted = [each.sent_bytes for each in sample.results]
-    return sum(counted) if min(counted) >= 0 else -1
+    if not all(counted):
+        return dict.fromkeys(("sent_bytes", "least_port_bytes", "most_port_bytes"))
+    ports = [sent for each in counted for sent in each]
+    return {
+        "sent_bytes": sum(ports) // (runs * len(counted)),
+        "least_port_bytes": min(ports) // runs,
+        "most_port_bytes": max(ports) // runs,
+    }
 
 
 def _predicted(
@@ -205,6 +216,8 @@ def _predicted(
     """Return the simulator's time: the same program on the probe's machine, or on the lab's fabric with its faults."""
     from ringwright.engines.choose import simulate
 
+    if sample.wire == switched.WIRE:
+        return None if fabric is None else _by_slots(question, sample, fabric)
     program = made.get((sample.algorithm, sample.size_bytes)) or _own(question, sample)
     times_s = probes.get((sample.beside or sample.candidate, sample.wire)) or probes.get(("", sample.wire))
     if program is None or not times_s:
@@ -219,6 +232,26 @@ def _predicted(
     machine = probe.fit(question.ranks, times_s, sample.size_bytes / question.ranks)
     where = machine.topology(question.ranks) if fabric is None else machine.on(faulted(question, fabric))
     return simulate(program, where).time_s * 1e6
+
+
+def _by_slots(question: BenchSpec, sample: jobs.BenchSample, fabric: Topology) -> float | None:
+    """Return the median over seeds in us, by packets through the slots of the lab's switches; None where nothing says them."""
+    from ringwright.studies.bench.by_slots import median_s, pool_of
+
+    if _script(question, fabric).flows or _acts_otherwise(question, fabric):
+        return None
+    terms = question.through_switch[sample.algorithm]
+    lost = max(each.loss for each in question.through_switch.values())
+    try:
+        pool = pool_of(terms, faulted(question, fabric), sample.size_bytes, question.dtype, lost)
+        return median_s(pool) * 1e6
+    except InfeasibleError:  # too many packets, or links that lose too much
+        return None
+
+
+def _acts_otherwise(question: BenchSpec, fabric: Topology) -> bool:
+    """Say whether a fault does something else than lose packets of links."""
+    return any(fault.field != "loss" for fault in faulted(question, fabric).faults)
 
 
 def _by_packets(question: BenchSpec, program: Program, fabric: Topology, competing: tuple[Flow, ...]) -> float | None:

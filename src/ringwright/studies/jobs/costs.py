@@ -7,6 +7,7 @@ much two operations of different roles disturb each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -23,6 +24,8 @@ from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.engines.together import simulate_together
 from ringwright.errors import UsageError
 from ringwright.registry import algorithm
+from ringwright.software import NO_SOFTWARE
+from ringwright.studies.jobs.copies import copied_s
 from ringwright.studies.jobs.faults import marked
 from ringwright.studies.jobs.followed import Bound, FollowedPackets
 from ringwright.studies.jobs.host_links import HostLinks
@@ -30,7 +33,7 @@ from ringwright.studies.jobs.passing import PassingFault, staying
 from ringwright.studies.jobs.places import places
 from ringwright.studies.jobs.siblings import Siblings
 from ringwright.studies.jobs.wire import sent_by_ranks
-from ringwright.workload import Mesh
+from ringwright.workload import SHIFTS, Mesh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +51,7 @@ MOST_USED = 1 << 8  # groups of which is remembered what they use: a byte a link
 MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
+COPY = "copy"
 LEAST_SHARE = 0.02
 
 
@@ -116,6 +120,7 @@ class FabricCosts:
     sent: dict[tuple[str, TimedRanks, int], float] = field(init=False, default_factory=dict, repr=False)
     stays: tuple[str, ...] = field(init=False, default=())  # sentences about faults that begin late or pass
     left: dict[str, str] = field(init=False, default_factory=dict)  # what was left to the library: operation -> why
+    refused: dict[tuple[str, TimedRanks], str] = field(init=False, default_factory=dict, repr=False)
     packets: FollowedPackets = field(init=False, default_factory=FollowedPackets, repr=False)
 
     def __post_init__(self, known: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None) -> None:
@@ -200,9 +205,20 @@ class FabricCosts:
             if len(ranks) > 1
         ]
 
+    def own_programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[Program]:
+        """Return the program of each phase of an operation among these very ranks, whoever is at work beside them."""
+        return [
+            self.program(kind, size, TimedRanks(alike[0])) for kind, size, alike, _ in _asked(op, size_bytes, ranks)
+        ]
+
     def told(self) -> list[str]:
         """Return sentences about faults, and about operations that the chosen algorithm cannot do, as far as they were met."""
         return [*self.stays, *self.left.values(), *self.packets.told()]
+
+    def refusal(self, op: str, ranks: tuple[int, ...]) -> str | None:
+        """Return why the chosen algorithm left an operation among ranks to the library; None where it did not."""
+        asked = (self.refused.get((kind, self._canonical(each[0]))) for kind, _, each, _ in _asked(op, 1, ranks))
+        return next(filter(None, asked), None)
 
     def _stage(self, op: str, size_bytes: int, alike: tuple[tuple[int, ...], ...], phase: str) -> Stage:
         """Return the phase of an operation that several groups do at the same time, each with its siblings."""
@@ -212,7 +228,20 @@ class FabricCosts:
         part = (size_bytes - low) / (high - low) if high > low else 0.0
         seconds = before.seconds + (after.seconds - before.seconds) * part
         timed = after if part > 0.5 else before
-        return Stage(seconds, 0.0, phase, (), self.units, self._loads(op, timed, alike[0]))
+        is_copy = op == COPY and self._in_one_host(alike[0])
+        if is_copy:
+            timed, seconds = timed.lasting(copied_s(timed.seconds)), copied_s(seconds)
+        return Stage(seconds, 0.0, phase, (), 0.0 if is_copy else self.units, self._loads(op, timed, alike[0]))
+
+    def _in_one_host(self, ranks: tuple[int, ...]) -> bool:
+        """Return whether copy engines reach all of these ranks' memory; between hosts the library sends."""
+        hosts = self.topology.hosts
+        inside = hosts is not None and len(np.unique(hosts[list(ranks)])) == 1
+        if not inside:
+            self.left.setdefault(
+                COPY, f"copies among {len(ranks)} ranks by {LIBRARY}: no copy engine reaches another host"
+            )
+        return inside
 
     def _loads(self, op: str, timed: Timed, ranks: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         """Return the links and capacities of what was timed where the group itself has them, those at its hosts.
@@ -263,8 +292,10 @@ class FabricCosts:
         if key not in self.timed:
             machine = self._machine(groups[-1])
             lost_s = self._lost_s(op, size_bytes, groups, machine)
+            programs = [self.program(op, size_bytes, group) for group in groups]
+            self._keep_sent(op, size_bytes, groups[-1], programs[-1])
             timed = self._run(
-                [self.program(op, size_bytes, group) for group in groups],
+                programs,
                 machine if lost_s is None else without_losses(machine),
                 groups[-1].healthy,
             )
@@ -319,6 +350,9 @@ class FabricCosts:
     def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
         """Return how the system that is asked for does an operation, the library where that system does not do it."""
         ranks, machine = group.ranks, self._machine(group)
+        if op == COPY:
+            sent = self.program(RING, size_bytes, group)
+            return replace(sent, software=NO_SOFTWARE) if self._in_one_host(ranks) else sent
         spelling = self.algorithms.get(op) or (LIBRARY if op == RING else self.algorithms.get("", LIBRARY))
         _, make, knobs = algorithm(spelling)
         even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
@@ -327,16 +361,22 @@ class FabricCosts:
         except UsageError as error:
             if spelling == LIBRARY:
                 raise
+            self.refused.setdefault((op, group), error.what)
             _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
             self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
             program = make(Collective(op, ranks, even, "float32"), machine)
         return _made_once(program)
 
+    def _keep_sent(self, op: str, size_bytes: int, group: TimedRanks, program: Program) -> None:
+        """Keep what a program sends, where it declares it: who asks for it later need not have the program made again."""
+        if not program.aggregators:
+            self.sent[op, group, size_bytes] = sent_by_ranks(program)
+
     def sent_bytes(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> float:
         """Return the bytes that all ranks of a group together put on wires in one operation, a protocol's flags among them."""
         if len(ranks) < 2 or not size_bytes:
             return 0.0
-        if op == RING or hops_of(op)[0] == "shift":
+        if op == RING or hops_of(op)[0] in SHIFTS:
             return float(size_bytes) * (1 if op == RING else len(ranks))
         if op == "push-pull":
             return sum(self.sent_bytes(each, size_bytes, ranks) for each in ("reduce-scatter", "all-gather"))
@@ -402,11 +442,16 @@ def _asked(op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[tuple[str, 
     if op == "factors":
         return [("all-gather", size_bytes * len(ranks), (ranks,), "")]
     kind, hops = hops_of(op)
-    if kind == "shift":
-        there = hops % len(ranks)
-        senders = ranks[there:] + ranks[:there]
-        return [(RING, size_bytes, tuple(zip(senders, ranks, strict=True)), "")]
+    if kind in SHIFTS:
+        return [(RING if kind == "shift" else COPY, size_bytes, tuple(_rounds(ranks, hops)), "")]
     return [(op, size_bytes, (ranks,), "")]
+
+
+def _rounds(ranks: tuple[int, ...], hops: int) -> list[tuple[int, ...]]:
+    """Return the ranks in rounds, each of which sends to the next one of its round: that from which it is ``hops`` away."""
+    many = len(ranks)
+    rounds = math.gcd(hops, many)
+    return [tuple(ranks[(first - hops * at) % many] for at in range(many // rounds)) for first in range(rounds)]
 
 
 def _made_once(program: Program) -> Program:

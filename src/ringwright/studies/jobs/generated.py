@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ringwright.costs.contention.multiprocessors import ALIKE
 from ringwright.costs.fits import load
 from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.costs.learnt.steps import named, probable
@@ -15,8 +16,9 @@ from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
-from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, stages_of
+from ringwright.studies.jobs.costs import LIBRARY, stages_of
 from ringwright.studies.jobs.measured import SYSTEMS
+from ringwright.studies.jobs.networks import on_networks, said_of
 from ringwright.studies.jobs.study import Job
 from ringwright.studies.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
 from ringwright.studies.neighbours import programs
@@ -54,10 +56,16 @@ class GeneratedJobSpec:
     fit: str | None = None  # name or file of efficiencies fitted to measured steps
 
 
-def made(question: GeneratedJobSpec, topology: Topology | None = None, beside: Sequence[Congestion] = ()) -> Job:
+def made(
+    question: GeneratedJobSpec,
+    topology: Topology | None = None,
+    beside: Sequence[Congestion] = (),
+    networks: Mapping[str, Topology] | None = None,
+) -> Job:
     """Return the job; UsageError where model, parallel form, fabric and options do not fit together.
 
     ``beside``: what other jobs on the fabric repeat; each operation takes what it takes meanwhile, and no rank is like another.
+    ``networks``: further ones of the same ranks, by name, for operations that name them.
     """
     card, step, dtype = _settled(question)
     topology, told = _fabric(topology, step.parallel.world)
@@ -77,8 +85,9 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None, beside: S
             where=beside[0].text,
             remedy=f"a job of {MOST_BESIDE} ranks at the most",
         )
-    costs = FabricCosts(topology, generated.mesh, stages_of(generated), question.algorithms, others=others)
-    told = [*told, *(f"beside: {other.text}, again and again; {BESIDE}" for other in beside)]
+    networks = networks or {}
+    costs = on_networks(networks, topology, generated.mesh, stages_of(generated), question.algorithms, others)
+    told = [*told, *said_of(networks), *(f"beside: {other.text}, again and again; {BESIDE}" for other in beside)]
     known = [each for each in assumptions(card, step, question.card) if not each.startswith("gradients travel")]
     library = question.algorithms.get("", LIBRARY)
     collectives = (
@@ -89,10 +98,10 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None, beside: S
         costs,
         faults.slowdowns(costs.topology),
         costs.marked,
-        Interference(units=roofline.gpu.units),
+        Interference(units=roofline.gpu.units, gpu=roofline.gpu.name),
         folded=not others,
         passes="" if question.card.mode == "training" else question.card.mode,
-        assumptions=(*known, *told, *more, *_ground(roofline), collectives),
+        assumptions=(*known, *generated.assumptions, *told, *more, *_ground(roofline), collectives),
         fabric=topology.name,
         left_out=LEFT_OUT,
         remarks=costs.told,
@@ -134,11 +143,17 @@ def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:
     return generated if policy is None else scheduler(policy)[1](generated, made(question).costs)
 
 
-def interference(name: str, units: int) -> Interference:
-    """Return how communication slows the compute beside it; UsageError for a model that is not known."""
+def interference(name: str, usual: Interference) -> Interference:
+    """Return how communication slows the compute beside it on a job's device; UsageError for a model that is not known."""
     if name not in INTERFERENCE:
         raise UsageError(f"'{name}' is no model", remedy=f"one of: {', '.join(INTERFERENCE)}")
-    return Interference(name, units=units)
+    if name == "measured" and usual.gpu not in ALIKE:
+        what = f"a {usual.gpu}" if usual.gpu else "a recorded job's device"
+        raise UsageError(
+            f"what communication costs {what} was not measured",
+            remedy=f"--interference share, or a job from a model with --gpu {' or '.join(ALIKE)}",
+        )
+    return replace(usual, model=name)
 
 
 def _settled(question: GeneratedJobSpec) -> tuple[ModelCard, StepSpec, str]:

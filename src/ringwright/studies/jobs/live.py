@@ -25,7 +25,7 @@ def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Wo
     policy
         A name as ``--policy`` takes it (``p3``, ``bytescheduler:partition_mb=1``, ``p3+gradientflow``), a scheduler, or a Policy.
     options
-        Those of ``ringwright.execute.live.schedule``.
+        Those of ``ringwright.execute.live.schedule``: ``aggregate="switchml:codec=int8"`` sums through a switch that adds.
 
     Returns
     -------

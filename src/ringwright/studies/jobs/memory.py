@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypedDict
 
+from ringwright.errors import InfeasibleError
 from ringwright.memory import UNKNOWN, memory, peak_bytes
-from ringwright.workload import Workload
+from ringwright.units import format_size
+from ringwright.workload import Resource, Workload
 
 MEMORY = "memory"  # the resource whose capacity is that of the device, in bytes
 
@@ -65,3 +68,23 @@ def peak(workload: Workload) -> PeakMemory:
 def device_bytes(workload: Workload) -> int | None:
     """Return what the memory of a device holds; None where the workload does not say."""
     return next((int(each.capacity) for each in workload.resources if each.name == MEMORY), None)
+
+
+def limited(workload: Workload, memory_bytes: int) -> Workload:
+    """Return the workload on devices with this much memory, for schedulers that choose by it."""
+    others = tuple(each for each in workload.resources if each.name != MEMORY)
+    return replace(workload, resources=(*others, Resource(MEMORY, "tokens", float(memory_bytes))))
+
+
+def fitting(workload: Workload, memory_bytes: int | None) -> None:
+    """Raise InfeasibleError where a rank holds more than this at its peak, or nobody knows; None: no limit."""
+    if memory_bytes is None:
+        return
+    most = peak_bytes(workload)
+    if most is None:
+        raise InfeasibleError(f"whether {format_size(memory_bytes)} are enough is not known: {UNKNOWN}")
+    if most > memory_bytes:
+        raise InfeasibleError(
+            f"a rank holds {format_size(most)} at its peak, more than the limit of {format_size(memory_bytes)}",
+            remedy=f"--memory {-(-most // (1 << 30))}GiB, --recompute full, or a policy that keeps less",
+        )

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright import steps
-from ringwright.algorithms.synthesis.p2.machine import MachineLevels, Rings, levels_of, rings
+from ringwright.algorithms.ring_steps import Rings, rings
+from ringwright.algorithms.synthesis.p2.machine import MachineLevels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, devices, matrices
 from ringwright.costs.stages import VOLUME, hops_of
 from ringwright.errors import UsageError
-from ringwright.studies.jobs.study import Job, PolicyResult, answer, row
+from ringwright.studies.jobs.rows import row
+from ringwright.studies.jobs.study import Job, PolicyResult, answer
 from ringwright.studies.renumbered import renumbered
 
 if TYPE_CHECKING:

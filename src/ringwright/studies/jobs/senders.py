@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.studies.jobs.costs import FabricCosts
-from ringwright.workload import PHASES
+from ringwright.workload import PHASES, SHIFTS
 
 if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
     from ringwright.workload import Workload
 
-POINT_TO_POINT = ("send-recv", "shift")
+POINT_TO_POINT = ("send-recv", *SHIFTS)
 MOST_PLACED = 4096  # ranks of a job whose hosts are told
 MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is told
 

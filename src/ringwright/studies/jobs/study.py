@@ -1,4 +1,4 @@
-"""Would the step be faster with another policy? One workload, one fabric, a row per policy."""
+"""Would the step be faster with another policy? One workload, one fabric, a run per policy."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ringwright import steps
+from ringwright.algebra import RewriteError
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.errors import InfeasibleError, WorkloadError
 from ringwright.notebook import line, table
 from ringwright.registry import scheduler
+from ringwright.schedulers.compose import PolicyConflictError
 from ringwright.studies.arrivals import Asked, arriving
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.interrupted import MOST_INSTANCES, Interrupted, MeetsOutages, interrupted
-from ringwright.studies.jobs.memory import peak
-from ringwright.studies.jobs.tracks import tracks
-from ringwright.studies.jobs.why import Cause, why
 from ringwright.units import format_us
 from ringwright.workload import Workload
 
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
 
     from ringwright.costs.probable import Probable
 
-SCHEMA = "ringwright.simulate-job/1"
 NONE = "none"
+DECLINES = (WorkloadError, InfeasibleError, RewriteError, PolicyConflictError)  # with which a policy declines a job
 BY_LUCK = (
     "with the faults operations meet in another order, which by chance takes {:.2%} less: the step without them is told"
 )
@@ -152,7 +150,7 @@ def _without_faults(job: Job) -> Job | None:
 
 
 def _simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
-    label, schedule = _schedule(policy)
+    label, schedule = scheduled_by(policy)
     began = time.perf_counter()
     scheduled = schedule(job.workload, job.costs)
     run = _run(job, scheduled, STEPS)
@@ -206,7 +204,8 @@ def _probable(likely: Callable[[float], Probable], job: Job, scheduled: Workload
     return likely(calm_s * 1e6).later(low, middle, high)
 
 
-def _schedule(policy: str | Callable[..., Workload]) -> tuple[str, Callable[..., Workload]]:
+def scheduled_by(policy: str | Callable[..., Workload]) -> tuple[str, Callable[..., Workload]]:
+    """Return the label and the scheduler of a spelling, or of a scheduler; UsageError for a name that is not known."""
     if not isinstance(policy, str):
         return str(getattr(policy, "spelling", None) or getattr(policy, "__name__", "given")), policy
     return (NONE, _untouched) if policy in (NONE, "") else scheduler(policy)
@@ -229,116 +228,3 @@ def _run(job: Job, scheduled: Workload, steps: int, outages: Sequence[Outage] = 
 
 def _untouched(workload: Workload, _costs: Costs) -> Workload:
     return workload
-
-
-def document(
-    job: Job,
-    policies: Sequence[str],
-    *,
-    pictures: bool = False,
-    kept: Callable[[PolicyResult], None] | None = None,
-    progress: steps.Advance | None = None,
-) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.simulate-job/1``: assumptions, and a row per policy in microseconds.
-
-    ``pictures`` adds what a timeline needs to each row; ``kept`` is shown each answer, whose run is let go before the next
-    begins. A policy that declines the job beside others that do not is a row with its reason in ``declined`` and null for its
-    times. UsageError for a policy that is named twice or not known, and the policy's own error where all decline.
-    """
-    if len(set(policies)) < len(policies):
-        raise UsageError("a policy is named twice", remedy="each once: --policy pytorch-ddp,p3")
-    for spelling in policies:
-        _schedule(spelling)
-    rows: list[dict[str, Any]] = []
-    refused: list[RingwrightError] = []
-    for spelling in steps.told(policies, progress):
-        try:
-            result = answer(job, spelling)
-        except (WorkloadError, InfeasibleError) as error:
-            refused.append(error)
-            rows.append({"policy": spelling, "declined": error.what})
-            continue
-        if kept:
-            kept(result)
-        rows.append(row(result) | ({"timeline": tracks(result.run)} if pictures else {}))
-        del result
-    if refused and len(refused) == len(rows):
-        raise refused[0]
-    keys = dict.fromkeys(key for each in rows for key in each)
-    rows = [dict.fromkeys(keys) | each for each in rows]
-    return {
-        "schema": SCHEMA,
-        "workload": job.workload.name,
-        "fabric": job.fabric,
-        "mesh": dict(job.workload.mesh.axes),
-        "assumptions": [*job.assumptions, *job.remarks(), f"overlapped compute: interference {job.interference.model}"],
-        "rows": rows,
-        "left_out": list(job.left_out),
-    }
-
-
-def _why(result: PolicyResult) -> list[Cause]:
-    """Return why communication was exposed: where outages come and go, as much of a step that meets one as steps have of it."""
-    forward_s = result.account.forward_s
-    shown = why(result.run, result.workload, result.costs, forward_s)
-    if result.met is None or result.calm is None:
-        return shown
-    share = result.met.share
-    causes: dict[str, Cause] = {}
-    for each in shown:
-        causes[each["cause"]] = {**each, "exposed_us": share * each["exposed_us"], "count": share * each["count"]}
-    for each in why(result.calm, result.workload, result.costs, forward_s):
-        known = causes.setdefault(each["cause"], {**each, "exposed_us": 0.0, "count": 0.0})
-        known["exposed_us"] += (1.0 - share) * each["exposed_us"]
-        known["count"] += (1.0 - share) * each["count"]
-    return sorted(causes.values(), key=lambda each: -each["exposed_us"])
-
-
-def _added(met: Interrupted | None) -> dict[str, float | None]:
-    """Return what one outage adds, at least, in the mean and at most, by the moment at which it comes; None without outages."""
-    added = (None, None, None) if met is None else tuple(each * 1e6 for each in met.added_s)
-    return dict(zip(("outage_adds_us_low", "outage_adds_us", "outage_adds_us_high"), added, strict=True))
-
-
-def row(result: PolicyResult) -> dict[str, Any]:
-    """Return one row of the document."""
-    spent, rank_classes, likely = result.account, result.run.laid.rank_classes, result.probable
-    return {
-        "policy": result.policy,
-        "declined": None,
-        "step_us": spent.step_s * 1e6,
-        "step_us_hit": None if result.met is None else result.met.hit_s * 1e6,
-        "step_us_p05": None if likely is None else likely.p05_us,
-        "step_us_p50": None if likely is None else likely.p50_us,
-        "step_us_p95": None if likely is None else likely.p95_us,
-        "outside": ["job"] if likely is None else list(likely.outside),
-        "compute_us": spent.compute_s * 1e6,
-        "update_us": spent.update_s * 1e6,
-        "exposed_comm_us": spent.exposed_s * 1e6,
-        "idle_us": spent.idle_s * 1e6,
-        "overlap": spent.overlap,
-        "ceiling": spent.ceiling,
-        "by_role": {
-            name: {
-                "exposed_us": role.exposed_s * 1e6,
-                "busy_us": role.busy_s * 1e6,
-                "queued_us": role.queued_s * 1e6,
-                "operations": role.operations,
-                "bytes": role.size_bytes,
-            }
-            for name, role in spent.roles.items()
-        },
-        "decided": list(result.decided),
-        "outages": list(result.met.told) if result.met else [],
-        **_added(result.met),
-        "applied": [each.rule for each in result.workload.applied],
-        **peak(result.workload),
-        "why": _why(result),
-        "ranks": sum(rank_classes.counts),
-        "simulated_ranks": len(rank_classes),
-        "folded": len(rank_classes) < sum(rank_classes.counts),
-        "instances": result.run.laid.flat.n,
-        "steady": result.steady,
-        "engine": result.run.engine,
-        "engine_s": result.engine_s,
-    }

@@ -20,10 +20,12 @@ Space = Mapping[str, tuple[float, float]]
 SPACES: dict[str, Space] = {
     "pytorch-ddp": {"bucket_cap_mb": (0.25, 1024.0)},
     "bytescheduler": {"partition_mb": (0.0625, 128.0), "credit_mb": (0.25, 512.0)},
+    "dear": {"threshold_mb": (1.0, 256.0)},  # as its own tuner is called
 }
 STARTS = {  # what their authors ship, tried first
     "pytorch-ddp": {"bucket_cap_mb": 25.0},
     "bytescheduler": {"partition_mb": 30.5, "credit_mb": 61.0},
+    "dear": {"threshold_mb": 25.0},
 }
 MOST_SAMPLES = 200
 EAGERNESS = 0.01  # of expected improvement, in powers of e: a gain of one percent is worth a sample

@@ -85,11 +85,11 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     exposed: dict[str, float] = defaultdict(float)
     count: dict[str, float] = defaultdict(float)
     worst: dict[str, tuple[float, str]] = {}
-    own, within = spans(run, begin, end), _within(run, begin, end)
+    own, moved = spans(run, begin, end), within(run, begin, end)
     sent = _sent(run, named, seen.urgency)
     for rank_class, weight in enumerate(rank_classes.counts):
         compute = joined([*own[rank_class]["compute"], *own[rank_class]["update"]])
-        cell = _exposed(run, within[rank_class], compute, begin, end)
+        cell = _exposed(run, moved[rank_class], compute, begin, end)
         over = [_computed(seen, rank_class, step) for step in range(run.laid.steps)]
         columns = (cell.index, cell.own_ps, cell.exposed_ps, cell.count)
         for (row, at), instance, open_ps, all_ps, pieces in zip(
@@ -133,8 +133,11 @@ def _capped(
         worst["bandwidth"] = max(worst.get("bandwidth", (0.0, "")), worst["barrier"])
 
 
-def _within(run: JobRun, begin: int, end: int) -> dict[int, list[tuple[Instances, int, np.ndarray]]]:
-    """Return, per rank class, the rows of operations that moved in the window: row, its first instance, which of its pieces."""
+def within(run: JobRun, begin: int, end: int) -> dict[int, list[tuple[Instances, int, np.ndarray]]]:
+    """Return, per rank class, the rows of operations that moved in the window: row, its first instance, which of its pieces.
+
+    These are int64 of shape (pieces,).
+    """
     rows, per_step = run.laid.rows, run.laid.per_step
     inside = np.flatnonzero((run.times.end > begin) & (run.times.moved < end))
     of = np.searchsorted([row.first for row in rows], inside % per_step, side="right") - 1
@@ -154,7 +157,7 @@ def _within(run: JobRun, begin: int, end: int) -> dict[int, list[tuple[Instances
 def _exposed(
     run: JobRun, groups: list[tuple[Instances, int, np.ndarray]], compute: Spans, begin: int, end: int
 ) -> _Cell:
-    """Return what of a class's operations, as ``_within`` found them, was exposed within the window."""
+    """Return what of a class's operations, as ``within`` found them, was exposed within the window."""
     every = np.concatenate([first + inside for _, first, inside in groups]) if groups else np.zeros(0, np.int64)
     starts, ends = np.maximum(run.times.moved[every], begin), np.minimum(run.times.end[every], end)
     open_ = (ends - starts) - covered(compute, starts.astype(np.float64), ends.astype(np.float64))

@@ -9,19 +9,23 @@ from ringwright import drafts, exports
 from ringwright.exports.placement import claim_file, claim_folder
 from ringwright.sources.workload_json import read_workload
 from ringwright.studies.jobs import faults
-from ringwright.studies.jobs.costs import LIBRARY, on_fabric
+from ringwright.studies.jobs.costs import LIBRARY, stages_of
 from ringwright.studies.jobs.generated import LEFT_OUT
+from ringwright.studies.jobs.networks import on_networks, said_of
 from ringwright.studies.jobs.study import Job
 from ringwright.validity.workloads import require
 from ringwright.workload import FORMAT, Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ringwright.topology import Topology
 
 HEAD_BYTES = 400
 BY_NAME = {
     ".json": "json",
     ".py": "ddp-buckets-py",
+    ".csv": "pipeline-csv",
 }  # what a file's name asks for; any other is a folder of Chakra traces
 
 
@@ -56,14 +60,19 @@ def read(path: Path) -> Workload:
     return require(read_workload(path))
 
 
-def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
-    """Return the workload on a fabric; UsageError where it does not fit."""
-    costs = on_fabric(topology, workload, algorithm)
+def job(
+    workload: Workload, topology: Topology, algorithm: str = "", networks: Mapping[str, Topology] | None = None
+) -> Job:
+    """Return the workload on a fabric, and on ``networks`` beside it by name; UsageError where it does not fit."""
+    networks = networks or {}
+    algorithms = {"": algorithm} if algorithm else {}
+    costs = on_networks(networks, topology, workload.mesh, stages_of(workload), algorithms)
     own = [f"none is the file's own policy: {workload.policy.label}"] if workload.policy.by else []
     told = (
         *workload.assumptions,
         *own,
         f"collectives by {algorithm or LIBRARY} on {topology.name}",
+        *said_of(networks),
     )
     return Job(
         workload,

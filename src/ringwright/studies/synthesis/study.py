@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ringwright import registry
 from ringwright.algorithms.searching import Deadline
 from ringwright.costs.certificates import Certificate, certificate
 from ringwright.costs.lower_bounds import Bound, lowest
@@ -15,17 +14,15 @@ from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.studies.synthesis.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
 from ringwright.studies.synthesis.replan import Replanned, TimedFind, cut_off, replanned
+from ringwright.studies.synthesis.rivals import RivalRow, rivals_of
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
     from ringwright.program import Program
     from ringwright.steps import Advance
 
 SCHEMA = "ringwright.synthesise/1"
 STOPPED = "stopped before it had found a program"
 NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
-MOST_RIVAL_RANKS = 128
-MOST_RIVAL_BLOCKS = 50_000
 
 
 @dataclass(frozen=True)
@@ -54,18 +51,6 @@ class SynthesisedRow:
     routed_us: float | None = (
         None  # what no program of the group is faster than along its routes; where the gap is above 1 %
     )
-
-
-@dataclass(frozen=True)
-class RivalRow:
-    """What another algorithm takes for the same, or why it has no time here."""
-
-    algorithm: str
-    kind: str
-    size_bytes: int
-    time_us: float | None
-    ratio: float | None  # over the best that was found
-    declined: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,7 +135,7 @@ def synthesise(
         if rivals and not person.passed():
             tell("other algorithms")
             best_us = None if here.best is None else here.best.time_us
-            others += _rivals(question, question.collective(size), best_us, person)
+            others += rivals_of(question, question.collective(size), best_us, person)
     if progress is not None:
         progress(total, total, "")
     rows = [row for each in finds.values() for row in each.rows]
@@ -271,30 +256,6 @@ def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> Synthesise
         bound,
         None if routed is None else routed * 1e6,
     )
-
-
-def _rivals(question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline) -> list[RivalRow]:
-    """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
-    rows = []
-    for system in registry.systems():
-        if system.kind in ("synthesis", "outside") or question.op not in system.ops:
-            continue
-        if person.passed():
-            break
-        time_us, why = _rival_us(question, collective, system)
-        ratio = time_us / best_us if time_us is not None and best_us else None
-        rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))
-    return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
-
-
-def _rival_us(question: SynthesisSpec, collective: Collective, system: registry.System) -> tuple[float | None, str]:
-    try:
-        program = system.load()(collective, question.topology)
-        if collective.p > MOST_RIVAL_RANKS and program.n_steps * collective.p > MOST_RIVAL_BLOCKS * 100:
-            return None, f"more than {MOST_RIVAL_RANKS} ranks and too many steps to compare in passing: simulate"
-        return simulate(program, question.topology, alpha=question.alpha).time_s * 1e6, ""
-    except RingwrightError as error:
-        return None, error.what
 
 
 def regions(rows: Sequence[SynthesisedRow], others: Sequence[RivalRow]) -> list[dict[str, object]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT, link_widths, matrix
 from ringwright.algorithms.placement import by_domain, by_host
-from ringwright.algorithms.switch_trees import network_switches
+from ringwright.algorithms.switch_trees import network_switches, switch_trees
 from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, nvls_channels, search
 from ringwright.costs.nccl.ring_search import smallest_cut
 from ringwright.errors import UsageError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
+NAME = "nccl-2-4"
 NVLINK_GBS = 20.0  # one link of the estimated box
 SPELLINGS = {"dgx-1": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
 
@@ -28,7 +29,9 @@ def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
     nodes = by_domain(collective, topology)
     name = _known(topology, nodes)
     network = network_switches(topology)
-    adds = bool(network)
+    # NCCL offers the network what its plug-in says that the switches add.
+    adds = topology is not None and any(collective.dtype in topology.aggregators[node].dtypes for node in network)
+    adds = adds and (len(nodes) < 2 or _is_joined(collective, topology, nodes))
     if name:
         mnnvl = len(by_host(collective, topology)) > len(nodes)
         system = _of_domains(name, len(nodes), collective.p, mnnvl=mnnvl, collnet=adds)
@@ -37,6 +40,15 @@ def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
     nvls = system.nvls and topology is not None and len(topology.aggregators) > len(network)
     heads = system.graphs.collnet_direct.channels
     return dataclasses.replace(system, nvls=nvls, collnet=adds and system.nodes > 1, collnet_heads=heads)
+
+
+def _is_joined(collective: Collective, topology: Topology | None, nodes: list[list[int]]) -> bool:
+    """Return whether a tree of the network's switches joins the nodes: NCCL goes without CollNet where there is none."""
+    try:
+        switch_trees(NAME, collective, topology, [[node[0] for node in nodes]])
+    except UsageError:
+        return False
+    return True
 
 
 def node_type(collective: Collective, topology: Topology | None) -> NodeType | None:

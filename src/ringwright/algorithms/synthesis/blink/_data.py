@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.declared_order import in_order
-from ringwright.algorithms.tree_rounds import TreeMoves, TreeRounds, cuts, shares_of, tree_moves
+from ringwright.algorithms.tree_moves import TreeMoves, cuts, shares_of, tree_moves
+from ringwright.algorithms.tree_rounds import TreeRounds
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import gather
 from ringwright.engines.machine import machine

@@ -22,8 +22,8 @@ import numpy as np
 from ringwright.algorithms.declared_order import in_order
 from ringwright.algorithms.networks import machine_of, network
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.run_moves import RunMessages, RunMoves, cost, entries
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
-from ringwright.algorithms.synthesis.expand._moves import RunMoves, cost
 from ringwright.algorithms.synthesis.expand._search import Find, GreedyPhase, GreedySearch
 from ringwright.algorithms.synthesis.expand._yards import partitions
 from ringwright.costs.arcs import Arcs, arcs
@@ -35,6 +35,7 @@ from ringwright.knobs import Range, Seed
 from ringwright.program import Program, cut, nothing
 
 if TYPE_CHECKING:
+    from ringwright.algorithms.arcs_in_use import TimedMessages
     from ringwright.algorithms.networks import ArcNetwork
     from ringwright.collective import Collective
     from ringwright.program import Layout
@@ -167,7 +168,7 @@ class _Question:
 
     def programs(self, find: Find) -> tuple[Program, tuple[np.ndarray, np.ndarray]]:
         """Return the runs of a find as a program, and start and end of its messages in the order of its steps."""
-        moves = [RunMoves(phase, run) for phase, run in zip(self.phases, find.runs, strict=True)]
+        moves = [_moves(phase, run) for phase, run in zip(self.phases, find.runs, strict=True)]
         layout = self.layout(find.setting[0], copies=max(each.copies for each in moves))
         program = Program(
             "expand",
@@ -177,8 +178,22 @@ class _Question:
             sum(each.n_steps for each in moves),
             cost(moves, layout),
         )
-        begins = np.cumsum([0, *(each.makespan for each in moves[:-1])])
+        begins = np.cumsum([0, *(each.makespan for each in find.runs[:-1])])
         names = [each.named() for each in moves]
-        start = [each.start[name] + begin for each, name, begin in zip(moves, names, begins, strict=True)]
-        end = [each.end[name] + begin for each, name, begin in zip(moves, names, begins, strict=True)]
+        start = [each.run.start[name] + begin for each, name, begin in zip(moves, names, begins, strict=True)]
+        end = [each.run.end[name] + begin for each, name, begin in zip(moves, names, begins, strict=True)]
         return program, (np.concatenate(start), np.concatenate(end))
+
+
+def _moves(phase: GreedyPhase, run: TimedMessages) -> RunMoves:
+    """Return the messages of a run as moves, backwards where data are collected."""
+    step, number, n = run.step.astype(np.int64), np.arange(len(run.step)), len(run.step)
+    src, dst = phase.net.src[run.arc].astype(np.int64), phase.net.dst[run.arc].astype(np.int64)
+    start, end = run.start, run.end
+    if phase.collects:
+        src, dst, step, number = dst, src, int(step.max(initial=-1)) - step, number[::-1]
+        start, end = run.makespan - run.end, run.makespan - run.start
+    order = number[np.argsort(step[number], kind="stable")]
+    chunk = run.pieces[entries(run.starts, order)].astype(np.int64)
+    messages = RunMessages(src, dst, np.full(n, phase.collects), step, start, end)
+    return RunMoves(messages, np.repeat(order, np.diff(run.starts)[order]), chunk)

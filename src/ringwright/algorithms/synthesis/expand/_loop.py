@@ -10,11 +10,10 @@ their data came: the engine, which serves first come, first served, does the sam
 from __future__ import annotations
 
 import heapq
-import itertools
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.arcs_in_use import MOST_PS, ArcsInUse, TimedMessages, most_ps
 from ringwright.errors import InfeasibleError
 from ringwright.native import expand as native
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _MASK = (1 << 64) - 1
 _NOT, _HERE, _GONE = range(3)
-MOST_PS = 9e17  # of all messages, one after the other: ten days
 _SEEN = 256  # chunks among which the rarest is looked for
 
 
@@ -44,28 +42,9 @@ class Wanted:
     yard: np.ndarray
 
 
-@dataclass(frozen=True)
-class Matched:
-    """Messages in the order in which they start: arc, step, start and end (ps) of each, and its chunks.
-
-    int32, int32, int64 and int64 of shape (messages,); ``starts`` (int64) cuts ``pieces`` (int32). No message of a step arrives
-    before another of it starts, unless a resource that both use says so.
-    """
-
-    arc: np.ndarray
-    step: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    starts: np.ndarray
-    pieces: np.ndarray
-
-    @property
-    def makespan(self) -> int:
-        """When the last message has arrived, in ps."""
-        return int(self.end.max(initial=0))
-
-
-def matched(net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False) -> Matched:
+def matched(
+    net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
+) -> TimedMessages:
     """Return the messages of one greedy run: up to ``merge`` chunks each, fewer towards the end with a ``taper``.
 
     ``rarest``: the rarest chunks go first, however old. Raises InfeasibleError where times may come to years.
@@ -75,15 +54,12 @@ def matched(net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, 
         return matched_slowly(net, wanted, merge, taper, seed, rarest=rarest)
     arcs = (net.src, net.dst, net.hop_starts, net.hops, net.delay, net.ps_per_byte, net.latency, net.holds)
     chunks = (wanted.root, wanted.target, wanted.size_bytes, wanted.far, wanted.yard)
-    return Matched(*native.matched(net.p, *arcs, *chunks, merge, taper, rarest, seed))
+    return TimedMessages(*native.matched(net.p, *arcs, *chunks, merge, taper, rarest, seed))
 
 
 def _fits(net: ArcNetwork, wanted: Wanted) -> None:
     """Raise InfeasibleError where picoseconds overflow if every chunk comes to every rank, each time over the longest route."""
-    hops = int((net.hop_starts[1:] - net.hop_starts[:-1]).max(initial=1))
-    slowest, latency = float(net.ps_per_byte.max(initial=0.0)), float(net.latency.max(initial=0))
-    each = (latency + 1) * hops + float(net.delay.max(initial=0))
-    most = (float(wanted.size_bytes.sum()) * slowest * hops + each * (len(wanted.root) + 1)) * net.p
+    most = most_ps(net, float(wanted.size_bytes.sum()) * net.p, (len(wanted.root) + 1) * net.p)
     if most >= MOST_PS:
         raise InfeasibleError(
             f"the messages of all ranks together may take {most / 1e12:,.3g} s, more than picoseconds can count",
@@ -93,7 +69,7 @@ def _fits(net: ArcNetwork, wanted: Wanted) -> None:
 
 def matched_slowly(
     net: ArcNetwork, wanted: Wanted, merge: int, taper: int, seed: int, *, rarest: bool = False
-) -> Matched:
+) -> TimedMessages:
     """Return the same by the Python loop."""
     import numpy as np
 
@@ -101,7 +77,7 @@ def matched_slowly(
     loop.run()
     kinds = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int32)
     columns = (loop.arc_of, loop.step_of, loop.start, loop.end, loop.starts, loop.pieces)
-    return Matched(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+    return TimedMessages(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
 def mixed(value: int) -> int:
@@ -120,11 +96,7 @@ class _Loop:
         self.src: list[int] = net.src.tolist()
         self.dst: list[int] = net.dst.tolist()
         self.p, self.n_arcs, n_chunks = net.p, len(self.src), len(wanted.root)
-        starts, hops = net.hop_starts.tolist(), net.hops.tolist()
-        self.hops = [hops[begin:end] for begin, end in itertools.pairwise(starts)]
-        self.delay, self.latency = net.delay.tolist(), net.latency.tolist()
-        self.ps_per_byte: list[float] = net.ps_per_byte.tolist()
-        self.holds: list[int] = net.holds.tolist()
+        self.use = ArcsInUse(net)
         self.root, self.sizes = wanted.root.tolist(), wanted.size_bytes.tolist()
         self.target: list[int] = wanted.target.tolist()
         self.far: list[list[int]] = wanted.far.reshape(-1, max(net.p, 1)).tolist()
@@ -140,7 +112,6 @@ class _Loop:
             [[False] * n_chunks for _ in range(n_yards)],
         )
         self.copies = [1] * n_chunks
-        self.free, self.stepped = [0] * len(self.latency), [-1] * len(self.latency)
         self.next, self.due, self.batch_of = [0] * self.n_arcs, [-1] * self.n_arcs, [-1] * self.n_arcs
         self.lot = [0] * self.n_arcs
         self.arrived, self.batch, self.draws = -1, 0, 0
@@ -160,9 +131,9 @@ class _Loop:
         self.cost: list[int] = []
         self.enters: list[bool] = []
         self.share: list[float] = []
-        for arc, (src, dst, hops) in enumerate(zip(self.src, self.dst, self.hops, strict=True)):
-            slowest = max((self._busy(size, resource) for resource in hops), default=0)
-            self.cost.append(slowest + self.delay[arc] + sum(self.latency[resource] for resource in hops))
+        for arc, (src, dst, hops) in enumerate(zip(self.src, self.dst, self.use.hops, strict=True)):
+            slowest = max((self.use.busy(size, resource) for resource in hops), default=0)
+            self.cost.append(slowest + self.use.delay[arc] + sum(self.use.latency[resource] for resource in hops))
             self.enters.append(bool(self.yard) and self.yard[src] != self.yard[dst])
             speed = 1.0 / max(1, self.cost[arc])
             into[dst] += speed
@@ -171,9 +142,6 @@ class _Loop:
             self.share.append(speed)
         for arc, dst in enumerate(self.dst):
             self.share[arc] /= into_yard[self.yard[dst]] if self.enters[arc] else into[dst]
-
-    def _busy(self, size: int, resource: int) -> int:
-        return math.ceil(size * self.ps_per_byte[resource])
 
     def run(self) -> None:
         for chunk, root in enumerate(self.root):
@@ -216,23 +184,15 @@ class _Loop:
     def _serve(self, now: int) -> None:
         self.awake.sort(key=lambda arc: (self.cost[arc], self.lot[arc], arc))
         for arc in self.awake:
-            if self._idle_from(arc) <= now:
+            if self.use.idle_from(arc) <= now:
                 chosen = self._take(arc)
                 if not chosen:
                     continue
                 self._send(arc, chosen, now)
             if self._has(arc):
-                self.due[arc] = max(self._idle_from(arc), now + 1)
+                self.due[arc] = max(self.use.idle_from(arc), now + 1)
                 heapq.heappush(self.events, (self.due[arc], arc))
         self.awake.clear()
-
-    def _idle_from(self, arc: int) -> int:
-        """Return from when on a message meets no other on the arc."""
-        offset, since = self.delay[arc], 0
-        for resource in self.hops[arc]:
-            since = max(since, self.free[resource] - offset)
-            offset += self.latency[resource]
-        return since
 
     def _wants(self, arc: int, chunk: int) -> bool:
         src, dst, target = self.src[arc], self.dst[arc], self.target[chunk]
@@ -294,18 +254,8 @@ class _Loop:
 
     def _send(self, arc: int, chosen: list[int], now: int) -> None:
         """Put a message on the arc, as the event engine will."""
-        size, hops = sum(self.sizes[chunk] for chunk in chosen), self.hops[arc]
-        step = self.arrived + 1
-        for at, resource in enumerate(hops):
-            step = max(step, self.stepped[resource] + (at == 0))
-        head = tail = now + self.delay[arc]
-        for resource in hops:
-            begin = max(head, self.free[resource])
-            stop = begin + self._busy(size, resource)
-            self.free[resource] = stop + self.latency[resource] if self.holds[resource] else stop
-            head = begin + self.latency[resource]
-            tail = max(stop, tail) + self.latency[resource]
-            self.stepped[resource] = step
+        step = self.use.step(arc, self.arrived)
+        tail = self.use.passes(arc, sum(self.sizes[chunk] for chunk in chosen), now, step)
         heapq.heappush(self.events, (tail, self.n_arcs + len(self.arc_of)))
         self.arc_of.append(arc)
         self.step_of.append(step)

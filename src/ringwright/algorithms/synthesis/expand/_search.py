@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.networks import ArcNetwork
-from ringwright.algorithms.synthesis.expand._loop import Matched, Wanted, matched
+from ringwright.algorithms.synthesis.expand._loop import Wanted, matched
 from ringwright.errors import InfeasibleError
 
 if TYPE_CHECKING:
+    from ringwright.algorithms.arcs_in_use import TimedMessages
     from ringwright.algorithms.searching import Deadline
 
 CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -54,7 +55,7 @@ class Find:
     setting: Setting
     seed: int
     makespan: int
-    runs: tuple[Matched, ...]
+    runs: tuple[TimedMessages, ...]
 
 
 class GreedySearch:
@@ -165,7 +166,7 @@ def _waiting(net: ArcNetwork) -> int:
     return max(1, int(arcs_on.mean()) // 2) if len(arcs_on) else 1
 
 
-def _is_complete(run: Matched, phase: GreedyPhase, chunks: int) -> bool:
+def _is_complete(run: TimedMessages, phase: GreedyPhase, chunks: int) -> bool:
     if not len(phase.far):
         return len(run.pieces) == phase.deliveries * chunks
     last = np.full(len(phase.roots) * chunks, -1, np.int64)

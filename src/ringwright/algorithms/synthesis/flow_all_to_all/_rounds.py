@@ -7,10 +7,10 @@ however old). The event engine serves in that order by itself; for the other the
 from __future__ import annotations
 
 import heapq
-import itertools
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ringwright.algorithms.arcs_in_use import ArcsInUse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,19 +54,15 @@ class ChunkRelay:
         *,
         farthest: bool,
     ) -> None:
-        starts, hops, each = net.hop_starts.tolist(), net.hops.tolist(), times.tolist()
-        self.hops = [hops[begin:end] for begin, end in itertools.pairwise(starts)]
-        self.times = [each[begin:end] for begin, end in itertools.pairwise(starts)]
-        self.delay, self.latency = net.delay.tolist(), net.latency.tolist()
-        self.ps_per_byte, self.holds = net.ps_per_byte.tolist(), net.holds.tolist()
+        self.use = ArcsInUse(net, times)
+        count = len(self.use.hops)
         self.paths, self.sizes, self.merge, self.farthest = paths, sizes, merge, farthest
-        self.free, self.stepped = [0] * len(self.latency), [-1] * len(self.latency)
-        self.queues: list[list[tuple[int, int, int, int]]] = [[] for _ in self.hops]
-        self.due = [-1] * len(self.hops)
+        self.queues: list[list[tuple[int, int, int, int]]] = [[] for _ in range(count)]
+        self.due = [-1] * count
         self.events: list[tuple[int, int]] = []  # time, arc or arcs + message
         self.awake: dict[int, None] = {}
         self.arrived = -1
-        self.left = [0] * len(self.hops)  # bytes that are to go over each arc still
+        self.left = [0] * count  # bytes that are to go over each arc still
         for path, size in zip(paths, sizes, strict=True):
             for arc in path:
                 self.left[arc] += size
@@ -82,11 +78,11 @@ class ChunkRelay:
             now = self.events[0][0]
             while self.events and self.events[0][0] == now:
                 _, number = heapq.heappop(self.events)
-                if number < len(self.hops):
+                if number < len(self.due):
                     self.due[number] = -1
                     self.awake[number] = None
                 else:
-                    self._arrive(number - len(self.hops), now)
+                    self._arrive(number - len(self.due), now)
             self._serve(now)
         return self.sent
 
@@ -108,38 +104,22 @@ class ChunkRelay:
     def _serve(self, now: int) -> None:
         for arc in sorted(self.awake, key=lambda each: (-self.left[each], self.queues[each][:1], each)):
             queue = self.queues[arc]
-            if queue and self._idle_from(arc) <= now:
+            if queue and self.use.idle_from(arc) <= now:
                 count = min(self.merge, len(queue))
                 self._send(arc, [heapq.heappop(queue)[2:] for _ in range(count)], now)
             if queue:
-                self.due[arc] = max(self._idle_from(arc), now + 1)
+                self.due[arc] = max(self.use.idle_from(arc), now + 1)
                 heapq.heappush(self.events, (self.due[arc], arc))
         self.awake.clear()
 
-    def _idle_from(self, arc: int) -> int:
-        offset, since = self.delay[arc], 0
-        for resource in self.hops[arc]:
-            since = max(since, self.free[resource] - offset)
-            offset += self.latency[resource]
-        return since
-
     def _send(self, arc: int, chosen: list[tuple[int, int]], now: int) -> None:
         """Put a message on the arc, as the event engine will."""
-        size, hops = sum(self.sizes[chunk] for chunk, _ in chosen), self.hops[arc]
+        size = sum(self.sizes[chunk] for chunk, _ in chosen)
         self.left[arc] -= size
-        step = self.arrived + 1
-        for at, resource in enumerate(hops):
-            step = max(step, self.stepped[resource] + (at == 0))
-        head = tail = now + self.delay[arc]
-        for resource, each in zip(hops, self.times[arc], strict=True):
-            begin = max(head, self.free[resource])
-            stop = begin + math.ceil(size * each * self.ps_per_byte[resource])
-            self.free[resource] = stop + self.latency[resource] if self.holds[resource] else stop
-            head = begin + self.latency[resource]
-            tail = max(stop, tail) + self.latency[resource]
-            self.stepped[resource] = step
+        step = self.use.step(arc, self.arrived)
+        tail = self.use.passes(arc, size, now, step)
         sent = self.sent
-        heapq.heappush(self.events, (tail, len(self.hops) + len(sent.arc)))
+        heapq.heappush(self.events, (tail, len(self.due) + len(sent.arc)))
         sent.arc.append(arc)
         sent.step.append(step)
         sent.start.append(now)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.tree_rounds import is_listed
+from ringwright.algorithms.tree_moves import is_listed
 
 if TYPE_CHECKING:
+    from ringwright.algorithms.synthesis.forest._listed_steps import ListedSteps
     from ringwright.costs.forests import Forest, Rounds
 
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -29,6 +30,7 @@ class PiecedForest:
     ``sizes`` are those of the pieces, relative to each other. Pieces run in ``streams``: a piece goes on when as many others have
     gone, so that links are busy with those while its data are under way. ``merged``: what two ranks have for each other in a
     round is one message. ``window``: so many pieces of a tree are under way at a time, 0 for any number.
+    ``listed``: the order of a run that its messages are put in.
     """
 
     forests: tuple[Forest, ...]
@@ -37,6 +39,7 @@ class PiecedForest:
     merged: bool
     time_s: float
     window: int = 0
+    listed: ListedSteps | None = None
 
     @property
     def pieces(self) -> int:
@@ -75,10 +78,12 @@ def candidates(
     most_of: Callable[[Sequence[Forest]], int],
     *,
     blocking: bool,
+    windows: bool = True,
 ) -> list[PiecedForest]:
     """Return all that may be best, merged ones and such as are not, the shortest time first.
 
-    ``pieces`` that are asked for are at most ``most_of`` the forests: those that their smallest block has.
+    ``pieces`` that are asked for are at most ``most_of`` the forests: those that their smallest block has. Without ``windows``
+    trees of two phases that share links are not sent apart.
     """
     made: list[PiecedForest] = []
     for each in forests:
@@ -96,13 +101,13 @@ def candidates(
         # Where one phase follows another, too much that is collected at once keeps the other waiting: windows alone help.
         turns = each[0].arcs.symmetry
         waits = both and (turns is None or (len(turns.bases) > 1 and is_listed(turns)))
-        for count in APART if pieces is None else (min(pieces, most_pieces),):
+        for count in () if waits and not windows else APART if pieces is None else (min(pieces, most_pieces),):
             for halvings in HALVINGS if not waits else (0,):
                 sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
                 if len(sizes) <= most_pieces:
                     time = apart_s(rounds, sizes, blocking=blocking)
-                    windows = [window for window in WINDOWS if window < count] if waits else [0]
-                    made += [PiecedForest(each, sizes, 1, False, time, window) for window in windows]
+                    widths = [window for window in WINDOWS if window < count] if waits else [0]
+                    made += [PiecedForest(each, sizes, 1, False, time, window) for window in widths]
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
 
 

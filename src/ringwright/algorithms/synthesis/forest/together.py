@@ -12,10 +12,13 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import ALPHA_OF, Deadline, told
-from ringwright.algorithms.synthesis.forest import OPS, SHARED, ForestQuestion, both_phases
+from ringwright.algorithms.synthesis.forest import OPS
 from ringwright.algorithms.synthesis.forest._choice import candidates
+from ringwright.algorithms.synthesis.forest._packing import SHARED, both_phases
+from ringwright.algorithms.synthesis.forest._question import ForestQuestion
 from ringwright.costs.arcs import together as on_same_resources
-from ringwright.costs.shared_trees import TreeDemand, forests
+from ringwright.costs.shared_trees import forests
+from ringwright.costs.tree_demands import TreeDemand
 from ringwright.engines.together import simulate_together
 from ringwright.errors import UsageError
 from ringwright.program import nothing

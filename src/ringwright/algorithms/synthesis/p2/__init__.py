@@ -27,11 +27,12 @@ from ringwright.algorithms.blocks.pipeline import pipeline
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.ring_steps import rings
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, nothing_yet, told
 from ringwright.algorithms.synthesis.p2.chosen import SequencePrices, ranked, told_sequence
 from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
-from ringwright.algorithms.synthesis.p2.machine import MachineLevels, given_levels, levels_of, rings
+from ringwright.algorithms.synthesis.p2.machine import MachineLevels, given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.collective import ROOTED, Collective
 from ringwright.engines.choose import simulate

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.ring_steps import Rings, rings
 from ringwright.algorithms.synthesis.p2.language import Hierarchy, Instruction, State
-from ringwright.algorithms.synthesis.p2.machine import Rings, rings
 from ringwright.algorithms.synthesis.p2.search import Sequences
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The levels of a machine as a group of ranks sees them, and what collectives in groups cost there with rings.
+"""The levels of a machine as a group of ranks sees them.
 
 Levels are the fabric's axes where the group fills a part of their grid, else hosts of equally many ranks, else one level.
 """
@@ -79,29 +79,3 @@ def given_levels(factors: Sequence[int], p: int) -> MachineLevels:
         )
     sizes = tuple(size for size in reversed(factors) if size > 1)
     return MachineLevels(tuple(f"level{at}" for at in reversed(range(len(sizes)))), sizes, np.arange(p))
-
-
-@dataclass(frozen=True)
-class Rings:
-    """Rings through groups that are at work at once: seconds of a step, and seconds a byte on the busiest link."""
-
-    alpha_s: float
-    beta_s: float
-
-
-def rings(topology: Topology | None, members: np.ndarray) -> Rings:
-    """Return what one step of rings through groups (rows of ``members``) takes, the flows that share each link counted.
-
-    Without a machine every step is alike.
-    """
-    if topology is None:
-        return Rings(1e-6, 1e-11)
-    starts, links = topology.routes(members.ravel(), np.roll(members, -1, axis=1).ravel())
-    alphas = np.add.reduceat(topology.latency_s[links], starts[:-1])
-    flows = np.bincount(links, minlength=topology.n_links)
-    used = flows > 0
-    with np.errstate(divide="ignore"):
-        beta = float((flows[used] / topology.rate[used]).max())
-    for each in topology.groups:
-        beta = max(beta, float(flows[each.links].sum()) / each.rate if each.rate else math.inf)
-    return Rings(float(alphas.max()), beta)

@@ -14,7 +14,7 @@ from ringwright.errors import InfeasibleError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm
-    from ringwright.algorithms.synthesis.p2.machine import Rings
+    from ringwright.algorithms.ring_steps import Rings
     from ringwright.program import Program
 
 MOST_SEGMENTS = 64

@@ -74,7 +74,7 @@ def micro_ops(workload: Workload, costs: Costs, size_bytes: int) -> tuple[float,
         parts = max(1, -(-payload.size_bytes // size_bytes))
         ranks = workload.group(payload.of, payload.axes)
         work += sum(task.seconds for task in users) / parts
-        wire += seconds(costs, payload.op, -(-payload.size_bytes // parts), ranks, payload.role)
+        wire += seconds(costs, payload.asked, -(-payload.size_bytes // parts), ranks, payload.role)
     return work, wire
 
 

@@ -1,0 +1,1 @@
+"""Aggregation on Ethernet: in switches, in servers beside them, in servers on the way."""

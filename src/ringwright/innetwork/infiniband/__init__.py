@@ -1,0 +1,1 @@
+"""Aggregation in InfiniBand switches, one system a file."""

@@ -1,0 +1,165 @@
+"""The account of overlap for reading: fusions by pattern, exposed communication by cause, and what would hide it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.reports import layout
+from ringwright.reports.tables import Cell, PageTable, count, number, table, text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ringwright.analysis.document import Row, Summary
+
+MOST_LAYERS = 3
+MOST_REMEDIES = 2
+TOP = 4
+
+
+def us(value: float | None) -> str:
+    """Return microseconds, as milliseconds or seconds where that reads better."""
+    if value is None:
+        return "–"
+    for limit, scale, unit in ((1e4, 1.0, "us"), (1e7, 1e3, "ms")):
+        if abs(value) < limit:
+            return f"{value / scale:,.1f} {unit}"
+    return f"{value / 1e6:,.1f} s"
+
+
+def patterns(view: Summary) -> list[Row]:
+    """Return one row per pattern of fusion: expected, fired, groups and layers that lack it, why, remedy; most missed first."""
+    summed: dict[str, Row] = {}
+    for row in view["overlap"].get("fusions", []):
+        new = {**row, "expected": 0, "fired": 0, "missed": 0, "groups": [], "layers": [], "gain_us": None}
+        mine = summed.setdefault(row["pattern"], new)
+        for name in ("expected", "fired", "missed"):
+            mine[name] += row[name]
+        if row["missed"]:
+            mine["groups"] += [row["group"]] if row["group"] and row["group"] not in mine["groups"] else []
+            mine["layers"].append(row["layer"])
+            mine["why"] = mine["why"] or row["why"]
+        if row["gain_us"]:
+            low, high = mine["gain_us"] or (0.0, 0.0)
+            mine["gain_us"] = [low + row["gain_us"][0], high + row["gain_us"][1]]
+    return sorted(summed.values(), key=lambda row: (-row["missed"], row["pattern"]))
+
+
+def write(out: Console, view: Summary) -> None:
+    """Write the account on a terminal: fusions, what keeps communication apart, systems that cut it, what cannot be told."""
+    for row in patterns(view):
+        groups = f" of {', '.join(row['groups'])}" if row["groups"] else ""
+        layout.line(out, f"{row['pattern']}{groups}: {row['fired']:,} of {row['expected']:,} fired{_missing(row)}")
+        if row["missed"]:
+            layout.line(out, f"to have it: {_short(row)}", indent=4)
+    for row in view["overlap"].get("apart", [])[:TOP]:
+        layout.line(
+            out,
+            f"kept apart by {row['what']}: {us(row['exposed_us'])} exposed, {row['cause']}, {_times(row['count'])}",
+        )
+    for row in _curable(view):
+        layout.line(out, f"{row['op']}{_where(row)}, {us(row['exposed_us'])} exposed; to cut it: {_short(row)}")
+    for told in view["overlap"].get("unknown", []):
+        layout.line(out, told)
+
+
+def _curable(view: Summary) -> list[Row]:
+    """Return what is exposed and a system would cut, one row per cause, operation and group, the costliest first."""
+    seen, rows = set(), []
+    for row in view["overlap"].get("exposed", []):
+        key = (row["cause"], row["op"], row["group"])
+        if key not in seen and row["system"] and row["cause"] not in ("fusion-not-matched", "same-communicator"):
+            seen.add(key)
+            rows.append(row)
+    return rows[:MOST_REMEDIES]
+
+
+def _short(row: Row) -> str:
+    """Return system, switch and what can be gained, without what is not known."""
+    gain = f"gain at most {us(row['gain_us'][1])}" if row["gain_us"] else ""
+    return "; ".join(part for part in (row["system"], row["switch"], gain) if part)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
+
+
+def _missing(row: Row) -> str:
+    if not row["missed"]:
+        return ""
+    named = [layer for layer in row["layers"] if layer]
+    more = f" and {len(named) - MOST_LAYERS} more" if len(named) > MOST_LAYERS else ""
+    layers = f", not in {', '.join(named[:MOST_LAYERS])}{more}" if named else ""
+    return f"{layers}: {row['why']}"
+
+
+def _where(row: Row) -> str:
+    parts = [f"of {row['group']}" if row["group"] else "", row["phase"], row["layer"]]
+    told = ", ".join(part for part in parts if part)
+    return f" {told}" if told else ""
+
+
+def _remedy(row: Row) -> str:
+    """Return the rewrite, the system, the switch, the gain and the memory in one sentence."""
+    gain = f"gain at most {us(row['gain_us'][1])}" if row["gain_us"] else "gain not predicted"
+    said = (row["rewrite"], row["system"], row["switch"], gain, f"memory: {row['memory']}")
+    return "; ".join(part for part in said if part)
+
+
+def tables(view: Summary) -> list[PageTable]:
+    """Return the page's tables: fusions, and exposed communication by group, operation, phase, layer and cause."""
+    fusions = [
+        [
+            text(row["pattern"]),
+            text(", ".join(row["groups"]) or row["group"]),
+            count(row["expected"]),
+            count(row["fired"]),
+            text(_missing(row).lstrip(",: ") or "none"),
+            text(_remedy(row) if row["missed"] else ""),
+        ]
+        for row in patterns(view)
+    ]
+    exposed = [
+        [
+            text(row["group"]),
+            text(row["op"]),
+            text(row["phase"]),
+            text(row["layer"]),
+            text(row["cause"]),
+            number(row["exposed_us"], us),
+            count(row["count"]),
+            number(row["gain_us"][1] if row["gain_us"] else None, us),
+            _remedy_cell(row),
+        ]
+        for row in view["overlap"].get("exposed", [])
+    ]
+    return [
+        table(
+            "fusions",
+            "Fusions expected and fired",
+            ["pattern", "group", "expected", "fired", "missing", "to have them"],
+            fusions,
+        ),
+        table(
+            "exposed",
+            "Exposed communication by cause",
+            ["group", "operation", "phase", "layer", "cause", "exposed", "count", "gain at most", "what would hide it"],
+            exposed,
+        ),
+    ]
+
+
+def _remedy_cell(row: Row) -> Cell:
+    """Return the system, or how to switch it on; the tooltip says all."""
+    return {**text(row["system"] or row["switch"]), "hint": _remedy(row) if row["system"] or row["switch"] else ""}
+
+
+def notes(view: Summary) -> list[str]:
+    """Return what keeps communication apart, variables that were set, and what cannot be told, a sentence each."""
+    hidden = view["overlap"]
+    told = [
+        f"Kept apart by {row['what']}: {us(row['exposed_us'])} exposed, {row['cause']}, {_times(row['count'])}."
+        for row in hidden.get("apart", [])
+    ]
+    told += [f"{row['name']}={row['value']}: {row['note']}." for row in hidden.get("environment", []) if row["note"]]
+    return [*told, *(f"{one[0].upper()}{one[1:]}." for one in hidden.get("unknown", []))]
