@@ -42,7 +42,8 @@ def test_three_recordings_of_one_job_agree(tmp_path: Path) -> None:
     whole = summarise(read(str(folder)))
     assert operations(whole) == counts
     assert whole["ranks_seen"] == whole["ranks_expected"] == 4
-    assert whole["verdict"] is None or whole["verdict"]["kind"] == "straggler"  # as on a busy machine one of four may be
+    # a busy machine may hold one of four up
+    assert whole["verdict"] is None or whole["verdict"]["kind"] == "straggler"
     assert whole["bars"]["refused"] == ""
 
 
