@@ -20,6 +20,7 @@ GROUPS = {
     },
     "Predict": {
         "simulate": "How long a collective or a step takes on a fabric, with faults.",
+        "advise": "What to change in a job, by how much, and how sure that is.",
         "provision": "The least network that keeps a step, simulated at its edge.",
         "bound": "What no algorithm can beat, and the cut that proves it.",
         "synthesise": "The fastest program for a machine, with its bound.",

@@ -9,6 +9,10 @@ from ringwright.costs.stages import Stage
 from ringwright.errors import UsageError
 
 
+class NotMeasuredError(UsageError):
+    """Of an operation no time was measured."""
+
+
 @dataclass(frozen=True)
 class MeasuredOperation:
     """One measured operation."""
@@ -50,14 +54,14 @@ class MeasuredCosts:
         return cls(kept, exact, lines, {each.role: each.communicator for each in reversed(kept)})
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one phase; UsageError for an operation of which none was measured."""
+        """Return one phase; NotMeasuredError for an operation of which none was measured."""
         communicator = self.communicators.get(role, "")
         loads = ((f"communicator {communicator}", 1.0),) if communicator else ()
         known = self.exact.get((op, size_bytes, role))
         if known is not None:
             return (Stage(known, loads=loads),)
         if op not in self.lines:
-            raise UsageError(
+            raise NotMeasuredError(
                 f"no {op} was measured", where=f"{size_bytes} B among {len(ranks)} ranks", remedy="name a fabric"
             )
         latency_s, s_per_byte, least = self.lines[op]

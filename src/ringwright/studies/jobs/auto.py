@@ -210,14 +210,16 @@ def _candidates(tried: dict[str, TriedPolicy]) -> Iterator[str]:
         yield each.slug
     for each in systems:
         if _is_no_longer(tried, tried[each.slug]):
-            yield from (f"{each.slug}:{word}" for knob in each.knobs().values() for word in _words(each.slug, knob))
+            yield from (
+                f"{each.slug}:{word}" for knob in each.knobs().values() for word in spelled_words(each.slug, knob)
+            )
     for many in (2, 3):
         best = _gaining(tried)
         for group in permutations(best, many):
             yield "+".join(group)
 
 
-def _words(slug: str, knob: Knob) -> Iterator[str]:
+def spelled_words(slug: str, knob: Knob) -> Iterator[str]:
     """Yield ``knob=word`` for each word that the knob may be and is not by itself."""
     words = [
         word for form in knob.forms for word in (*form.choices, *(("true", "false") if form.kind == "bool" else ()))

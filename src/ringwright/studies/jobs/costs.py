@@ -79,9 +79,12 @@ class Timed:
         return replace(self, seconds=seconds, shares=self.shares * (self.seconds / seconds) if seconds else self.shares)
 
 
-def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
-    """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices)."""
-    return FabricCosts(topology, workload.mesh, stages_of(workload), {"": algorithm} if algorithm else {})
+def on_fabric(topology: Topology, workload: Workload, algorithm: str | Mapping[str, str] = "") -> FabricCosts:
+    """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices), or one each."""
+    algorithms = {"": algorithm} if isinstance(algorithm, str) else algorithm
+    return FabricCosts(
+        topology, workload.mesh, stages_of(workload), {op: each for op, each in algorithms.items() if each}
+    )
 
 
 def stages_of(workload: Workload) -> frozenset[str]:

@@ -10,8 +10,9 @@ that they count as steady by; steps that wait for a fault, a late rank or anothe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -25,47 +26,85 @@ POINT_TO_POINT = ("send-recv", *SHIFTS)
 UPDATE, BARRIER = "U", "barrier"
 
 
-@dataclass(frozen=True)
-class SentOnce:
-    """An operation once a step: seconds on its queue, place of the last task that makes it, and of the first that needs it."""
-
-    wire_s: float
-    made: int
-    needed: int
-
-
 def least_step_s(workload: Workload, costs: Costs) -> float:
     """Return seconds that no step of a scheduled workload is shorter than, 0 where nothing is computed or sent.
 
     Raises UsageError for rewrites that cannot be applied, and what the costs raise.
     """
-    return max((_of_class(workload, costs, each.name) for each in workload.classes), default=0.0)
+    return LeastStep(workload).seconds(costs)
 
 
-def _of_class(workload: Workload, costs: Costs, of: str) -> float:
-    line = _Line(workload, of)
-    queues: dict[tuple[object, ...], list[SentOnce]] = defaultdict(list)
-    busy: dict[tuple[object, ...], float] = defaultdict(float)
-    for operation in operations(workload):
-        if operation.of != of or operation.op in POINT_TO_POINT:
-            continue
-        once = line.ends_of(operation)
-        for queue, wire_s in _wires(workload, costs, operation):
-            busy[queue] += wire_s
-            if once is not None:
-                queues[queue].append(SentOnce(wire_s, *once))
-    between = [line.between(each) for each in queues.values()]
-    return max([*line.streams.values(), *busy.values(), *between], default=0.0)
+@dataclass(frozen=True)
+class LeastStep:
+    """The least step of a scheduled workload, ready to be asked about one machine or library after another."""
+
+    workload: Workload
+
+    @cached_property
+    def _lines(self) -> dict[str, _Line]:
+        return {each.name: _Line(self.workload, each.name) for each in self.workload.classes}
+
+    @cached_property
+    def _sent(self) -> _Sent:
+        return _Sent.of(self.workload, self._lines)
+
+    @property
+    def sent(self) -> int:
+        """How many different operations are asked about."""
+        return len(self._sent.questions)
+
+    def seconds(self, costs: Costs) -> float:
+        """Return seconds that no step is shorter than; what the costs raise."""
+        sent = self._sent
+        least = max((seconds for line in self._lines.values() for seconds in line.streams.values()), default=0.0)
+        asked = [costs.stages(*each) for each in sent.questions]
+        for phase in {stage.phase for stages in asked for stage in stages}:
+            wire_s = np.array([sum(stage.wire_s for stage in stages if stage.phase == phase) for stages in asked])
+            taken = sent.before * wire_s[sent.whole] + sent.times * wire_s[sent.rest]
+            for (of, *_), mine in sent.queues.items():
+                once = mine[(sent.made[mine] >= 0) & (taken[mine] > 0)]
+                between = self._lines[of].between(taken[once], sent.made[once], sent.needed[once])
+                least = max(least, float(taken[mine].sum()), between)
+        return least
 
 
-def _wires(workload: Workload, costs: Costs, operation: Operation) -> Iterator[tuple[tuple[object, ...], float]]:
-    """Yield the queue of each phase of an operation, and for how many seconds of a step it is on the wire there."""
-    (whole, rest), ranks = operation.sizes(), workload.group(operation.of, operation.axes)
-    times = workload.micro_batches if operation.per == "micro-batch" else 1
-    large, small = (costs.stages(operation.asked, size, ranks, operation.role) for size in (whole, rest))
-    for one, last in zip(large, small, strict=True):
-        queue = (operation.role, operation.network, operation.axes, one.phase)
-        yield queue, times * (one.wire_s * (operation.pieces - 1) + last.wire_s)
+@dataclass(frozen=True)
+class _Sent:
+    """The operations of a step that are not of two ranks, as columns, int64 of shape (operations,).
+
+    ``questions`` are what costs are asked: (op, bytes, ranks, role). An operation is ``before`` pieces like ``whole`` and one
+    like ``rest``, ``times`` a step (``before`` counts these too). ``made`` is the place of the last task that makes it,
+    ``needed`` that of the first that needs it, -1 where nobody tells. ``queues``: the operations of each.
+    """
+
+    questions: list[tuple[str, int, tuple[int, ...], str]]
+    queues: dict[tuple[str, ...], np.ndarray]
+    whole: np.ndarray
+    rest: np.ndarray
+    before: np.ndarray
+    times: np.ndarray
+    made: np.ndarray
+    needed: np.ndarray
+
+    @classmethod
+    def of(cls, workload: Workload, lines: Mapping[str, _Line]) -> _Sent:
+        """Return the operations of a scheduled workload."""
+        questions: dict[tuple[str, int, tuple[int, ...], str], int] = {}
+        queues: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        rows: list[tuple[int, int, int, int, int, int]] = []
+        for each in operations(workload):
+            if each.op in POINT_TO_POINT or each.of not in lines:
+                continue
+            ranks = workload.group(each.of, each.axes)
+            whole, rest = (
+                questions.setdefault((each.asked, size, ranks, each.role), len(questions)) for size in each.sizes()
+            )
+            times = workload.micro_batches if each.per == "micro-batch" else 1
+            made, needed = lines[each.of].ends_of(each) or (-1, -1)
+            queues[each.of, each.role, each.network, *each.axes].append(len(rows))
+            rows.append((whole, rest, times * (each.pieces - 1), times, made, needed))
+        columns = np.array(rows, np.int64).reshape(-1, 6).T
+        return cls(list(questions), {queue: np.array(mine) for queue, mine in queues.items()}, *columns)
 
 
 class _Line:
@@ -81,7 +120,7 @@ class _Line:
         for each in (*tasks, *once):
             self.streams[each.stream] += each.seconds
         self.is_plain = all(batch >= 0 for _, batch in line) and len({each.stream for each in tasks}) == 1
-        self.ends = list(accumulate((each.seconds for each in tasks), initial=0.0))
+        self.ends = np.array(list(accumulate((each.seconds for each in tasks), initial=0.0)))
         self.last = {name: at for at, (name, _) in enumerate(line)}
         self.first = {name: at for at, (name, _) in reversed(list(enumerate(line)))}
         self.updates = {each.name: each.seconds for each in once if each.kind == UPDATE}
@@ -109,12 +148,11 @@ class _Line:
         behind = self.behind.get(consumer, "") if distance == 0 else consumer
         return self.first.get(behind, -1)
 
-    def between(self, sent: list[SentOnce]) -> float:
+    def between(self, wire_s: np.ndarray, made: np.ndarray, needed: np.ndarray) -> float:
         """Return the longest of what lies between a task of forward and what the operations of one queue wait for."""
-        made, needed = (np.array([getattr(each, name) for each in sent]) for name in ("made", "needed"))
-        wire_s, ends, best = np.array([each.wire_s for each in sent]), np.array(self.ends), 0.0
+        ends, best = self.ends, 0.0
         cuts = np.unique(needed)
-        for cut in cuts[:: -(-len(cuts) // MOST_CUTS)].tolist():
+        for cut in cuts[:: -(-len(cuts) // MOST_CUTS) or 1].tolist():
             mine = np.flatnonzero((needed <= cut) & (made >= cut))
             order = mine[np.argsort(-made[mine], kind="stable")]
             if len(order):

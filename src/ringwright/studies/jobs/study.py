@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.algebra import RewriteError
+from ringwright.costs.measured import NotMeasuredError
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.outages import Outage
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from ringwright.costs.probable import Probable
 
 NONE = "none"
-DECLINES = (WorkloadError, InfeasibleError, RewriteError, PolicyConflictError)  # with which a policy declines a job
+# With these a policy declines a job.
+DECLINES = (WorkloadError, InfeasibleError, RewriteError, PolicyConflictError, NotMeasuredError)
 BY_LUCK = (
     "with the faults operations meet in another order, which by chance takes {:.2%} less: the step without them is told"
 )

@@ -129,12 +129,7 @@ def _events(trace: Trace) -> pl.DataFrame:
 
 def _iteration(frame: pl.DataFrame, step: int | None) -> tuple[int | None, list[str]]:
     """Return the iteration to replay: the asked one, or the one nearest to the median of those that every rank has."""
-    import polars as pl
-
-    calls = frame.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("iteration").is_not_null())
-    ranks = calls["rank"].n_unique()
-    counted = calls.group_by("iteration").agg(pl.col("rank").n_unique().alias("ranks"), pl.len().alias("calls"))
-    whole = sorted(counted.filter(pl.col("ranks") == ranks)["iteration"].to_list())
+    whole, steady, times = _steady(frame)
     if step is not None:
         if step not in whole:
             known = f"{whole[0]} to {whole[-1]}" if whole else "none: the source marks no steps"
@@ -142,20 +137,44 @@ def _iteration(frame: pl.DataFrame, step: int | None) -> tuple[int | None, list[
         return step, []
     if not whole:
         return None, []
-    lasted = (
-        frame.filter((pl.col("kind") == "step") & pl.col("iteration").is_in(whole) & pl.col("duration_s").is_not_null())
-        .group_by("iteration")
-        .agg(pl.col("duration_s").max())
-    )
-    times = dict(lasted.select("iteration", "duration_s").iter_rows())
-    count = dict(counted.select("iteration", "calls").iter_rows())
-    usual = statistics.mode(sorted(count[each] for each in whole))
-    steady = [each for each in whole[1:-1] or whole[1:] or whole if count[each] == usual] or whole
     if not times:
         return steady[len(steady) // 2], []
     middle = statistics.median(times.get(each, 0.0) for each in steady)
     best = min(steady, key=lambda each: (abs(times.get(each, 0.0) - middle), each))
     return best, [f"one step stands for all: step {best}, the nearest to the median of {len(steady)}"]
+
+
+def steady_steps(trace: Trace) -> dict[int, float | None]:
+    """Return the steps that every rank has and that issued the usual calls, without the first and the last: step -> seconds.
+
+    None: how long it lasted was not recorded; nothing where the source marks no steps.
+    """
+    frame = _events(trace)
+    if frame.is_empty():
+        return {}
+    _, steady, times = _steady(frame)
+    return {each: times.get(each) for each in steady}
+
+
+def _steady(frame: pl.DataFrame) -> tuple[list[int], list[int], dict[int, float]]:
+    """Return the steps that every rank has, the steady ones of them, and how long steps lasted, s."""
+    import polars as pl
+
+    calls = frame.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("iteration").is_not_null())
+    ranks = calls["rank"].n_unique()
+    counted = calls.group_by("iteration").agg(pl.col("rank").n_unique().alias("ranks"), pl.len().alias("calls"))
+    whole = sorted(counted.filter(pl.col("ranks") == ranks)["iteration"].to_list())
+    if not whole:
+        return [], [], {}
+    lasted = (
+        frame.filter((pl.col("kind") == "step") & pl.col("iteration").is_in(whole) & pl.col("duration_s").is_not_null())
+        .group_by("iteration")
+        .agg(pl.col("duration_s").max())
+    )
+    count = dict(counted.select("iteration", "calls").iter_rows())
+    usual = statistics.mode(sorted(count[each] for each in whole))
+    steady = [each for each in whole[1:-1] or whole[1:] or whole if count[each] == usual] or whole
+    return whole, steady, dict(lasted.select("iteration", "duration_s").iter_rows())
 
 
 Spans = dict[int, list[tuple[float, float, str]]]

@@ -1,0 +1,233 @@
+"""What should be changed in a job, by how much, and how sure that is: searched, taken apart, drawn, and told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ringwright.advise.document import (
+    CANNOT_TELL,
+    CHANGES,
+    NOTHING,
+    SCHEMA,
+    Advice,
+    AdvisedChange,
+    AdvisedStep,
+    RefusedAdvice,
+)
+from ringwright.advise.evaluation import Evaluator
+from ringwright.advise.interval import Draws, Gain, mean_interval
+from ringwright.advise.measures import measure_of
+from ringwright.advise.ranking import RankedChange, ranked
+from ringwright.advise.search import SearchedSetups, searched
+from ringwright.advise.settings import Setup
+from ringwright.advise.situation import MODEL
+from ringwright.advise.space import Space, space
+from ringwright.studies.jobs.memory import device_bytes
+from ringwright.studies.jobs.recorded import FAR
+from ringwright.workloads.replay import GROUNDS
+
+if TYPE_CHECKING:
+    from ringwright.advise.situation import Situation
+    from ringwright.steps import Advance
+    from ringwright.studies.jobs.study import PolicyResult
+
+LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told
+MOST_DECLINED = 0.2  # of the draws
+GROUND = {
+    GROUNDS[0]: "replay of its dependencies, operations at their measured times",
+    GROUNDS[1]: "replay of its times, operations at their measured times",
+    MODEL: "simulated from a model",
+}
+
+
+@dataclass(frozen=True)
+class AdviceSpec:
+    """What is asked: the layers, for how long to search, the seed; ``command`` is how the job is named on a command line."""
+
+    layers: Sequence[str]
+    seconds: float = 60.0
+    seed: int = 0
+    memory_bytes: int | None = None
+    release: str = ""
+    command: str = "PATH"
+
+
+def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advice:
+    """Return the advice; whoever interrupts it gets the best so far."""
+    began = time.monotonic()
+    evaluator = Evaluator(situation, spec.memory_bytes)
+    told = _unsaid(situation, spec)
+    result = evaluator.result(Setup()) if situation.is_timed else None
+    if result is not None:
+        told["base"] = _base(situation, result, evaluator, spec.seed)
+        evaluator.memory_bytes = evaluator.memory_bytes or device_bytes(result.workload)
+    refusal = _refusal(situation, told["base"])
+    if refusal is not None or result is None:
+        told["refused"] = [refusal] if refusal else []
+        told["why"] = refusal["why"] if refusal else ""
+    else:
+        listed = space(situation, result, spec.layers, spec.release)
+        search = searched(
+            evaluator,
+            listed.slots,
+            seconds=spec.seconds - (time.monotonic() - began),
+            seed=spec.seed,
+            advance=advance,
+        )
+        draws = Draws(evaluator, spec.seed, began + spec.seconds)
+        _tell(told, evaluator, listed, search, spec, draws)
+        told["stopped"] = search.stopped or draws.stopped
+    told["evaluated"], told["work"] = evaluator.runs, evaluator.work
+    told["search_s"] = round(time.monotonic() - began, 3)
+    return told
+
+
+def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
+    """Return the answer before anything was asked."""
+    return {
+        "schema": SCHEMA,
+        "job": situation.name,
+        "fabric": situation.topology.name if situation.topology is not None else "",
+        "ground": situation.ground,
+        "verdict": CANNOT_TELL,
+        "why": "",
+        "stopped": False,
+        "base": {
+            "measured_us": None,
+            "measured_us_p05": None,
+            "measured_us_p95": None,
+            "replayed_us": None,
+            "fidelity": None,
+            "iterations": situation.iterations,
+            "policy": situation.policy,
+            "exposed_us": None,
+        },
+        "changes": [],
+        "refused": [],
+        "setups": 1,
+        "bounded": 0,
+        "evaluated": 0,
+        "work": 0,
+        "search_s": 0.0,
+        "seed": spec.seed,
+        "assumptions": list(situation.assumptions),
+    }
+
+
+def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed: int) -> AdvisedStep:
+    """Return the step as it is; its replays are all of those iterations that can be."""
+    replays = [result.step_s] + [evaluator.result(Setup(), at).step_s for at in range(1, situation.iterations)]
+    measured = situation.measured_s
+    low, _, high = mean_interval(measured, seed)
+    replayed_s = median(replays)
+    middle = median(measured) if measured else None
+    return {
+        "measured_us": None if middle is None else middle * 1e6,
+        "measured_us_p05": low * 1e6 if measured else None,
+        "measured_us_p95": high * 1e6 if measured else None,
+        "replayed_us": replayed_s * 1e6,
+        "fidelity": None if not middle else replayed_s / middle - 1,
+        "iterations": situation.iterations,
+        "policy": situation.policy,
+        "exposed_us": result.exposed_s * 1e6,
+    }
+
+
+def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
+    """Return why nothing can be advised; None where it can."""
+    if not situation.is_timed:
+        return {
+            "what": "every change",
+            "why": "the recording has no times, so that nothing tells what of its communication is exposed",
+            "remedy": "ringwright run -- COMMAND, or PyTorch's profiler",
+        }
+    off = base["fidelity"]
+    if off is not None and abs(off) > FAR:
+        return {
+            "what": "every change",
+            "why": f"the replay, unchanged, is {abs(off):.0%} {'longer' if off > 0 else 'shorter'} than the recording",
+            "remedy": "record every rank, and more steps: ringwright run -- COMMAND",
+        }
+    return None
+
+
+def _tell(
+    told: Advice, evaluator: Evaluator, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws
+) -> None:
+    """Put what was found into an answer: the changes that are sure, and those that are not as refused."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for layer, why, remedy in listed.refused:
+        alike.setdefault((why, remedy), []).append(layer)
+    refused: list[RefusedAdvice] = [
+        {"what": ", ".join(layers), "why": why, "remedy": remedy} for (why, remedy), layers in alike.items()
+    ]
+    changes, doubts = [], []
+    for each in ranked(evaluator, search.best):
+        gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
+        if gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0:
+            changes.append(_change(each, gain, adds, evaluator, spec))
+        else:
+            doubts.append(_doubt(each, gain))
+    told["changes"], told["refused"] = changes, [*refused, *doubts]
+    told["setups"], told["bounded"] = listed.setups, search.bounded
+    if changes:
+        last = changes[-1]
+        told["verdict"] = CHANGES
+        told["why"] = f"a step {last['gain_p50']:.1%} shorter, {last['gain_p05']:.1%} to {last['gain_p95']:.1%}"
+    elif doubts:
+        told["why"] = doubts[0]["why"]
+    elif search.stopped:
+        told["why"] = (
+            f"stopped after {search.runs} runs and {search.bounded:,} of {search.considered:,} setups, none of them better"
+        )
+    else:
+        told["verdict"] = NOTHING
+        told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
+
+
+def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, spec: AdviceSpec) -> AdvisedChange:
+    low, middle, high = gain.ends
+    base = evaluator.run(Setup())
+    measured = evaluator.situation.measured_s
+    whole_s = median(measured) if measured else (base.step_s or 0.0)
+    after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
+    held = (base.peak_bytes, after.peak_bytes)
+    return {
+        "what": _joined(one.what for one in each.settings),
+        "where": _joined(one.where for one in each.settings),
+        "layer": each.settings[0].layer,
+        "ground": GROUND[evaluator.situation.ground],
+        "risk": _joined(one.risk for one in each.settings),
+        "step_us": whole_s * (1 - middle) * 1e6,
+        "gain_p05": low,
+        "gain_p50": middle,
+        "gain_p95": high,
+        "adds_p05": adds.ends[0],
+        "adds_p50": adds.ends[1],
+        "adds_p95": adds.ends[2],
+        "alone": 1 - (alone.step_s or 0.0) / (base.step_s or 1.0) if alone.step_s is not None else 0.0,
+        "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
+        "export": None,
+        "measure": measure_of(evaluator.situation, each.settings, spec.command),
+        "spelling": _joined(one.spelling for one in each.settings),
+    }
+
+
+def _doubt(each: RankedChange, gain: Gain) -> RefusedAdvice:
+    low, middle, high = gain.ends if gain.declined < 1 else (0.0, 0.0, 0.0)
+    why = f"it would gain {middle:.1%}, but anything from {low:.1%} to {high:.1%}"
+    if gain.declined > MOST_DECLINED:
+        why = f"it cannot be done in {gain.declined:.0%} of the recorded steps"
+    return {
+        "what": _joined(one.what for one in each.settings),
+        "why": why,
+        "remedy": "measure it, or record operations of the sizes that it would send",
+    }
+
+
+def _joined(words: Iterable[str]) -> str:
+    return "; with ".join(dict.fromkeys(each for each in words if each))

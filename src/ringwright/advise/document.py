@@ -1,0 +1,81 @@
+"""The object of schema ``ringwright.advise/1``: what to change, in which order, what it gains, and what could not be told."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+SCHEMA = "ringwright.advise/1"
+CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
+
+
+class AdvisedStep(TypedDict):
+    """The step as it is today, in us: median of the recorded ones, with the 90 % interval of their mean; and as it is replayed.
+
+    The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed.
+    """
+
+    measured_us: float | None
+    measured_us_p05: float | None
+    measured_us_p95: float | None
+    replayed_us: float | None
+    fidelity: float | None
+    iterations: int
+    policy: str
+    exposed_us: float | None
+
+
+class AdvisedChange(TypedDict):
+    """A change, with those above it: the step in us, and what all of them gain, as shares of the step of today.
+
+    ``adds_*`` is what this one adds to those above; ``alone`` what it gains by itself. ``memory_bytes`` is what a rank holds
+    more at its peak, null where that is not known. ``export``: the file that does it; ``measure``: the command that shows whether
+    it was true. ``spelling`` is what simulate takes.
+    """
+
+    what: str
+    where: str
+    layer: str
+    ground: str
+    risk: str
+    step_us: float
+    gain_p05: float
+    gain_p50: float
+    gain_p95: float
+    adds_p05: float
+    adds_p50: float
+    adds_p95: float
+    alone: float
+    memory_bytes: int | None
+    export: str | None
+    measure: str
+    spelling: str
+
+
+class RefusedAdvice(TypedDict):
+    """What was not advised, or not tried: why, and what to do about it."""
+
+    what: str
+    why: str
+    remedy: str
+
+
+class Advice(TypedDict):
+    """The answer; ``evaluated`` setups were simulated, ``bounded`` have a bound; ``work``: instances of tasks and operations."""
+
+    schema: str
+    job: str
+    fabric: str
+    ground: str
+    verdict: str
+    why: str
+    stopped: bool
+    base: AdvisedStep
+    changes: list[AdvisedChange]
+    refused: list[RefusedAdvice]
+    setups: int
+    bounded: int
+    evaluated: int
+    work: int
+    search_s: float
+    seed: int
+    assumptions: list[str]

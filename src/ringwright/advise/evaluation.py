@@ -1,0 +1,117 @@
+"""What a setup makes of a step: simulated, or the least that it can take; each counted as the work that it was."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ringwright.advise.settings import Setup
+from ringwright.advise.situation import PLANNED_BY
+from ringwright.errors import RingwrightError, UsageError
+from ringwright.memory import peak_bytes
+from ringwright.studies.jobs.least import LeastStep
+from ringwright.studies.jobs.memory import fitting
+from ringwright.studies.jobs.study import DECLINES, answer
+
+if TYPE_CHECKING:
+    from ringwright.advise.situation import Situation
+    from ringwright.studies.jobs.study import Job, PolicyResult
+    from ringwright.workload import Workload
+
+REFUSALS = (*DECLINES, UsageError)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A setup's step in seconds and the bytes that a rank holds at its peak (None: not known), or why it was refused."""
+
+    setup: Setup
+    step_s: float | None
+    peak_bytes: int | None = None
+    refused: str = ""
+
+
+@dataclass
+class Evaluator:
+    """Simulates setups of one situation and remembers them. ``work`` counts instances of tasks and operations.
+
+    A bound counts the operations that it asks about; a run all instances of all its steps.
+    """
+
+    situation: Situation
+    memory_bytes: int | None = None
+    work: int = 0
+    runs: int = 0
+    known: dict[object, Evaluation] = field(default_factory=dict)
+    _plans: dict[tuple[object, ...], Workload | RingwrightError] = field(default_factory=dict)
+    _least: dict[tuple[object, ...], LeastStep] = field(default_factory=dict)
+
+    def run(self, setup: Setup) -> Evaluation:
+        """Return the simulated step of a setup, from memory where it was asked for before."""
+        if setup.key not in self.known:
+            self.known[setup.key] = self._run(setup)
+        return self.known[setup.key]
+
+    def result(self, setup: Setup, iteration: int = 0) -> PolicyResult:
+        """Return the whole run of a setup, in an iteration; raise why it is refused."""
+        self.runs += 1
+        return self.answered(setup, self.situation.job(setup, iteration), self.plan(setup, iteration))
+
+    def answered(self, setup: Setup, job: Job, plan: Workload) -> PolicyResult:
+        """Return the run of a job by a plan, and count its work."""
+        result = answer(job, lambda _workload, _costs: plan)
+        fitting(result.workload, self.memory_bytes)
+        laid = result.undisturbed.laid
+        self.work += laid.per_step * laid.steps
+        return result
+
+    def least_s(self, setup: Setup) -> float:
+        """Return seconds that no step of a setup is shorter than; inf where it is refused."""
+        try:
+            least = self._least_step(setup)
+            self.work += least.sent
+            return least.seconds(self.situation.job(setup).costs)
+        except REFUSALS:
+            return math.inf
+
+    def plan(self, setup: Setup, iteration: int = 0) -> Workload:
+        """Return what the policy of a setup makes of the job, with the costs of today; raise why it is refused."""
+        key = self._planned(setup, iteration)
+        if key not in self._plans:
+            self._plans[key] = self._scheduled(setup, iteration)
+        plan = self._plans[key]
+        if isinstance(plan, RingwrightError):
+            raise plan
+        return plan
+
+    def _scheduled(self, setup: Setup, iteration: int) -> Workload | RingwrightError:
+        """Return what the first scheduler of a setup makes that declines nothing; the last refusal where all do."""
+        refused: RingwrightError = UsageError("no policy is named")
+        try:
+            job = self.situation.job(Setup(tuple(each for each in setup if each.slot in PLANNED_BY)), iteration)
+        except REFUSALS as error:
+            return error
+        for schedule in self.situation.schedulers(setup):
+            try:
+                return schedule(job.workload, job.costs)
+            except REFUSALS as error:
+                refused = error
+        return refused
+
+    def _least_step(self, setup: Setup) -> LeastStep:
+        key = self._planned(setup, 0)
+        if key not in self._least:
+            self._least[key] = LeastStep(self.plan(setup))
+        return self._least[key]
+
+    @staticmethod
+    def _planned(setup: Setup, iteration: int) -> tuple[object, ...]:
+        return setup.policies, tuple(setup.spelling(slot) for slot in PLANNED_BY), iteration
+
+    def _run(self, setup: Setup) -> Evaluation:
+        try:
+            result = self.result(setup)
+        except REFUSALS as error:
+            return Evaluation(setup, None, refused=error.what)
+        return Evaluation(setup, result.step_s, peak_bytes(result.workload))

@@ -1,0 +1,214 @@
+"""How sure a gain is: base and candidate simulated again and again, each time with the same draw of what is not known.
+
+Drawn are an iteration of the recording (its own noise), by how much operations are off whose size or system was not measured,
+and, of a job from a model, how long its compute really takes against its communication. What both share cancels.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringwright.advise.evaluation import REFUSALS
+from ringwright.advise.settings import Setup
+from ringwright.advise.situation import MODEL, Situation
+from ringwright.advise.unmeasured import LikenedCosts
+from ringwright.costs.measured import MeasuredCosts
+from ringwright.studies.jobs.recorded import Changed
+
+if TYPE_CHECKING:
+    from ringwright.advise.evaluation import Evaluator
+    from ringwright.costs.stages import Costs, Stage
+
+MOST_DRAWS, FEWEST_DRAWS = 64, 16
+WORK = 4_000_000  # instances that all draws of one setup may take
+ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
+OF_MACHINE = 0.6  # of that variance, what all systems on one machine share
+COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data sheet, by a fit
+SIZE_SIGMA, ONE_SIZE_SIGMA = 0.15, 0.4  # of a size beside several measured ones, and beside one
+ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
+LIKENED_SIGMA = 0.25  # of an operation that another one stands for
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One draw: the iteration, and standard normal numbers by what they are for."""
+
+    iteration: int
+    seed: int
+
+    def normal(self, *what: object) -> float:
+        """Return the number of something, the same whenever it is asked for."""
+        words = np.frombuffer(repr(what).encode(), np.uint8).tolist()
+        return float(np.random.default_rng([self.seed, *words]).standard_normal())
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a setup gains: shares of the step as it is today, of all draws, in their order. float64 of shape (draws,)."""
+
+    shares: np.ndarray = field(repr=False)
+
+    def quantile(self, share: float) -> float:
+        """Return the gain below which a share of the draws lie, of those in which no iteration declined."""
+        return float(np.nanquantile(self.shares, share))
+
+    @property
+    def declined(self) -> float:
+        """In which share of the draws the iteration declined what was to be set."""
+        return float(np.isnan(self.shares).mean())
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """5, 50 and 95 % of the draws are below these."""
+        return self.quantile(0.05), self.quantile(0.5), self.quantile(0.95)
+
+
+class DrawnCosts:
+    """Costs of which those that were not measured are off by what a draw says. What else is asked, the costs answer."""
+
+    def __init__(self, costs: Costs, draw: Draw, algorithms: dict[str, str], compute: float) -> None:
+        self.costs, self._draw, self._algorithms, self._compute = costs, draw, algorithms, compute
+        self._known: dict[tuple[str, int, str], float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.costs, name)
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        """Return the phases, longer or shorter."""
+        stages = self.costs.stages(op, size_bytes, ranks, role)
+        key = (op, size_bytes, role)
+        if key not in self._known:
+            self._known[key] = math.exp(self._off(op, size_bytes, role))
+        factor = self._known[key]
+        return tuple(replace(each, wire_s=each.wire_s * factor, latency_s=each.latency_s * factor) for each in stages)
+
+    def _off(self, op: str, size_bytes: int, role: str) -> float:
+        """Return by how much the logarithm of an operation's time is off."""
+        system = self._algorithms.get(op) or self._algorithms.get("", "")
+        if isinstance(self.costs, Changed):
+            changed = (
+                ENGINE_SIGMA * math.sqrt(1 - OF_MACHINE) * self._draw.normal("changed", op, system) if system else 0.0
+            )
+            return self._of_size(self.costs.measured, op, size_bytes, role) + changed
+        if isinstance(self.costs, LikenedCosts):
+            return self._of_size(self.costs, op, size_bytes, role)
+        machine = math.sqrt(OF_MACHINE) * self._draw.normal("machine", op)
+        own = math.sqrt(1 - OF_MACHINE) * self._draw.normal("system", op, system)
+        return ENGINE_SIGMA * (machine + own) + self._compute * self._draw.normal("compute")
+
+    def _of_size(self, costs: object, op: str, size_bytes: int, role: str) -> float:
+        """Return by how much a size is off: one that was measured by what its mean may be off."""
+        if not isinstance(costs, LikenedCosts):
+            return 0.0
+        if (op, size_bytes, role) in costs.measured.exact:
+            return mean_sigma(costs.measured, op, size_bytes, role) * self._draw.normal(
+                "measured", op, size_bytes, role
+            )
+        other = op if op in costs.measured.lines else costs.likened.get(op, op)
+        sigma = size_sigma(costs.measured, other)
+        size = 0.8 * self._draw.normal("size", op) + 0.6 * self._draw.normal("size", op, size_bytes.bit_length())
+        return sigma * size + (LIKENED_SIGMA * self._draw.normal("likened", op) if other != op else 0.0)
+
+
+def mean_sigma(costs: MeasuredCosts, op: str, size_bytes: int, role: str) -> float:
+    """Return how far the mean of so many operations of one size may be off: standard deviation of its logarithm."""
+    times = [each.time_s for each in costs.samples if (each.op, each.size_bytes, each.role) == (op, size_bytes, role)]
+    if len(times) < 2 or min(times) <= 0:
+        return ONCE_SIGMA
+    return max(LEAST_SIGMA, float(np.std(np.log(times))) / math.sqrt(len(times)))
+
+
+def size_sigma(costs: MeasuredCosts, op: str) -> float:
+    """Return how far measured operations lie from the line through their sizes: standard deviation of the logarithm."""
+    samples = [each for each in costs.samples if each.op == op and each.time_s > 0]
+    if len({each.size_bytes for each in samples}) < 2:
+        return ONE_SIZE_SIGMA
+    latency_s, s_per_byte, _ = costs.lines[op]
+    told = [latency_s + s_per_byte * each.size_bytes for each in samples]
+    off = [math.log(each.time_s / line) for each, line in zip(samples, told, strict=True) if line > 0]
+    return max(SIZE_SIGMA, float(np.std(off))) if len(off) > 1 else ONE_SIZE_SIGMA
+
+
+@dataclass
+class Draws:
+    """Draws for one situation, the same for all its setups; steps that were simulated with them are remembered."""
+
+    evaluator: Evaluator
+    seed: int = 0
+    until: float = math.inf  # of the monotonic clock: no further draw is begun then
+    stopped: bool = False
+    known: dict[object, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def situation(self) -> Situation:
+        """What is advised on."""
+        return self.evaluator.situation
+
+    @cached_property
+    def draws(self) -> list[Draw]:
+        """As many as their work allows."""
+        laid = self.evaluator.result(Setup()).undisturbed.laid
+        count = int(np.clip(WORK // max(1, laid.per_step * laid.steps), FEWEST_DRAWS, MOST_DRAWS))
+        drawn = np.random.default_rng(self.seed)
+        iterations = drawn.integers(self.situation.iterations, size=count).tolist()
+        return [Draw(iteration, self.seed * MOST_DRAWS + at) for at, iteration in enumerate(iterations)]
+
+    def steps(self, setup: Setup) -> np.ndarray:
+        """Return the step of a setup with each draw, s: float64 of shape (draws,); NaN where the iteration declines it."""
+        if setup.key not in self.known:
+            self.known[setup.key] = np.array([self._in_time(setup, at) for at in range(len(self.draws))])
+        return self.known[setup.key]
+
+    def _in_time(self, setup: Setup, at: int) -> float:
+        """Return the step of a setup with a draw; NaN where seconds have run out and enough were drawn."""
+        if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
+            self.stopped = True
+            return math.nan
+        return self._step(setup, self.draws[at])
+
+    def gain(self, setup: Setup, over: Setup | None = None) -> Gain:
+        """Return what a setup gains over another one (None: today's), as shares of today's step.
+
+        What a replay lacks of the measured step is not shortened by anything.
+        """
+        base = self.steps(Setup())
+        before = base if over is None else self.steps(over)
+        whole = np.maximum(base, self._measured_s) if self._measured_s else base
+        return Gain((before - self.steps(setup)) / whole)
+
+    @cached_property
+    def _measured_s(self) -> float:
+        measured = self.situation.measured_s
+        return float(np.median(measured)) if measured else 0.0
+
+    def _step(self, setup: Setup, draw: Draw) -> float:
+        job = self.situation.job(setup, draw.iteration)
+        costs = DrawnCosts(job.costs, draw, setup.algorithms, self._compute)
+        try:
+            plan = self.evaluator.plan(setup, draw.iteration)
+            return self.evaluator.answered(setup, replace(job, costs=costs), plan).step_s
+        except REFUSALS:
+            return math.nan
+
+    @cached_property
+    def _compute(self) -> float:
+        spec = self.situation.spec
+        if self.situation.ground != MODEL or spec is None:
+            return 0.0
+        return FITTED_SIGMA if spec.fit else COMPUTE_SIGMA
+
+
+def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float, float]:
+    """Return 5, 50 and 95 % of the mean of values, drawn again and again from them."""
+    if not values:
+        return math.nan, math.nan, math.nan
+    drawn = np.random.default_rng(seed).choice(np.array(values), (256, len(values))).mean(axis=1)
+    low, middle, high = np.quantile(drawn, (0.05, 0.5, 0.95)).tolist()
+    return low, middle, high

@@ -1,0 +1,71 @@
+"""What NCCL may be told: algorithm, protocol and channels of an operation, of those that the release has on the machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ringwright.advise.layers.operations import MainOperation, alone_s, on_known_machine, slot_of
+from ringwright.advise.settings import Setting
+from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
+from ringwright.studies.jobs.costs import LIBRARY
+
+if TYPE_CHECKING:
+    from ringwright.advise.situation import Situation
+
+CHANNELS = (2, 4, 8, 16, 32)  # of the pair that is quickest alone
+MOST_PAIRS, SLOWER = 4, 1.5  # pairs of an operation; times what it takes alone today, above which one is left out
+RISK = "variables hold for every communicator of the process; a tuner file holds for one range of sizes"
+
+
+def forced_settings(situation: Situation, operations: list[MainOperation], release: str = "") -> list[Setting]:
+    """Return a setting for each algorithm and protocol that a release ("": the latest) has, and for each on fewer channels."""
+    on_known_machine(situation)
+    pairs = [(name, protocol) for name in ALGORITHMS for protocol in PROTOCOLS]
+    settings = []
+    for each in operations:
+        timed = [
+            (taken, plain) for plain, taken in _timed(situation, each, pairs, release) if taken <= SLOWER * each.alone_s
+        ]
+        kept = sorted(timed, key=lambda one: (one[0], one[1].spelling))[:MOST_PAIRS]
+        settings += [plain for _, plain in kept]
+        if kept:
+            algorithm, protocol = _pair(kept[0][1])
+            settings += [_setting(each, (algorithm, protocol), channels, release) for channels in CHANNELS]
+    return settings
+
+
+def _timed(
+    situation: Situation, operation: MainOperation, pairs: list[tuple[str, str]], release: str
+) -> Iterator[tuple[Setting, float]]:
+    """Yield the pairs that a release has, with what the operation takes alone by them."""
+    for pair in pairs:
+        plain = _setting(operation, pair, None, release)
+        taken = alone_s(situation, plain, operation)
+        if taken is not None:
+            yield plain, taken
+
+
+def _pair(setting: Setting) -> tuple[str, str]:
+    words = dict(each.partition("=")[::2] for each in setting.spelling.split(":")[1:])
+    return words["algorithm"], words["protocol"]
+
+
+def _setting(operation: MainOperation, pair: tuple[str, str], channels: int | None, release: str) -> Setting:
+    words = [LIBRARY, *([f"release={release}"] if release else []), f"algorithm={pair[0]}", f"protocol={pair[1]}"]
+    variables = [f"NCCL_ALGO={pair[0]}", f"NCCL_PROTO={pair[1]}"]
+    told = f"{operation.op} by {pair[0]} with {pair[1]}"
+    if channels:
+        words.append(f"channels={channels}")
+        variables += [f"NCCL_MIN_NCHANNELS={channels}", f"NCCL_MAX_NCHANNELS={channels}"]
+        told += f" on {channels} channels"
+    return Setting(
+        "nccl",
+        slot_of(operation),
+        ":".join(words),
+        told,
+        f"environment: {' '.join(variables)}; or a tuner file",
+        RISK,
+        {"channels": math.log2(channels)} if channels else {},
+    )

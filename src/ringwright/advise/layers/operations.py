@@ -1,0 +1,73 @@
+"""Who does an operation of a job: the operations that matter, and what they take alone by another system."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.advise.settings import OPERATION, Setup
+from ringwright.costs.stages import seconds
+from ringwright.errors import RingwrightError, UsageError
+from ringwright.studies.jobs.aggregated import ALONE, fabric_costs
+from ringwright.studies.jobs.exposed_operations import exposed_operations
+
+if TYPE_CHECKING:
+    from ringwright.advise.settings import Setting
+    from ringwright.advise.situation import Situation
+    from ringwright.studies.jobs.study import PolicyResult
+
+LEAST = 0.01  # of a step that an operation is on the wire, to be asked about
+MOST = 3  # operations
+
+
+@dataclass(frozen=True)
+class MainOperation:
+    """An operation of a step: the size and the ranks on which most of its time is spent; ``alone_s`` of one by today's system."""
+
+    op: str
+    role: str
+    size_bytes: int
+    ranks: tuple[int, ...]
+    sent_s: float
+    alone_s: float
+
+
+def main_operations(result: PolicyResult) -> list[MainOperation]:
+    """Return the operations that are on the wire for a hundredth of a step or more, the longest first, one a kind."""
+    by_op: dict[str, list[MainOperation]] = defaultdict(list)
+    for key, mine in exposed_operations(result).items():
+        if key.op not in ALONE:
+            sent_s = mine.alone_s * mine.count
+            by_op[key.op].append(MainOperation(key.op, key.role, key.size_bytes, mine.group, sent_s, mine.alone_s))
+    kept = [
+        max(listed, key=lambda each: each.sent_s)
+        for listed in by_op.values()
+        if sum(each.sent_s for each in listed) >= LEAST * result.step_s
+    ]
+    return sorted(kept, key=lambda each: -each.sent_s)[:MOST]
+
+
+def on_known_machine(situation: Situation) -> None:
+    """Raise UsageError where who does an operation makes no difference that could be told."""
+    if situation.topology is None:
+        raise UsageError(
+            "the machine is not known, so that nothing tells what another algorithm takes",
+            remedy="--fabric dgx-h100:2, or what it ran on (list fabrics)",
+        )
+
+
+def alone_s(situation: Situation, setting: Setting, operation: MainOperation) -> float | None:
+    """Return what the operation takes alone with a setting; None where its system leaves it to the library, or declines."""
+    try:
+        job = situation.job(Setup((setting,)))
+        taken = seconds(job.costs, operation.op, operation.size_bytes, operation.ranks, operation.role)
+    except RingwrightError:
+        return None
+    costs = fabric_costs(job)
+    return None if costs is None or costs.refusal(operation.op, operation.ranks) is not None else taken
+
+
+def slot_of(operation: MainOperation) -> str:
+    """Return the slot that says who does an operation."""
+    return f"{OPERATION}{operation.op}"

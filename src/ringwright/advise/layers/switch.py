@@ -1,0 +1,33 @@
+"""Sums in the network: systems whose switches add, where the machine has such switches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.advise.layers.algorithm import quickest
+from ringwright.advise.layers.operations import MainOperation, on_known_machine
+from ringwright.errors import UsageError
+from ringwright.registry import systems
+from ringwright.studies.jobs.aggregated import switches_add
+
+if TYPE_CHECKING:
+    from ringwright.advise.settings import Setting
+    from ringwright.advise.situation import Situation
+
+FAMILY = "in-network-aggregation"
+RISK = "memory and leases of the switches are shared with other jobs; the order of adding may change the last bits"
+
+
+def switch_settings(situation: Situation, operations: list[MainOperation]) -> list[Setting]:
+    """Return, for each operation, the systems that add in the network and are quicker; UsageError where no switch adds."""
+    on_known_machine(situation)
+    topology = situation.topology
+    if topology is None or not switches_add(topology):
+        name = topology.name if topology is not None else "the machine"
+        raise UsageError(f"no switch of {name} adds", remedy="--may fabric says what such switches would gain")
+    known = [each for each in systems() if each.problem is None and each.family == FAMILY]
+    return [
+        setting
+        for each in operations
+        for setting in quickest(situation, each, [one for one in known if each.op in one.ops], "switch", RISK)
+    ]

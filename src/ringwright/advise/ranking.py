@@ -1,0 +1,61 @@
+"""A setup taken apart into changes, in the order in which they gain most: each with those before it, never added up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from ringwright.advise.settings import Setting, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ringwright.advise.evaluation import Evaluator
+
+MOST = 5
+WORTH = 0.003  # of the step: what a change must add to be told
+
+
+@dataclass(frozen=True)
+class RankedChange:
+    """Settings that are changed together (one, or two that gain only with each other), on top of those before."""
+
+    settings: tuple[Setting, ...]
+    before: Setup
+    after: Setup
+
+
+def ranked(evaluator: Evaluator, best: Setup) -> list[RankedChange]:
+    """Return the changes that lead to a setup, the one that gains most first; what adds nothing is left out."""
+    base = _step(evaluator, Setup())
+    now, left = Setup(), list(best)
+    changes: list[RankedChange] = []
+    while left and len(changes) < MOST:
+        chosen, step = _quickest(evaluator, now, [(each,) for each in left])
+        if _step(evaluator, now) - step < WORTH * base:
+            chosen, step = _quickest(evaluator, now, combinations(left, 2))
+        if _step(evaluator, now) - step < WORTH * base:
+            break
+        after = _with(now, chosen)
+        changes.append(RankedChange(chosen, now, after))
+        now, left = after, [each for each in left if each not in chosen]
+    return changes
+
+
+def _quickest(
+    evaluator: Evaluator, now: Setup, groups: Iterable[tuple[Setting, ...]]
+) -> tuple[tuple[Setting, ...], float]:
+    """Return which settings shorten a setup's step most, and that step in s."""
+    steps = [(group, _step(evaluator, _with(now, group))) for group in groups]
+    return min(steps, key=lambda each: each[1], default=((), math.inf))
+
+
+def _with(setup: Setup, settings: Iterable[Setting]) -> Setup:
+    return Setup.of((*setup, *settings))
+
+
+def _step(evaluator: Evaluator, setup: Setup) -> float:
+    step_s = evaluator.run(setup).step_s
+    return math.inf if step_s is None else step_s

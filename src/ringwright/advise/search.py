@@ -1,0 +1,203 @@
+"""Which setup makes the shortest step? Bounds first, then runs where most is to be gained, then the neighbours of the best.
+
+Every setup that is considered has a bound; none is run whose bound is above the best step known. What is run next is what a
+surrogate, which begins from the bounds and learns from the runs, expects to gain most. Work is counted in runs, so the same
+question and seed get the same answer; seconds only stop it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.advise.settings import Setup
+from ringwright.advise.surrogate import Likeness, guessed
+from ringwright.studies.jobs.auto import SURE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ringwright.advise.evaluation import Evaluation, Evaluator
+    from ringwright.advise.settings import Setting
+    from ringwright.steps import Advance
+
+MOST_SETUPS = 4096  # that are considered; of more, all single settings, then pairs, then drawn ones
+FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that are considered, within these
+WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
+NEIGHBOURS = 2  # of the best, a slot
+BOUNDING, RUNNING = (
+    0.5,
+    0.85,
+)  # of the seconds: until when setups are bounded, and run; what is left is for the intervals
+AS_GOOD = 0.003  # of a step: no reason to prefer a larger change
+
+
+@dataclass
+class SearchedSetups:
+    """The outcome: the best setup, what was run, how many setups were considered; ``stopped``: seconds ran out, or Ctrl-C."""
+
+    best: Setup
+    considered: int
+    bounded: int
+    runs: int
+    stopped: bool
+    evaluations: list[Evaluation] = field(default_factory=list)
+
+
+@dataclass
+class _Search:
+    evaluator: Evaluator
+    slots: Mapping[str, tuple[Setting, ...]]
+    until: float
+    advance: Advance | None
+    bounds: dict[Setup, float] = field(default_factory=dict)
+    stopped: bool = False
+
+    def bound(self, setup: Setup) -> float:
+        if setup not in self.bounds:
+            self.bounds[setup] = self.evaluator.least_s(setup)
+        return self.bounds[setup]
+
+    @property
+    def is_over(self) -> bool:
+        late = time.monotonic() > self.until
+        self.stopped = self.stopped or late
+        return late
+
+    def best(self) -> Evaluation:
+        done = [each for each in self.evaluator.known.values() if each.step_s is not None]
+        return min(done, key=lambda each: (each.step_s or math.inf, len(each.setup)))
+
+    def easiest(self) -> Evaluation:
+        """Return, of the setups hardly slower than the best, the one that is least of a change."""
+        most = (self.best().step_s or math.inf) * (1 + AS_GOOD)
+        as_good = [each for each in self.evaluator.known.values() if each.step_s is not None and each.step_s <= most]
+        return min(as_good, key=lambda each: (each.setup.effort, each.step_s or math.inf))
+
+
+def searched(
+    evaluator: Evaluator,
+    slots: Mapping[str, tuple[Setting, ...]],
+    *,
+    runs: int | None = None,
+    seconds: float = math.inf,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> SearchedSetups:
+    """Return the outcome of ``runs`` runs at the most (None: by how many setups there are), within ``seconds``.
+
+    The job as it is today must not be refused.
+    """
+    search = _Search(evaluator, slots, time.monotonic() + RUNNING * seconds, advance)
+    considered = list(_considered(slots, seed))
+    wanted = runs or min(MOST_RUNS, max(FEWEST_RUNS, round(SHARE * len(considered))))
+    begun = evaluator.runs
+    try:
+        evaluator.run(Setup())
+        _bound(search, considered, time.monotonic() + BOUNDING * seconds)
+        _learn(search, considered, begun + wanted)
+        _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
+    except KeyboardInterrupt:
+        search.stopped = True
+    evaluations = list(evaluator.known.values())
+    return SearchedSetups(
+        search.easiest().setup, len(considered), len(search.bounds), evaluator.runs - begun, search.stopped, evaluations
+    )
+
+
+def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
+    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped."""
+    for each in considered:
+        if time.monotonic() > until:
+            search.stopped = True
+            return
+        search.bound(each)
+
+
+def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator[Setup]:
+    """Yield setups, fewest settings first: all of them, or so many."""
+    every = math.prod(1 + len(listed) for listed in slots.values())
+    if every <= MOST_SETUPS:
+        choices = [(None, *listed) for listed in slots.values()]
+        whole = [Setup.of(each for each in chosen if each is not None) for chosen in product(*choices)]
+        yield from sorted(whole, key=len)
+        return
+    yield Setup()
+    singles = [setting for listed in slots.values() for setting in listed]
+    yield from (Setup((each,)) for each in singles)
+    pairs = [Setup.of(pair) for pair in combinations(singles, 2) if pair[0].slot != pair[1].slot]
+    drawn = np.random.default_rng(seed)
+    left = max(0, MOST_SETUPS - 1 - len(singles))
+    kept = (
+        pairs
+        if len(pairs) <= left // 2
+        else [pairs[at] for at in sorted(drawn.choice(len(pairs), left // 2, False).tolist())]
+    )
+    yield from kept
+    seen: set[Setup] = set()
+    while len(seen) < left - len(kept):
+        chosen = Setup.of(
+            listed[int(drawn.integers(len(listed)))] for listed in slots.values() if drawn.random() < 0.75
+        )
+        if len(chosen) < 3 or chosen in seen:
+            if len(slots) < 3:
+                return
+            continue
+        seen.add(chosen)
+        yield chosen
+
+
+def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
+    """Run what promises most, until so many runs are done or nothing promises anything."""
+    evaluator = search.evaluator
+    likeness = Likeness.of(dict(search.slots))
+    considered = [each for each in considered if math.isfinite(search.bounds.get(each, math.inf))]
+    rows, begin = likeness.rows(considered), np.log([max(search.bounds[each], 1e-12) for each in considered])
+    left = np.array([each.key not in evaluator.known for each in considered], bool)
+    known = [(each.setup, each.step_s) for each in evaluator.known.values() if each.step_s is not None]
+    while evaluator.runs < until and not search.is_over:
+        best = math.log(search.best().step_s or math.inf)
+        open_ = np.flatnonzero(left & (begin + math.log(SURE) < best))
+        if not len(open_):
+            return
+        guess = guessed(
+            likeness,
+            likeness.rows([setup for setup, _ in known]),
+            np.log([step for _, step in known]),
+            np.log([max(search.bound(setup), 1e-12) for setup, _ in known]),
+            rows[open_],
+            begin[open_],
+        )
+        gains = guess.improvement(best)
+        at = int(np.argmax(gains))
+        if gains[at] < WORTH and len(known) > len(search.slots) + 2:
+            return
+        chosen = considered[int(open_[at])]
+        left[open_[at]] = False
+        done = evaluator.run(chosen)
+        if search.advance is not None:
+            search.advance(evaluator.runs, until, ", ".join(each.spelling for each in chosen))
+        if done.step_s is not None:
+            known.append((chosen, done.step_s))
+
+
+def _neighbours(search: _Search, until: int) -> None:
+    """Run, slot by slot, what lies beside the best and has the least bounds, until none of them is better."""
+    evaluator, better = search.evaluator, True
+    while better and evaluator.runs < until and not search.is_over:
+        best, better = search.best(), False
+        for slot, listed in search.slots.items():
+            beside = [best.setup.without(slot), *(best.setup.and_(each) for each in listed)]
+            fresh = [each for each in dict.fromkeys(beside) if each.key not in evaluator.known]
+            promising = sorted((search.bound(each), at) for at, each in enumerate(fresh))
+            for bound, at in promising[:NEIGHBOURS]:
+                if SURE * bound >= (best.step_s or math.inf) or evaluator.runs >= until or search.is_over:
+                    break
+                done = evaluator.run(fresh[at])
+                better = better or (done.step_s or math.inf) < (best.step_s or math.inf)

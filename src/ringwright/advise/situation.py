@@ -1,0 +1,233 @@
+"""What is advised on: a job as it runs today, and the same job with other settings, in each of its iterations.
+
+A recorded job is calibrated on its own operations: each keeps its measured time, and a change of who does it, or where, takes
+what the engines say of that change. A job from a model has simulated times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ringwright.advise.layers.fsdp import ahead
+from ringwright.advise.machines import machine_of
+from ringwright.advise.settings import BROKEN, FORM, IN, MACHINE, OPERATION, PLACED, PREFETCH, Setup
+from ringwright.advise.unmeasured import LikenedCosts
+from ringwright.errors import UsageError
+from ringwright.registry import scheduler
+from ringwright.studies.jobs import generated
+from ringwright.studies.jobs.costs import FabricCosts, on_fabric
+from ringwright.studies.jobs.recorded import Changed
+from ringwright.studies.jobs.study import Job
+from ringwright.workloads.recorded.finer import NOTE, in_pieces
+from ringwright.workloads.recorded.lines import steady_steps
+from ringwright.workloads.replay import GROUNDS, Replay, replayed
+
+if TYPE_CHECKING:
+    from ringwright.studies.jobs.generated import GeneratedJobSpec
+    from ringwright.topology import Topology
+    from ringwright.trace import Trace
+    from ringwright.workload import Workload
+
+MOST_ITERATIONS = 8
+AS_RECORDED, MODEL = "as recorded", "model"
+PLANNED_BY = (FORM, PREFETCH)  # those of them that a policy sees; it plans with the costs of today
+MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, BROKEN)  # slots, besides those of operations, that make another job
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A job that advice is asked for.
+
+    Attributes
+    ----------
+    name, ground
+        What it is, and what is known of it: ``dependencies``, ``times``, ``communication-only`` or ``model``.
+    today
+        The policy that it runs by, as a scheduler and in words.
+    measured_s
+        Seconds of the steps that were recorded, none of a model; so many ``iterations`` of them can be replayed.
+    topology
+        The machine, None where none is known.
+    make
+        Makes the job of a setup, in an iteration, without its policy.
+    trace, spec
+        The recording, or the model, that it comes from.
+    """
+
+    name: str
+    ground: str
+    today: Callable[..., Workload] = field(repr=False)
+    policy: str
+    topology: Topology | None = field(repr=False)
+    make: Callable[[Setup, int], Job] = field(repr=False)
+    measured_s: tuple[float, ...] = ()
+    iterations: int = 1
+    trace: Trace | None = field(default=None, repr=False)
+    spec: GeneratedJobSpec | None = None
+    assumptions: tuple[str, ...] = ()
+    jobs: dict[tuple[object, ...], Job] = field(default_factory=dict, repr=False, compare=False)
+
+    def job(self, setup: Setup, iteration: int = 0) -> Job:
+        """Return the job of a setup, from memory where it was asked for before; its policy is not set."""
+        made = Setup(tuple(each for each in setup if each.slot in MADE_BY or each.slot.startswith(OPERATION)))
+        key = (made.key, iteration)
+        if key not in self.jobs:
+            job = self.make(made.without(PREFETCH), iteration)
+            depth = made.spelling(PREFETCH)
+            self.jobs[key] = replace(job, workload=ahead(job.workload, int(depth))) if depth else job
+        return self.jobs[key]
+
+    def schedulers(self, setup: Setup) -> list[Callable[..., Workload]]:
+        """Return the schedulers of a setup: the policy of today, or the ways to join what is set, the usual one first."""
+        return [scheduler(each)[1] for each in setup.policies] or [self.today]
+
+    @property
+    def workload(self) -> Workload:
+        """A step of it as it runs today, without its policy."""
+        return self.job(Setup()).workload
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether computation is known, so that a step can be told."""
+        return self.ground != GROUNDS[2]
+
+
+def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> Situation:
+    """Return a job from a model, which runs by ``policy`` today; UsageError where its parts do not fit together."""
+    machine = topology or generated.usual_fabric(spec)
+
+    plain: dict[object, Job] = {}
+
+    def make(setup: Setup, iteration: int) -> Job:
+        asked = _formed(spec, setup.spelling(FORM))
+        key = tuple(setup.spelling(slot) for slot in (FORM, MACHINE, PLACED))
+        if key not in plain:
+            plain[key] = generated.made(asked, machine_of(machine, generated.workload(asked), setup))
+        job = plain[key]
+        if not setup.algorithms or not isinstance(job.costs, FabricCosts):
+            return job
+        return replace(job, costs=_done_by(job.costs, {**spec.algorithms, **setup.algorithms}))
+
+    made = make(Setup(), 0)
+    return Situation(
+        made.workload.name,
+        MODEL,
+        scheduler(policy)[1],
+        policy,
+        machine,
+        make,
+        spec=spec,
+        assumptions=(*made.assumptions, *made.remarks()),
+    )
+
+
+def _done_by(costs: FabricCosts, algorithms: Mapping[str, str]) -> FabricCosts:
+    """Return costs of operations that others do; what stays with whom did it is not timed again."""
+
+    def by(listed: Mapping[str, str], op: str) -> str:
+        return listed.get(op, listed.get("", ""))
+
+    known = {key: timed for key, timed in costs.timed.items() if by(algorithms, key[0]) == by(costs.algorithms, key[0])}
+    return replace(costs, algorithms=algorithms, known=known)
+
+
+def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
+    """Return the question about another form, 'tp4,pp2 in 16' micro-batches."""
+    if not spelling:
+        return spec
+    form, _, batches = spelling.rpartition(IN)
+    return replace(spec, card=replace(spec.card, parallel=form, micro_batches=int(batches)))
+
+
+def of_recording(trace: Trace, topology: Topology | None) -> Situation:
+    """Return a recorded job; InputError where nothing of it can be replayed, UsageError where it needs a fabric to be timed."""
+    first = replayed(trace)
+    steps = steady_steps(trace) if first.ground != GROUNDS[2] else {}
+    more = [replayed(trace, step=step) for step in _spread(list(steps), first)]
+    replays = (first, *(each for each in more if each.costs is not None))
+    finer = None if first.costs is None else in_pieces(first.workload)
+    measured = tuple(each for each in steps.values() if each is not None)
+    return Situation(
+        first.workload.name,
+        first.ground,
+        _as_it_is if finer is None else _joined(finer[1]),
+        AS_RECORDED,
+        topology,
+        _Recorded(replays, topology).made,
+        measured or tuple(each.measured_s for each in replays if each.measured_s),
+        len(replays),
+        trace,
+        assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
+    )
+
+
+def _spread(steps: list[int], first: Replay) -> list[int]:
+    """Return up to so many steps, evenly spread, without the one that is replayed first."""
+    others = [step for step in steps if first.step != f"step {step}"]
+    count = min(len(others), MOST_ITERATIONS - 1)
+    return [others[at * len(others) // count] for at in range(count)]
+
+
+def _as_it_is(workload: Workload, _costs: object = None) -> Workload:
+    return workload
+
+
+def _joined(joined: Workload) -> Callable[..., Workload]:
+    """Return what gives a step in pieces the buckets that were recorded."""
+
+    def as_recorded(workload: Workload, _costs: object = None) -> Workload:
+        return workload.with_policy(AS_RECORDED, rewrites=joined.policy.rewrites)
+
+    return as_recorded
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Makes a recorded job with other settings. ``timed`` remembers what machines were asked for."""
+
+    replays: tuple[Replay, ...]
+    topology: Topology | None
+    timed: dict[object, FabricCosts] = field(default_factory=dict, repr=False)
+
+    def made(self, setup: Setup, iteration: int) -> Job:
+        replay = self.replays[iteration]
+        finer = None if replay.costs is None else in_pieces(replay.workload)
+        workload = finer[0] if finer else replay.workload
+        slowdowns = _slowdowns(setup.spelling(BROKEN))
+        measured = None if replay.ground == GROUNDS[2] or replay.costs is None else LikenedCosts(replay.costs)
+        made = setup.without(BROKEN)
+        if measured is not None and not made:
+            return Job(workload, measured, slowdowns, assumptions=workload.assumptions)
+        after = self._on(made, workload)
+        if measured is None:
+            return Job(workload, after, slowdowns, after.marked, assumptions=workload.assumptions)
+        costs = Changed(measured, self._on(Setup(), workload), after)
+        return Job(workload, costs, slowdowns, after.marked, assumptions=workload.assumptions)
+
+    def _on(self, setup: Setup, workload: Workload) -> FabricCosts:
+        """Return what operations take on the machine of a setup."""
+        if self.topology is None:
+            raise UsageError(
+                "who does an operation, and where, is told on a machine that is known",
+                where=workload.name,
+                remedy=f"--fabric switch:{workload.mesh.size}, or what it ran on (list fabrics)",
+            )
+        key = (setup.key, workload.mesh)
+        if key not in self.timed:
+            others = Setup(tuple(each for each in setup if not each.slot.startswith(OPERATION)))
+            if setup.algorithms:
+                self.timed[key] = _done_by(self._on(others, workload), setup.algorithms)
+            else:
+                self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload)
+        return self.timed[key]
+
+
+def _slowdowns(spelling: str) -> dict[int, float]:
+    """Return rank -> factor of its compute of 'rank 3 x0.8', empty for nothing."""
+    factors: dict[int, float] = {}
+    for each in spelling.split(",") if spelling else ():
+        rank, _, factor = each.strip().removeprefix("rank ").partition(" x")
+        factors[int(rank)] = float(factor)
+    return factors

@@ -1,0 +1,114 @@
+"""``ringwright advise``: what to change in a job, by how much, and how sure that is."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import options, progress, reading
+from ringwright.cli.fabrics import MachineOptions
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.advise.situation import Situation
+
+
+@Parameter(name="*", group=options.JOB)
+@dataclass(frozen=True, kw_only=True)
+class AdvisedModel:
+    """A job from a model, in place of a recording."""
+
+    model: Annotated[
+        str | None, Parameter(help="llama3-70b, resnet50 ... (list models), where there is no recording.")
+    ] = None
+    gpus: Annotated[int | None, Parameter(help="Number of GPUs.")] = None
+    parallel: Annotated[str | None, Parameter(help="tp8,pp16,dp128,sp,zero1,fsdp.")] = None
+    micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
+    micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
+    seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
+    dtype: Annotated[str | None, Parameter(help="Element type (default: bfloat16).")] = None
+    gpu: Annotated[str | None, Parameter(help="Device: a100, h100, b200 ... (list gpus)")] = None
+    fit: Annotated[str | None, Parameter(help="Name or file of efficiencies fitted to measured steps.")] = None
+    policy: Annotated[str, Parameter(help="What the model runs by today (list policies).")] = "pytorch-ddp"
+
+    def situation(self, machine: MachineOptions) -> Situation:
+        """Return what is advised on; UsageError where no model is named."""
+        from ringwright.advise.situation import of_model
+        from ringwright.studies.jobs.generated import GeneratedJobSpec
+        from ringwright.studies.model_workload import WorkloadSpec
+
+        if self.model is None:
+            raise UsageError(
+                "no job is named", remedy="ringwright advise job/, --sample, or --model llama3-8b --gpus 16"
+            )
+        sizes = (self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, self.dtype)
+        spec = GeneratedJobSpec(WorkloadSpec(self.model, *sizes), self.gpu, fit=self.fit)
+        named = machine.fabric is not None or machine.topology is not None
+        return of_model(spec, machine.build() if named else None, self.policy)
+
+
+NO_MODEL, ANY_MACHINE = AdvisedModel(), MachineOptions()
+
+
+def advise(
+    *paths: str,
+    sample: options.Sample = False,
+    may: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
+    budget: Annotated[str, Parameter(group=options.QUESTION)] = "60s",
+    seed: Annotated[int, Parameter(group=options.QUESTION)] = 0,
+    memory: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
+    model: AdvisedModel = NO_MODEL,
+    machine: MachineOptions = ANY_MACHINE,
+    json: options.Json = False,
+) -> int:
+    """Advise on a job: at most five changes, each with what it gains together with those above it, and with its interval.
+
+    Parameters
+    ----------
+    paths
+        A recording of one job, of any kind that summary reads. --fabric says what it ran on.
+    may
+        What may be changed, comma separated: repair, nccl, algorithm, ddp, fsdp, policy, rewrites, placement, parallel, switch,
+        fabric (default: all but parallel and fabric).
+    budget
+        For how long to search at the most; without an end in sight the same job gets the same answer.
+    seed
+        Of what is drawn.
+    memory
+        What a rank may hold, 80GiB (default: what its device has).
+    json
+        Print one JSON object instead (schema ringwright.advise/1).
+
+    Examples
+    --------
+    ringwright advise job/
+    ringwright advise job/ --fabric dgx-h100:2 --may nccl,ddp,policy
+    ringwright advise --model llama3-8b --gpus 16 --parallel fsdp --fabric dgx-h100:2
+    """
+    from ringwright.advise.advise import AdviceSpec
+    from ringwright.advise.advise import advise as answer
+    from ringwright.advise.situation import of_recording
+    from ringwright.advise.space import asked_layers
+    from ringwright.units import parse_size, parse_time
+
+    limit = None if memory is None else parse_size(memory)
+    spec = AdviceSpec(asked_layers(may), parse_time(budget), seed, limit, command=" ".join(paths) or "PATH")
+    with progress.steps("trying") as advance:
+        if paths or sample:
+            named = machine.fabric is not None or machine.topology is not None
+            situation = of_recording(
+                reading.trace(reading.inputs(paths, sample=sample)), machine.build() if named else None
+            )
+        else:
+            situation = model.situation(machine)
+        result = answer(situation, spec, advance)
+    if json:
+        reading.print_json(dict(result))
+        return 0
+    from ringwright.reports import advised
+
+    advised.write(result, sys.stdout)
+    return 0
