@@ -138,7 +138,7 @@ def test_two_jobs_add_in_the_kernel_under_loss(star: LabNetwork, served: Callabl
     assert told["lost"] > 0
     assert told["frames"] > chunks
     # The program on the socket has seen workers come and go, and copies that told it who was missing.
-    assert server.frames <= told["repeated"] + 6 * 20
+    assert server.frames - told["repeated"] < chunks / 2
     carried = star.counters()
     down, up = (carried[name] - before[name] for name in ("switch>rank0", "rank0>switch"))
     assert down > 20_000 * 4 * 2
@@ -197,7 +197,7 @@ def test_who_cannot_be_reached_and_who_is_missing_is_said(
         for frame in one.worker.frames(0.0):
             stranger.sendto(frame.tobytes(), server.wire.address)
         stranger.close()
-        with pytest.raises(RanksFailedError, match=r"worker 1, 2 has sent nothing for 0\.[5-9] s; worker 0 waits"):
+        with pytest.raises(RanksFailedError, match=r"worker 1, 2 has sent nothing for \d+\.\d s; worker 0 waits"):
             one.all_reduce(np.ones(10, np.float32))
     assert server.told()["strangers"] == 1
 
