@@ -24,9 +24,17 @@ def at_once(source: Any, target: Any, frame: np.ndarray) -> list[float]:
 
 
 class Network:
-    """``tree``: how many workers each leaf switch has; one number: a single switch."""
+    """``tree``: how many workers each leaf switch has; one number: a single switch. ``made``: what makes a switch."""
 
-    def __init__(self, tree: list[int], script: Script = at_once, *, patience_s: float = 30.0, **knobs: Any) -> None:
+    def __init__(
+        self,
+        tree: list[int],
+        script: Script = at_once,
+        *,
+        patience_s: float = 30.0,
+        made: Callable[[SwitchSettings], AddingSwitch] = AddingSwitch,
+        **knobs: Any,
+    ) -> None:
         self.script, self.patience_s, self.now_s = script, patience_s, 0.0
         total = sum(tree)
         key = knobs.get("key", b"")
@@ -37,10 +45,10 @@ class Network:
         self.workers: dict[Any, Worker] = {}
         for leaf, count in enumerate(tree):
             branch = leaf if len(tree) > 1 else -1
-            self.switches["leaf", leaf] = AddingSwitch(SwitchSettings(count, slots, key=key, branch=branch))
+            self.switches["leaf", leaf] = made(SwitchSettings(count, slots, key=key, branch=branch))
             self.above["leaf", leaf] = ("root", 0)
         if len(tree) > 1:
-            self.switches["root", 0] = AddingSwitch(SwitchSettings(len(tree), slots, key=key))
+            self.switches["root", 0] = made(SwitchSettings(len(tree), slots, key=key))
         at = 0
         for leaf, count in enumerate(tree):
             for number in range(count):

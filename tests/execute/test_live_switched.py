@@ -140,3 +140,13 @@ def test_more_ranks_than_a_bitmap_has_bits() -> None:
     team = Team(0, 33, None, {}, {}, {}, lambda value: value, lambda value: [value])
     with pytest.raises(UsageError, match="32 bits, for 33 workers"):
         joined(team, "switchml", None, None, error_feedback=True, timeout_s=1.0)
+
+
+def test_live_ranks_start_no_switch_whose_kernel_adds() -> None:
+    from ringwright.execute.live.joined_switch import joined
+    from ringwright.execute.live.start import Team
+
+    team = Team(0, 2, None, {}, {}, {}, lambda value: value, lambda value: [value])
+    with pytest.raises(UsageError, match="only where that runs already") as refused:
+        joined(team, "switchml:xdp=true", None, None, error_feedback=True, timeout_s=1.0)
+    assert "switch --xdp all" in refused.value.remedy

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.execute.executors import executor
-from ringwright.execute.job import NodeResult
+from ringwright.execute.job import NodeResult, RankJob
+from ringwright.execute.switched import runner
+from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
 from ringwright.execute.switched.tree import SwitchSeat, WorkerSeat, seats
 from ringwright.fabrics import fabric
-from ringwright.studies.bench import BenchSpec, jobs, switched
+from ringwright.reports import benched
+from ringwright.studies.bench import BenchSpec, jobs, study, switched
 from ringwright.studies.bench.jobs import BenchSample
 
 pytestmark = pytest.mark.once
@@ -73,6 +78,45 @@ def test_what_a_switch_does_not_do_is_refused_before_anything_starts() -> None:
 def test_each_spelling_is_a_job_of_its_own() -> None:
     jobs_asked = ASKED.through_switch.values()
     assert [(each.job, each.slots, each.codec) for each in jobs_asked] == [(0, 64, "block-exponent"), (1, 4, "int8")]
+
+
+def test_each_start_of_ranks_is_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: list[set[int]] = []
+
+    def run(folder: Path, job: RankJob, starts: object, **knobs: object) -> None:
+        sessions.append({port.session for port in job.switched})
+        raise RanksFailedError("seen enough")
+
+    monkeypatch.setattr(jobs.launch, "run", run)
+    ports = [WorkerPort("127.0.0.1", 1, number, b"") for number in range(2)]
+    (group,) = jobs.groups(ASKED, ASKED.candidates(), [])
+    for _ in range(2):
+        with pytest.raises(RanksFailedError):
+            jobs.measure(ASKED, group, {}, None, 1e9, ports=ports)
+    assert len(sessions[0] | sessions[1]) == 2
+
+
+def test_a_rank_goes_to_the_switch_whose_kernel_adds_only_where_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "SwitchClient", lambda member, address, **knobs: address)
+    port = WorkerPort("10.0.0.1", 48864, 0, b"", 1, 48865)
+    for terms, number in ((SwitchTerms(), 48864), (SwitchTerms(xdp=True), 48865)):
+        assert runner.connected(terms, port, 2, "float32", 1.0) == ("10.0.0.1", number)
+
+
+def test_both_spellings_of_one_system_are_shown_and_what_has_no_row_is_said() -> None:
+    spelled = ("switchml:slots=16", "switchml:slots=64")
+    question = BenchSpec("all-reduce", 2, [4096], algorithms=spelled)
+    done = [NodeResult(0, "", times_s=[(0.0, 0.1), (0.2, 0.4)]) for _ in range(2)]
+    samples = [BenchSample("ringwright", each, 4096, 1, done, "", switched.WIRE) for each in spelled]
+    samples.append(BenchSample("openmpi", "ring", 4096, 1, [NodeResult(0, "", declined="no such call")], "", ""))
+    rows = study._rows(question, samples, {}, {}, None)
+    notes = study._untimed(samples)
+    empty = {"lab": None, "tcp": None, "faults": [], "verdict": None, "ratios": [], "reduce_op": "sum", "root": 0}
+    said = StringIO()
+    benched.write({**empty, "collective": "all-reduce", "ranks": 2, "rounds": 2, "rows": rows, "notes": notes}, said)
+    for each in spelled:
+        assert f"ringwright, {each}" in said.getvalue()
+    assert "openmpi, ring, 4096 B has no row: no such call" in " ".join(said.getvalue().split())
 
 
 def test_only_our_own_backend_goes_through_a_switch() -> None:

@@ -117,6 +117,7 @@ def test_a_second_run_takes_the_job_over(served: Any) -> None:
             assert (got == 2).all()
         for each in clients:
             each.close()
+    assert server.told()["added"] == 2 * 2 * 2 * 4  # sessions, workers, a round of exponents and the values, chunks
 
 
 def test_a_worker_that_does_not_come_is_named(served: Any) -> None:

@@ -24,6 +24,7 @@ def switch(
     branch: int = 0,
     key_file: Path | None = None,
     plain: bool = False,
+    xdp: str = "",
     lose: float = 0.0,
     until_closed: bool = False,
     lasts: Annotated[str | None, Parameter(name="--for")] = None,
@@ -49,6 +50,8 @@ def switch(
         A secret that workers and switches share; frames of others are counted and dropped.
     plain
         One datagram a call, although the kernel can do trains of them.
+    xdp
+        Add inside the kernel, on these ports (eth0,eth1) or on all that can. Needs root and clang.
     lose
         Share of what comes that the kernel loses, by lot: a fault, for trials (0.01).
     until_closed
@@ -69,9 +72,9 @@ def switch(
 
     key = read_key(key_file) if key_file is not None else b""
     settings = SwitchSettings(workers, slots, jobs, key, branch if parent else -1)
-    server = SwitchServer(settings, parse(listen), parent=parse(parent) if parent else None, plain=plain)
+    server = SwitchServer(settings, parse(listen), parent=parse(parent) if parent else None, plain=plain, xdp=xdp)
     if lose:
-        server.wire.lose(lose)
+        server.lose(lose)
     ready(server, sys.stderr if json else sys.stdout)
     server.serve(parse_time(lasts) if lasts is not None else None, until_closed=until_closed)
     told = server.told()

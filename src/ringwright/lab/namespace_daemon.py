@@ -6,8 +6,9 @@ it ends, its process descriptor becomes readable here; the daemon leaves, and th
 with it every namespace and interface.
 
 ``daemon.py FOLDER SOCKET LAB``: the folder holds ``hosts`` and ``plan.json`` (``nodes``: name and sysctls of each;
-``rootless``) and is removed at the end; the others are numbers of inherited descriptors. Holders introduce themselves over the
-socket with their credentials, which the kernel translates into the lab's process numbers.
+``rootless``, ``merging``: numbers of nodes that merge what they receive) and is removed at the end; the others are numbers of
+inherited descriptors. Holders introduce themselves over the socket with their credentials, which the kernel translates into the
+lab's process numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ PR_SET_PDEATHSIG = 1
 SIOCETHTOOL = 0x8946
 # Segmentation, receive merging and checksums of the card, each switched off: a frame on the wire is a packet of the host.
 OFFLOADS = {"tso": 0x1F, "gso": 0x24, "gro": 0x2C, "tx": 0x17, "sg": 0x19}
+GRO = OFFLOADS["gro"]
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -135,7 +137,7 @@ def hold(plan: dict[str, Any], number: int, channel: socket.socket, go: int) -> 
         os.read(go, 1)
         for _, name in socket.if_nameindex():
             if name != "lo":
-                without_offloads(name)
+                without_offloads(name, merging=number in plan["merging"])
         tell(channel, dressed=number)
     except OSError as error:
         tell(channel, error=f"{node['name']}: {error}")
@@ -153,11 +155,14 @@ def attempt(kind: str, source: str, target: str, flags: int = 0) -> None:
         return
 
 
-def without_offloads(name: str) -> None:
-    """Switch segmentation, merging and checksums of an interface off, or else 64 KiB frames blur loss and rates."""
+def without_offloads(name: str, *, merging: bool) -> None:
+    """Switch segmentation, merging and checksums of an interface off, or else 64 KiB frames blur loss and rates.
+
+    ``merging``: switch that on instead, for only then does a veth take what XDP at its other end sends.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         for command in OFFLOADS.values():
-            value = ctypes.create_string_buffer(struct.pack("II", command, 0))
+            value = ctypes.create_string_buffer(struct.pack("II", command, merging and command == GRO))
             request = struct.pack("16sP", name.encode(), ctypes.addressof(value))
             try:
                 fcntl.ioctl(control, SIOCETHTOOL, request)

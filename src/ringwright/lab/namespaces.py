@@ -57,13 +57,19 @@ class Inside:
 class NamespaceDaemon:
     """The process that holds all namespaces; ``close`` ends everything inside."""
 
-    def __init__(self, nodes: Sequence[tuple[str, list[tuple[str, str]]]], folder: Path, *, rootless: bool) -> None:
-        """``nodes``: name and sysctls of each; ``folder`` holds ``hosts`` and is removed at the end."""
+    def __init__(
+        self, nodes: Sequence[tuple[str, list[tuple[str, str]]]], folder: Path, *, rootless: bool, merging: int = 0
+    ) -> None:
+        """``nodes``: name and sysctls of each, the first ``merging`` merge what they receive; ``folder`` holds ``hosts``.
+
+        The folder is removed at the end.
+        """
         self._rootless = rootless
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         lab = os.pidfd_open(os.getpid())
         plan = {"nodes": [{"name": name, "sysctls": sysctls} for name, sysctls in nodes], "rootless": rootless}
+        plan["merging"] = [*range(merging)]
         (folder / "plan.json").write_text(json.dumps(plan))
         program = [sys.executable, "-I", "-S", str(PROGRAMS / "namespace_daemon.py")]
         command = [*program, str(folder), str(theirs.fileno()), str(lab)]

@@ -21,7 +21,7 @@ from typing import Any
 
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.execute.place import Place
-from ringwright.lab import bridges, leftovers, script, shaping, spec, verdict
+from ringwright.lab import bridges, bypass, leftovers, script, shaping, spec, verdict
 from ringwright.lab.capture import Capture
 from ringwright.lab.counters import CounterSample, Sampler
 from ringwright.lab.fault_injector import FaultInjector
@@ -148,6 +148,7 @@ def network(
     tcp: str = "reno",
     control: bool = False,
     adds: bool = False,
+    xdp: bool = False,
     out: Path | None = None,
     rootless: bool | None = None,
     horizon_s: float = HORIZON_S,
@@ -157,9 +158,10 @@ def network(
 
     ``fabric``: as in simulations, ``switch:4,rate=100Mb/s``. ``faults``: lines of the script (``ringwright.fabrics.faults`` and
     more, see ``script``); flapping is laid out up to ``horizon_s``. ``tcp``: reno, cubic or bbr. ``control``: also join all
-    ranks and a launcher by a network without limits. ``adds``: give switches addresses, for programs that add. ``out``: a
-    folder for the capture. ``rootless``: use a user namespace (None: unless root). Raises UsageError for fabrics and lines the
-    lab has no way to do, InfeasibleError where the machine does not let it.
+    ranks and a launcher by a network without limits. ``adds``: give switches addresses, for programs that add; ``xdp``: let
+    ranks take what the kernel of a switch sends. ``out``: a folder for the capture. ``rootless``: use a user namespace (None:
+    unless root). Raises UsageError for fabrics and lines the lab has no way to do, InfeasibleError where the machine does not
+    let it.
     """
     check_tools()
     built = spec.read(fabric)
@@ -176,6 +178,7 @@ def network(
         "tcp": tcp,
         "control": control,
         "adds": adds,
+        "xdp": xdp,
         "rootless": is_rootless() if rootless is None else rootless,
     }
     leftovers.clean()
@@ -198,7 +201,11 @@ def _built(
     if built.topology.loss is not None:
         base |= {link for link, loss in enumerate(built.topology.loss.tolist()) if loss}
     layout = bridges.layout(built, fault_script.impaired | base, adds=asked["adds"])
-    daemon = NamespaceDaemon(_nodes(built, layout, fault_script, asked), claim.folder, rootless=asked["rootless"])
+    merging = built.n if asked["xdp"] else 0
+    if merging:
+        bypass.check_shown(built, fault_script, layout.wires)
+    nodes = _nodes(built, layout, fault_script, asked)
+    daemon = NamespaceDaemon(nodes, claim.folder, rootless=asked["rootless"], merging=merging)
     stack.callback(daemon.close)
     _lay(built, layout, daemon, asked)
     switches = []

@@ -38,6 +38,12 @@ def joined(
     if not is_switched(aggregate):
         raise UsageError(f"'{aggregate}' adds no gradients of live ranks", remedy=f"aggregate='{SLUG}'")
     terms = read_terms(aggregate, team.world)
+    if terms.xdp:
+        raise UsageError(
+            "gradients go through a switch whose kernel adds only where that runs already",
+            where=aggregate,
+            remedy="ringwright switch --xdp all --listen HOST:PORT, and switch='HOST:PORT' with aggregate='switchml'",
+        )
     # A switch of ours has as many ports as there are ranks, any other has to.
     SwitchSettings(team.world, terms.slots)
     for name, parameter in team.parameters.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from ringwright.errors import InfeasibleError, RanksFailedError
 from ringwright.execute.switched.datagrams import Datagrams
 from ringwright.execute.switched.frames import JOIN, JOINED, LEAVE, REFUSED, WAITING, ControlFrame, control_bytes
-from ringwright.execute.switched.switch import REASONS
+from ringwright.execute.switched.switch import REASONS, REMEDIES, SAME_TERMS
 from ringwright.execute.switched.worker import Membership, Worker
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SwitchClient:
                 raise InfeasibleError(
                     f"the switch does not let worker {self.member.worker} join: {REASONS[refused.what % len(REASONS)]}",
                     where=self._at(),
-                    remedy="the same --workers and --slots at the switch, and one session for all workers of a run",
+                    remedy=REMEDIES.get(refused.what, SAME_TERMS),
                 )
             if waited_s > self.patience_s:
                 raise RanksFailedError(

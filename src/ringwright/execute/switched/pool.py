@@ -145,7 +145,8 @@ class SwitchSlots:
         """Take results (uint8 frames, one a row) of the switch above; a second copy of one changes nothing."""
         read = headers(frames)
         slot, version = (read["pool"] & SLOT_MASK).astype(np.intp), (read["pool"] >> 15).astype(np.intp)
-        good = slot < self.slots
+        good = (slot < self.slots) & (frames[:, 0] == self.shape.first_byte)
+        self.counts["malformed"] += int((~good).sum())
         slot = np.where(good, slot, 0)
         good &= (self.seen[version, slot] == self.full) & ~self.held[version, slot]
         good &= self.tsi[version, slot] == read["tsi"]

@@ -31,7 +31,9 @@ def connected(terms: SwitchTerms, port: WorkerPort, workers: int, dtype: str, ti
     if dtype == "int32":
         terms = msgspec.structs.replace(terms, codec="none")
     member = terms.member(port.number, workers, port.session, port.key)
-    client = SwitchClient(member, (port.host, port.port), patience_s=PATIENCE_SHARE * timeout_s)
+    client = SwitchClient(
+        member, (port.host, port.xdp_port if terms.xdp else port.port), patience_s=PATIENCE_SHARE * timeout_s
+    )
     if terms.loss:
         client.wire.lose(terms.loss)
     return client

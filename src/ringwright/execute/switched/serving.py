@@ -11,14 +11,19 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.switched.datagrams import Datagrams
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, SwitchSettings
 
+if TYPE_CHECKING:
+    from ringwright.execute.switched.xdp.switch import KernelSwitch
+
 PORT = 0xBEE0  # the first of the public program's sixteen
 COALESCE_S = 0.0008  # more frames come meanwhile, and many cost hardly more than one
+ALL_PORTS = "all"  # on which the kernel can add
 READY = "switch at "  # begins the line that says where it listens
 MANY = 16  # frames in a batch from which on others are waited for
 LOOK_S = 0.2
@@ -42,7 +47,10 @@ MAKE_KEY = "head -c 32 /dev/urandom | base64 > switch.key; chmod 600 switch.key"
 
 
 class SwitchServer:
-    """A switch on a socket. ``parent``: the address of the switch above, if there is one; ``plain``: without trains."""
+    """A switch on a socket. ``parent``: the address of the switch above, if there is one; ``plain``: without trains.
+
+    ``xdp``: the ports on which the kernel adds, ``eth0,eth1`` or ``all``; empty: this program does.
+    """
 
     def __init__(
         self,
@@ -51,6 +59,7 @@ class SwitchServer:
         *,
         parent: tuple[str, int] | None = None,
         plain: bool = False,
+        xdp: str = "",
     ) -> None:
         if not settings.key and not ipaddress.ip_address(listen[0]).is_loopback:
             raise UsageError(
@@ -59,9 +68,28 @@ class SwitchServer:
         if (parent is None) != (settings.branch < 0):
             raise UsageError("a switch below another has a number there", remedy="--parent HOST:PORT --branch 0")
         self.parent = parent
-        self.switch = AddingSwitch(settings)
         self.wire = Datagrams(*listen, plain=plain)
+        self.kernel = self._kernel(settings, xdp) if xdp else None
+        self.switch: AddingSwitch = self.kernel or AddingSwitch(settings)
         self.batches = self.frames = 0
+
+    def _kernel(self, settings: SwitchSettings, xdp: str) -> KernelSwitch:
+        """Load the program, and put it on ports; nothing is left where that fails."""
+        from ringwright.execute.switched.xdp.switch import KernelSwitch
+
+        with contextlib.ExitStack() as failing:
+            failing.callback(self.wire.close)
+            if ipaddress.ip_address(self.wire.address[0]).is_unspecified:
+                raise UsageError("the kernel adds for one address", remedy="--listen ADDRESS:PORT; ip address")
+            made = KernelSwitch(settings, self.wire.address, self.parent)
+            failing.callback(made.close)
+            self.wire.notices.append(f"the kernel adds on {', '.join(made.attach(xdp))}")
+            failing.pop_all()
+        return made
+
+    def lose(self, share: float) -> None:
+        """Have the kernel lose a share of what comes, by lot: a fault, for trials."""
+        (self.kernel or self.wire).lose(share)
 
     def step(self, most_s: float = LOOK_S) -> int:
         """Wait for frames, for a time at most, and answer them; return how many came."""
@@ -94,20 +122,18 @@ class SwitchServer:
 
     def told(self) -> dict[str, int]:
         """Return what was counted so far."""
-        counts = {
-            "frames": self.frames,
-            "batches": self.batches,
-            "strangers": self.switch.strangers,
-            "lost": self.wire.lost,
-        }
-        for job in self.switch.jobs.values():
-            for name, count in job.pool.counts.items():
-                counts[name] = counts.get(name, 0) + count
-        return counts | {"memory_bytes": self.switch.size_bytes}
+        counts = {"frames": self.frames, "batches": self.batches, "strangers": 0, "lost": self.wire.lost}
+        seen = self.switch.counts()
+        if self.kernel is not None:
+            counts["lost"] += seen.pop("lost")
+        # Of frames the kernel's count holds: it has seen those that came to this side, too.
+        return counts | seen | {"memory_bytes": self.switch.size_bytes}
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket, and take the program off its ports."""
         self.wire.close()
+        if self.kernel is not None:
+            self.kernel.close()
 
 
 def _reads(closed: threading.Event) -> None:

@@ -22,7 +22,10 @@ ENDS_S = 2.0
 
 @dataclass(frozen=True)
 class AskedSwitch:
-    """One switch to start. ``listen``: HOST:PORT, port 0 for a free one; ``parent``: the switch above it."""
+    """One switch to start. ``listen``: HOST:PORT, port 0 for a free one; ``parent``: the switch above it.
+
+    ``xdp``: the ports on which the kernel adds.
+    """
 
     listen: str
     workers: int
@@ -32,6 +35,7 @@ class AskedSwitch:
     loss: float = 0.0
     parent: tuple[str, int] | None = None
     branch: int = -1
+    xdp: str = ""
 
     def command(self) -> list[str]:
         """Return what runs it; it ends when its standard input does."""
@@ -39,6 +43,7 @@ class AskedSwitch:
         argv += ["--workers", str(self.workers), "--slots", str(self.slots), "--jobs", str(self.jobs)]
         argv += ["--key-file", str(self.key_file)]
         argv += ["--lose", str(self.loss)] if self.loss else []
+        argv += ["--xdp", self.xdp] if self.xdp else []
         if self.parent is not None:
             argv += ["--parent", "{}:{}".format(*self.parent), "--branch", str(self.branch)]
         return argv

@@ -8,6 +8,7 @@ all workers of the old one have left or been silent.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,7 @@ from ringwright.execute.switched.pool import PoolOutcome, SwitchSlots
 
 IDLE_S = 2.0  # a job that nobody has sent to for so long may be taken over by a new session
 MOST_JOBS = 256
+NO_PORT, PORT_IS_SHARED, PORT_DOES_NOT_SEND = 7, 8, 9  # of a switch inside the kernel
 REASONS = (
     "",
     "the switch has fewer jobs",
@@ -41,7 +43,16 @@ REASONS = (
     "the switch has fewer slots for a job",
     "this job is at work for another session",
     "another worker has this number",
+    "it is reached through no port on which the kernel adds",
+    "another worker of this job is behind the same port, and the kernel sends a result once through each",
+    "its port sends nothing that the kernel adds",
 )
+SAME_TERMS = "the same --workers and --slots at the switch, and one session for all workers of a run"
+REMEDIES = {
+    NO_PORT: "--xdp all at the switch, or the port towards it",
+    PORT_IS_SHARED: "a port for each worker, or a switch without --xdp",
+    PORT_DOES_NOT_SEND: "at the other end of its veth: ethtool -K DEVICE gro on; or a driver that sends for XDP",
+}
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,7 @@ class AddingSwitch:
         self.settings = settings
         self.jobs: dict[int, SwitchJob] = {}
         self._members: dict[Hashable, tuple[SwitchJob, int]] = {}
+        self._past: Counter[str] = Counter()  # counts of sessions that are over
         self.strangers = 0
 
     @property
@@ -104,6 +116,13 @@ class AddingSwitch:
     def size_bytes(self) -> int:
         """Memory of all slots in use."""
         return sum(job.pool.size_bytes for job in self.jobs.values())
+
+    def counts(self) -> dict[str, int]:
+        """Return what was counted so far, of all jobs and sessions together."""
+        counts = Counter(self._past)
+        for job in self.jobs.values():
+            counts.update(job.pool.counts)
+        return {"strangers": self.strangers, **counts}
 
     def arrived(self, batch: Iterable[tuple[Hashable, np.ndarray]], now_s: float) -> Sent:
         """Take frames (uint8, one a row, of one width each) by where they came from; return what to send."""
@@ -222,6 +241,7 @@ class AddingSwitch:
         self._members[source] = job, said.worker
         if self.settings.key:
             job.tokens[said.worker] = token(self.settings.key, said.session, said.job, said.worker)
+        self._admitted(source, said, job)
         if self.settings.branch >= 0 and not job.is_joined_above:
             up = ControlFrame(
                 JOIN, said.job, 0, self.settings.branch, said.workers, said.shape, said.slots, session=said.session
@@ -234,17 +254,24 @@ class AddingSwitch:
     def _begin(self, said: ControlFrame) -> SwitchJob:
         old = self.jobs.get(said.job)
         if old is not None:
+            self._past.update(old.pool.counts)
             for address in old.addresses.values():
                 self._members.pop(address, None)
         settings = self.settings
-        pool = SwitchSlots(said.slots, settings.workers, said.shape, said.job, is_root=settings.branch < 0)
-        job = self.jobs[said.job] = SwitchJob(pool, said)
+        job = self.jobs[said.job] = SwitchJob(self._pool(said), said)
         if settings.key:
             job.tokens[-1] = token(settings.key, said.session, said.job, -1)
             job.tokens[-2] = token(
                 settings.key, said.session, said.job, settings.branch
             )  # as a worker of the one above
         return job
+
+    def _admitted(self, source: Hashable, said: ControlFrame, job: SwitchJob) -> None:
+        """Take note of a worker that has joined a job."""
+
+    def _pool(self, said: ControlFrame) -> SwitchSlots:
+        settings = self.settings
+        return SwitchSlots(said.slots, settings.workers, said.shape, said.job, is_root=settings.branch < 0)
 
     def _refuses(self, source: Hashable, said: ControlFrame, now_s: float) -> int:
         """Return the number of the reason why a worker cannot join; 0: it can."""

@@ -2,7 +2,8 @@
 
 Knobs: slots (packets under way, each in two versions at the switch); codec (how reals travel: block-exponent, int8 or
     fixed-point; int32 goes as it is); payload (elements of 4 bytes in a frame: 32, 64, 128 or 256); scale (what fixed-point
-    multiplies by); loss (share of what comes that each rank's socket and the switch lose, by lot, for trials).
+    multiplies by); loss (share of what comes that each rank's socket and the switch lose, by lot, for trials); xdp (whether
+    the kernel adds, on the ports of the switches, and no program on a socket).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class SwitchTerms(msgspec.Struct, frozen=True):
     payload_bytes: int = 1024
     loss: float = 0.0
     scale: float = USUAL_SCALE
+    xdp: bool = False
 
     def member(self, number: int, workers: int, session: int = 0, key: bytes = b"") -> Membership:
         """Return what a worker says of itself; UsageError for what no frame can be, or no codec has room for."""
@@ -42,13 +44,17 @@ class SwitchTerms(msgspec.Struct, frozen=True):
 
 
 class WorkerPort(msgspec.Struct, frozen=True):
-    """Where one rank's switch listens, and its number there. ``key`` and ``session`` are the same for all ranks."""
+    """Where one rank's switch listens, and its number there. ``key`` and ``session`` are the same for all ranks.
+
+    ``session``: of one start of the ranks; ``xdp_port``: where the switch listens whose kernel adds; 0: there is none.
+    """
 
     host: str
     port: int
     number: int
     key: bytes
-    session: int
+    session: int = 0
+    xdp_port: int = 0
 
 
 def chosen(
@@ -58,9 +64,10 @@ def chosen(
     payload: Annotated[int, Range(32, 256)] = 256,
     scale: Annotated[float, Range(1, 2**31)] = USUAL_SCALE,
     loss: Annotated[float, Range(0, 0.99)] = 0.0,
+    xdp: bool = False,
 ) -> SwitchTerms:
     """Return the terms of these knobs."""
-    return SwitchTerms(0, slots, codec, ELEMENT_BYTES * payload, loss, scale)
+    return SwitchTerms(0, slots, codec, ELEMENT_BYTES * payload, loss, scale, xdp)
 
 
 KNOBS = knobs_of(chosen)

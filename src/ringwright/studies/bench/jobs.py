@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from ringwright.errors import DeclinedError, RanksFailedError, UsageError
@@ -177,6 +179,8 @@ def measure(
     seats = list(places or here(nodes))
     if len(seats) < nodes:
         raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
+    # Ranks of another start are other workers: the switch lets them in once the last ones have left.
+    session = secrets.randbits(63)
     job = RankJob(
         nodes,
         [seat.address for seat in seats],
@@ -185,7 +189,7 @@ def measure(
         question.timeout_s,
         interfaces=[seat.counted for seat in seats] if places else [],
         begins=len(meanings),
-        switched=list(ports),
+        switched=[msgspec.structs.replace(port, session=session) for port in ports],
         call=group.call,
     )
     with launch.job_folder(elsewhere=places is not None) as folder:
@@ -204,8 +208,6 @@ def measure(
 
 def _padded(plans: list[NodePlan], nodes: int) -> list[NodePlan]:
     """Give nodes beyond a program's nothing to do."""
-    import msgspec
-
     missing = [
         msgspec.structs.replace(
             plans[0], node=node, arena_bytes=0, order=[], sends=[], receives=[], local=[], given=[], wanted=[]

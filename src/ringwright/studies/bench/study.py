@@ -96,11 +96,21 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
             for (kind, size), time_s in times_s.items()
         ],
         "verdict": {"limit": limit.what, "why": limit.why} if limit else None,
-        "notes": [*dict.fromkeys(notes), *_remarks(question, usable)],
+        "notes": [*dict.fromkeys(notes), *_untimed(samples), *_remarks(question, usable)],
     }
     if out is not None:
         capture.save(out, result, question, samples, made, began_s)
     return result
+
+
+def _untimed(samples: list[jobs.BenchSample]) -> list[str]:
+    """Return a line for each contender that has no row: who was asked for does not vanish."""
+    said = []
+    for each in samples:
+        if not each.times_s:
+            why = next((one.declined for one in each.results if one.declined), "no round came to its end")
+            said.append(f"{each.candidate}, {each.algorithm}, {each.size_bytes} B has no row: {why}")
+    return said
 
 
 def _plain(ranks: int) -> Topology:
@@ -120,8 +130,11 @@ def _network(question: BenchSpec, out: Path | None) -> Iterator[LabNetwork | Non
         return
     from ringwright import lab
 
-    adds = bool(question.through_switch)
-    with lab.network(question.lab, question.faults, seed=question.seed, tcp=question.tcp, adds=adds, out=out) as net:
+    asked = question.through_switch.values()
+    adds, xdp = bool(asked), any(each.xdp for each in asked)
+    with lab.network(
+        question.lab, question.faults, seed=question.seed, tcp=question.tcp, adds=adds, xdp=xdp, out=out
+    ) as net:
         if net.topology.n_ranks != question.ranks:
             raise UsageError(
                 f"{question.ranks} ranks in a lab of {net.topology.n_ranks}", remedy=f"--ranks {net.topology.n_ranks}"
@@ -241,7 +254,7 @@ def _by_slots(question: BenchSpec, sample: jobs.BenchSample, fabric: Topology) -
     if _script(question, fabric).flows or _acts_otherwise(question, fabric):
         return None
     terms = question.through_switch[sample.algorithm]
-    lost = max(each.loss for each in question.through_switch.values())
+    lost = switched.lost_at_switches(question, terms)
     try:
         pool = pool_of(terms, faulted(question, fabric), sample.size_bytes, question.dtype, lost)
         return median_s(pool) * 1e6

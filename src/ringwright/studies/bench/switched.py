@@ -14,12 +14,14 @@ from ringwright.errors import UsageError
 from ringwright.execute import launch
 from ringwright.execute.place import Place
 from ringwright.execute.switched import runner
-from ringwright.execute.switched.serving import PORT, read_key
+from ringwright.execute.switched.serving import ALL_PORTS, PORT, read_key
 from ringwright.execute.switched.started import AskedSwitch, started
 from ringwright.execute.switched.terms import SwitchTerms, WorkerPort, is_switched, read_terms
-from ringwright.execute.switched.tree import seats
+from ringwright.execute.switched.tree import SwitchSeat, seats
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ringwright.lab import LabNetwork
     from ringwright.studies.bench.question import BenchSpec
 
@@ -32,16 +34,28 @@ def switched(question: BenchSpec) -> dict[str, SwitchTerms]:
     reason = runner.declines(question.op, question.reduce_op, question.dtype) if spelled else ""
     if reason:
         raise UsageError(reason, where=spelled[0], remedy="bench all-reduce --dtype float32")
-    return {
+    asked = {
         each: msgspec.structs.replace(read_terms(each, question.ranks), job=job) for job, each in enumerate(spelled)
     }
+    inside = [each for each, terms in asked.items() if terms.xdp]
+    if inside and question.lab is None:
+        raise UsageError(
+            "the kernel adds on the ports of a lab's switches, and this machine's loopback has none",
+            where=inside[0],
+            remedy="--lab switch:4,rate=100Mb/s",
+        )
+    return asked
+
+
+def lost_at_switches(question: BenchSpec, terms: SwitchTerms) -> float:
+    """Return the share that switches lose which carry these terms out: the most that any of their jobs asks for."""
+    return max(each.loss for each in question.through_switch.values() if each.xdp == terms.xdp)
 
 
 @contextlib.contextmanager
 def serving(question: BenchSpec, net: LabNetwork | None) -> Iterator[list[WorkerPort]]:
     """Have switches run, in the lab's switches or one on this machine, and give each rank's port. Nothing where none is asked."""
-    asked = question.through_switch
-    if not asked:
+    if not question.through_switch:
         yield []
         return
     if net is not None:
@@ -52,16 +66,41 @@ def serving(question: BenchSpec, net: LabNetwork | None) -> Iterator[list[Worker
 
         above, ranks = seats(fabric(f"switch:{question.ranks}"))
         at = {above[0].node: Place(above[0].node)}
-    slots = max(each.slots for each in asked.values()) * len(asked)
-    loss = max(each.loss for each in asked.values())
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(launch.job_folder(elsewhere=True))
         key = folder / "key"
         drafts.write(key, secrets.token_hex(32))  # the folder is ours alone
+        heard: dict[bool, dict[int, tuple[str, int]]] = {}  # where each switch listens, by whether its kernel adds
+        for xdp in sorted({each.xdp for each in question.through_switch.values()}):
+            heard[xdp] = stack.enter_context(_tree(question, above, at, key, xdp=xdp))
+        usual, inside = heard.get(False, {}), heard.get(True, {})
+        yield [
+            WorkerPort(
+                at[rank.node].address,
+                usual[rank.node][1] if usual else 0,
+                rank.number,
+                read_key(key),
+                xdp_port=inside[rank.node][1] if inside else 0,
+            )
+            for rank in ranks
+        ]
+
+
+@contextlib.contextmanager
+def _tree(
+    question: BenchSpec, above: list[SwitchSeat], at: dict[int, Place], key: Path, *, xdp: bool
+) -> Iterator[dict[int, tuple[str, int]]]:
+    """Have a switch run at each node, the root first; give where each listens."""
+    asked = question.through_switch.values()
+    carried = [each for each in asked if each.xdp == xdp]
+    slots = max(each.slots for each in carried) * len(asked)
+    loss = lost_at_switches(question, carried[0])
+    port = (PORT + xdp) if question.lab else 0
+    with contextlib.ExitStack() as stack:
         heard: dict[int, tuple[str, int]] = {}
         for seat in above:
             one = AskedSwitch(
-                f"{at[seat.node].address}:{PORT if net else 0}",
+                f"{at[seat.node].address}:{port}",
                 seat.workers,
                 slots,
                 key,
@@ -69,7 +108,7 @@ def serving(question: BenchSpec, net: LabNetwork | None) -> Iterator[list[Worker
                 loss,
                 heard.get(seat.parent),
                 seat.branch,
+                ALL_PORTS if xdp else "",
             )
             heard[seat.node] = stack.enter_context(started(one, at[seat.node].command)).address
-        session = secrets.randbits(63)
-        yield [WorkerPort(*heard[rank.node], rank.number, read_key(key), session) for rank in ranks]
+        yield heard
