@@ -50,6 +50,11 @@ def _line(rule: TunerRule) -> str:
             f"a rule for {rule.op} has {rule.channels} channels",
             remedy=f"give 1 to {CHANNELS_MAX}: the plug-in reads -1 as one channel",
         )
+    return tuner_line(rule)
+
+
+def tuner_line(rule: TunerRule) -> str:
+    """Return a rule as a line of ten fields, which NCCL's example and RCCL's tuner share."""
     fields = (
         COLLECTIVES[rule.op],
         rule.min_bytes,
