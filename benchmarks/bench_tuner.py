@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the NCCL tuner plug-in costs a call: ns, for tables of few and of many rows.
 
-    python benchmarks/bench_tuner.py [--calls 100000] [--rounds 5] [--json]
+    python benchmarks/bench_tuner.py [--calls 100000] [--rounds 5] [--most-rows 1000] [--json]
 
 Needs a C compiler. A stand-in for NCCL asks about random calls, one after another, through the plug-in's own table of functions;
 medians over rounds. ``ranges`` is a table of ranges of sizes side by side, as an export writes it; ``conditions`` one in which
@@ -66,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--most-rows", type=int, default=1_000_000, help="leave larger tables out")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     results = {}
@@ -77,6 +78,8 @@ def main() -> None:
         subprocess.run([*command, "-o", str(folder / "host"), "-ldl"], check=True)
         for case, shape in CASES.items():
             table = rules(*shape)
+            if len(table) > arguments.most_rows:
+                continue
             each = [run(folder, table, arguments.calls) for _ in range(arguments.rounds)]
             results[case] = {"rows": len(table), "call_ns": statistics.median(each), "worst_ns": max(each)}
     if arguments.json:

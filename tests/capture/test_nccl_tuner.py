@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import subprocess
+import sys
 from itertools import product
 from pathlib import Path
 
@@ -167,6 +169,13 @@ def test_channels_that_are_left_open_stay_as_nccl_has_them(tools: Path, tmp_path
     calls.tofile(tmp_path / "calls")
     drive(tools, tmp_path / "t", 5, 1, 8, str(tmp_path / "calls"), str(tmp_path / "answers"))
     assert np.fromfile(tmp_path / "answers", ANSWER).tolist() == [(0, 0, UNTOUCHED, 0)]
+
+
+def test_the_benchmark_says_what_a_call_costs() -> None:
+    script = HERE.parent / "benchmarks" / "bench_tuner.py"
+    asked = ["--calls", "100", "--rounds", "1", "--most-rows", "100", "--json"]
+    done = subprocess.run([sys.executable, str(script), *asked], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["5 ranges"]["rows"] == 25
 
 
 # --------------------------------------------------------------------------------------------------------- what is refused

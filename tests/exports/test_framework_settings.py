@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ringwright
-from ringwright.errors import InputError, UsageError, WorkloadError
+from ringwright.errors import InputError, UsageError
 from ringwright.exports.megatron_flags import as_flags, megatron_flags
 from ringwright.exports.torchtitan_toml import as_toml, torchtitan_toml
 from ringwright.frameworks.settings import RECOMPUTED, FrameworkSettings
@@ -38,6 +38,7 @@ FORMS = [
     ("fsdp,tp2,sp", 8, {}),
     ("tp4,sp", 4, {}),
     ("pp2", 4, {"micro_batches": 8, "schedule": "gpipe"}),
+    ("pp2", 4, {"micro_batches": 2}),
     ("dp4", 4, {}),
     ("cp2,dp2", 4, {}),
 ]
@@ -60,6 +61,9 @@ def test_experts_and_what_a_policy_lets_overlap() -> None:
     assert (made.ep, made.dp, made.tp) == (4, 8, 2)
     assert made.micro_batches is None  # the size of a micro-batch was given, and no Workload holds it
     assert settings_of(experts, micro_batch_size=2).global_batch_size == 16
+    written = as_flags(experts).decode().splitlines()
+    assert "--expert-tensor-parallel-size 1" in written
+    assert "# --micro-batch-size and --global-batch-size are left to you" in written
     assert settings_of(experts, recompute="selective").recompute == "selective"
     shared = job("tp2,zero1", 8)
     assert not settings_of(shared).overlap_parameters
@@ -71,7 +75,10 @@ def test_operations_in_blocks_are_an_overlap_of_tensor_parallelism() -> None:
     assert not settings_of(workload).overlap_tensor
     gather = next(each for each in workload.payloads if each.role == "tp" and each.op == "all-gather")
     looped = dataclasses.replace(gather, name="turn", op="shift")
-    assert settings_of(dataclasses.replace(workload, payloads=(*workload.payloads, looped))).overlap_tensor
+    made = dataclasses.replace(workload, payloads=(*workload.payloads, looped))
+    assert settings_of(made).overlap_tensor
+    assert "--tp-comm-overlap\n" in as_flags(made).decode()
+    assert '[compile]\nenable = true\ncomponents = ["model", "loss"]\n' in as_toml(made).decode()
 
 
 def test_what_no_framework_has_a_setting_for_is_refused() -> None:
@@ -259,6 +266,10 @@ def test_every_refusal_names_what_would_do() -> None:
         assert all(each.remedy and name in each.what for each in refusals[before:])
 
 
-def test_a_pipeline_fed_from_both_ends_has_no_flags() -> None:
-    with pytest.raises((UsageError, WorkloadError)):
-        as_flags(job("pp4", 4, micro_batches=4).with_policy("q", order={"stage0": (("a", 0),)}))
+@pytest.mark.parametrize(
+    ("schedule", "parallel", "why"),
+    [("dualpipe", "pp4", "axis 'side'"), ("dualpipe-v", "pp2,vp2", "fed from both ends")],
+)
+def test_a_pipeline_fed_from_both_ends_has_no_flags(schedule: str, parallel: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        as_flags(job(parallel, 4, micro_batches=8, schedule=schedule))

@@ -67,6 +67,12 @@ def test_each_stage_of_a_pipeline_has_its_own_lists() -> None:
         as_python(workload)
 
 
+def test_a_gather_that_may_begin_before_its_direction_begins_with_it(sharded: Workload) -> None:
+    (plan,) = prefetch_plans(beginning(sharded, "all.F.layer3.dense.0", "all.regather.layer9.dp")).values()
+    assert plan.backward["root"] == ("layer11", "layer9")
+    assert "layer10" not in plan.backward
+
+
 def test_what_fsdp2_cannot_do_is_refused(sharded: Workload) -> None:
     with pytest.raises(UsageError, match="gathers no parameters"):
         as_json(ringwright.job("gpt2", gpus=2, parallel="dp2"))
@@ -78,9 +84,9 @@ def test_what_fsdp2_cannot_do_is_refused(sharded: Workload) -> None:
         as_json(beginning(ringwright.job("gpt2", gpus=4, parallel="fsdp,tp2"), "all.F.layer1.dense.0"))
 
 
-def beginning(workload: Workload, behind: str) -> Workload:
-    """Return the workload with the gather of layer 3 behind another task."""
-    gather = workload.payload["all.gather.layer3.dp"]
+def beginning(workload: Workload, behind: str, name: str = "all.gather.layer3.dp") -> Workload:
+    """Return the workload with a gather behind another task."""
+    gather = workload.payload[name]
     moved = dataclasses.replace(gather, producers=(behind,))
     return dataclasses.replace(
         workload, payloads=tuple(moved if each is gather else each for each in workload.payloads)

@@ -60,7 +60,7 @@ def test_rules_of_rccl_come_back(rules: list[TunerRule]) -> None:
 
 def test_rccl_reads_what_ncclls_example_reads_otherwise() -> None:
     read = parse_rccl_tuner_csv(
-        b"\t# a comment\r\nAllGather,0,10,ring,ll,4,-1,-1\nallgather , 0,,10 , ring , ll , -1 , 2 , 4,1,0,7,8\r\n"
+        b"\t# a comment\r\nAllGather,0,10,ring,ll,4,-1,-1\nallgather , 0,,10 , ring , ll , -1 , 2 , 4,1,0,7,x\r\n"
         b"allreduce,0,10,ring,ll,4, ,-1\nallreduce,0,10,ring,ll,0,1,1\nallreduce,ten,10,ring,ll,1,1,1\nallreduce,0,10\n",
         name="t",
     )
@@ -174,7 +174,8 @@ def test_a_rule_holds_per_rank_where_it_holds_for_all_bytes() -> None:
             assert before.channels == rule.channels or any(0 <= size - cut < ranks for cut in cuts)
             if size % ranks == 0:
                 assert before.channels == rule.channels  # as of every all-gather and reduce-scatter
-        assert not any(each.matches("all-reduce", 5, nodes + 1, ranks * (nodes + 1)) for each in made)
+        assert not any(each.matches("all-reduce", 5, nodes + 1, (nodes + 1) * (ranks // nodes)) for each in made)
+        assert not any(each.matches("all-reduce", 5, nodes, 2 * ranks) for each in made)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from ringwright import called
 from ringwright.cli import options, reading
@@ -17,7 +15,7 @@ def plugin(
     kind: Literal["profiler", "tuner"] = "profiler",
     *,
     output: options.Target = None,
-    table: Annotated[Path, Parameter(show=True)] = Path("tuner.csv"),
+    table: Path = Path("tuner.csv"),
     force: options.Force = False,
     json: options.Json = False,
 ) -> int:
