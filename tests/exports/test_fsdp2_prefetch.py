@@ -141,6 +141,13 @@ def test_the_hook_asks_for_names_that_it_cannot_find(sharded: Workload) -> None:
         prefetch(text, twice)
 
 
+def test_names_in_a_workload_of_elsewhere_do_not_become_code(sharded: Workload) -> None:
+    strange = sharded.with_policy('x"""\nimport nothing_of_the_kind\n"""', agreement="static")
+    text = as_python(strange)
+    prefetch(text, FakeModule(*(f"h.{at}" for at in range(LAYERS))))
+    assert parse_fsdp2_prefetch(text.decode())[""].policy == strange.policy.label
+
+
 def test_experts_are_found_inside_their_layer() -> None:
     text = as_python(ringwright.job("mixtral-8x7b", gpus=16, parallel="ep4,tp2,fsdp"))
     names = [name for at in range(32) for name in (f"layers.{at}", f"layers.{at}.moe.experts")]

@@ -46,6 +46,11 @@ def test_each_stage_of_a_pipeline_has_its_buckets() -> None:
         assert plan.policy == "pytorch-ddp"
 
 
+def test_names_in_a_workload_of_elsewhere_do_not_become_code() -> None:
+    made = bucketed().with_policy("x\nraise SystemExit\u2028y", agreement="static")
+    assert [line[:1] for line in text(made, "py").splitlines()] == ["#", "m"]
+
+
 def test_a_script_of_ones_own_is_read_without_comments() -> None:
     read = parse_ddp_buckets("model = DDP(model, bucket_cap_mb_list=[1, 2.5])\n")
     assert read == {"": BucketPlan((1.0, 2.5))}

@@ -20,8 +20,9 @@ EXPORTS = {"fsdp2-prefetch": "as_json", "fsdp2-prefetch-py": "as_python"}
 _GATHER = re.compile(r"(?:gather|regather)\.(?P<unit>.+)\.(?P<role>dp|edp)")
 
 _HOOK = '''\
-"""Gathers ahead, by {policy}: call prefetch(model) behind the last fully_shard and before the first step."""
+"""Gathers ahead: call prefetch(model) behind the last fully_shard and before the first step."""
 
+POLICY = {policy}
 FORWARD = {forward}
 BACKWARD = {backward}
 
@@ -88,7 +89,9 @@ def as_python(workload: Workload) -> bytes:
             f"{len(plans)} kinds of ranks have layers of their own: {', '.join(plans)}", remedy="--to fsdp2-prefetch"
         )
     (plan,) = plans.values()
-    return _HOOK.format(policy=plan.policy, forward=_literal(plan.forward), backward=_literal(plan.backward)).encode()
+    return _HOOK.format(
+        policy=repr(plan.policy), forward=_literal(plan.forward), backward=_literal(plan.backward)
+    ).encode()
 
 
 def _literal(ahead: Mapping[str, tuple[str, ...]]) -> str:

@@ -1,13 +1,12 @@
 """The lists of FSDP2's prefetches, as ``exports.fsdp2_prefetch`` writes them: JSON, or the Python that applies them.
 
-Nothing of the Python is run: two dictionaries of texts are read from it.
+Nothing of the Python is run: the constants in front are read from it.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import re
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +15,6 @@ from ringwright.frameworks.prefetch import PrefetchPlan
 from ringwright.sources.whole import read_whole
 
 _REMEDY = "compare with what ringwright.exports.fsdp2_prefetch writes"
-_POLICY = re.compile(r"Gathers ahead, by (.+): call ")
 
 
 def read_fsdp2_prefetch(path: Path | str) -> dict[str, PrefetchPlan]:
@@ -57,8 +55,7 @@ def _of_python(text: str, where: str) -> PrefetchPlan:
         _fail(f"neither JSON nor Python: {str(error)[:60]}", where)
     if not {"FORWARD", "BACKWARD"} <= set(said):
         _fail("FORWARD and BACKWARD should stand here", where)
-    policy = _POLICY.search(ast.get_docstring(tree) or "")
-    return _made(said["FORWARD"], said["BACKWARD"], policy[1] if policy else "none", where)
+    return _made(said["FORWARD"], said["BACKWARD"], said.get("POLICY", "none"), where)
 
 
 def _made(forward: object, backward: object, policy: object, where: str) -> PrefetchPlan:
