@@ -1,4 +1,4 @@
-"""Tuner rules as the configuration file of NCCL's example tuner plug-in (NCCL 2.20 and later).
+"""Tuner rules as the configuration file of NCCL's example tuner plug-in, which ours follows too.
 
 Every line has all ten fields and says how many channels: NCCL's plug-in reads "any" (-1) as one channel, and unknown
 words as allreduce, ring and simple, so nothing of that kind is ever written.
