@@ -2,8 +2,9 @@
  *
  * NCCL_TUNER_CONFIG_FILE names the table, in the form of NCCL's example plug-in. A table with one bad line is refused as a whole:
  * its line is logged, once a process, and then nothing is changed; neither is anything where no row holds. The rows of a communicator
- * are painted onto a line of sizes when it begins, so that a call is a binary search; only a call that its first row does not serve,
- * because NCCL has ruled the pair out or the row asks for another group of calls, goes on through the rows behind. */
+ * are painted onto a line of sizes when it begins, so that a call is a binary search; one that the first row there does not serve,
+ * because NCCL has ruled the pair out or the row asks for another group of calls, is offered the next ones, LAYERS of them without a
+ * search. */
 #define _GNU_SOURCE
 #include "tuner_abi.h"
 
@@ -19,7 +20,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum { FILE_BYTES_MAX = 4 << 20, LINE_MAX_CHARS = 255, FIELDS_MIN = 8, FIELDS_MAX = 10, CHANNELS_MAX = 64 };
-enum { ANY = -1, NOT_SAID = -2 };
+enum { ANY = -1, NOT_SAID = -2, LAYERS = 4 };
 static const uint64_t BYTES_MAX = INT64_MAX;
 
 static const char *const OPS[TUNER_OPS] = {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
@@ -31,10 +32,10 @@ struct row {
   uint64_t low, high; /* bytes, both inside */
   int algorithm, protocol, channels, pipelined, registered;
 };
-struct scale {    /* one operation: its rows in the order of the file, and which of them is the first from each size on */
+struct scale { /* one operation: its rows in the order of the file, and which of them are the first from each size on */
   struct row *rows;
   uint64_t *from;
-  int *first;     /* -1: none */
+  int (*first)[LAYERS]; /* -1: no further one */
   int count, steps;
 };
 struct table {
@@ -195,12 +196,12 @@ static int step_of(const struct scale *scale, uint64_t bytes) {
   return low;
 }
 
-/* Give every stretch of sizes its first row: rows paint in the order of the file, and what is painted stays. */
+/* Give every stretch of sizes its first rows: they paint in the order of the file, and what has all its layers takes no more. */
 static int paint(struct scale *scale) {
   size_t most = 2 * (size_t)scale->count + 1;
   uint64_t *from = scale->from = malloc(most * sizeof *from);
   scale->first = malloc(most * sizeof *scale->first);
-  int *bare = malloc((most + 1) * sizeof *bare); /* from each step on, the next one that no row has painted */
+  int *bare = malloc((most + 1) * sizeof *bare); /* from each step on, the next one that has a layer left */
   if (!from || !scale->first || !bare) {
     free(bare);
     return 0;
@@ -212,38 +213,45 @@ static int paint(struct scale *scale) {
   for (size_t i = 0; i < ends; i++)
     if (!i || from[i] != from[scale->steps - 1]) from[scale->steps++] = from[i];
   for (int i = 0; i <= scale->steps; i++) bare[i] = i;
-  for (int i = 0; i < scale->steps; i++) scale->first[i] = -1;
+  for (int i = 0; i < scale->steps; i++)
+    for (int layer = 0; layer < LAYERS; layer++) scale->first[i][layer] = -1;
   for (int i = 0; i < scale->count; i++) {
     int last = step_of(scale, scale->rows[i].high);
-    for (int step = step_of(scale, scale->rows[i].low);;) {
+    for (int step = step_of(scale, scale->rows[i].low);; step++) {
       while (bare[step] != step) step = bare[step] = bare[bare[step]];
       if (step > last) break;
-      scale->first[step] = i;
-      bare[step] = step + 1;
+      int layer = 0;
+      while (scale->first[step][layer] >= 0) layer++;
+      scale->first[step][layer] = i;
+      if (layer == LAYERS - 1) bare[step] = step + 1;
     }
   }
   free(bare);
   return 1;
 }
 
+static int serves(const struct row *row, const struct asked *call) {
+  if (call->bytes < row->low || call->bytes > row->high) return 0;
+  if (row->pipelined != ANY && row->pipelined != call->pipelined) return 0;
+  if (row->registered != ANY && row->registered != call->registered) return 0;
+  if (row->algorithm >= call->algorithms || row->protocol >= call->protocols) return 0;
+  if (call->costs) return call->costs[row->algorithm * call->protocols + row->protocol] != TUNER_NOT_AVAILABLE;
+  int is_collnet = row->algorithm == TUNER_COLLNET_DIRECT || row->algorithm == TUNER_COLLNET_CHAIN;
+  int is_nvls = row->algorithm == TUNER_NVLS || row->algorithm == TUNER_NVLS_TREE;
+  return (!is_collnet || call->has_collnet) && (!is_nvls || call->has_nvls);
+}
+
 static const struct row *answer(const struct table *table, const struct asked *call) {
   if (!table || call->op < 0 || call->op >= TUNER_OPS) return NULL;
   const struct scale *scale = &table->ops[call->op];
   if (!scale->count) return NULL;
-  int first = scale->first[step_of(scale, call->bytes)];
-  for (int i = first; i >= 0 && i < scale->count; i++) {
-    const struct row *row = &scale->rows[i];
-    if (call->bytes < row->low || call->bytes > row->high) continue;
-    if (row->pipelined != ANY && row->pipelined != call->pipelined) continue;
-    if (row->registered != ANY && row->registered != call->registered) continue;
-    if (row->algorithm >= call->algorithms || row->protocol >= call->protocols) continue;
-    int is_collnet = row->algorithm == TUNER_COLLNET_DIRECT || row->algorithm == TUNER_COLLNET_CHAIN;
-    int is_nvls = row->algorithm == TUNER_NVLS || row->algorithm == TUNER_NVLS_TREE;
-    if (call->costs ? call->costs[row->algorithm * call->protocols + row->protocol] == TUNER_NOT_AVAILABLE
-                    : (is_collnet && !call->has_collnet) || (is_nvls && !call->has_nvls))
-      continue;
-    return row;
+  const int *first = scale->first[step_of(scale, call->bytes)];
+  for (int layer = 0; layer < LAYERS; layer++) {
+    if (first[layer] < 0) return NULL;
+    if (serves(&scale->rows[first[layer]], call)) return &scale->rows[first[layer]];
   }
+  for (int i = first[LAYERS - 1] + 1; i < scale->count; i++)
+    if (serves(&scale->rows[i], call)) return &scale->rows[i];
   return NULL;
 }
 
