@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 import ringwright
+from patience import HANG_S
 from ringwright.algebra import rewritten
 from ringwright.cli import main
 from ringwright.errors import InputError, UsageError
@@ -139,6 +142,38 @@ def test_the_hook_asks_for_names_that_it_cannot_find(sharded: Workload) -> None:
     twice = FakeModule(*(f"{side}.{at}" for side in ("encoder", "decoder") for at in range(LAYERS)))
     with pytest.raises(KeyError, match="several sharded modules are layer0"):
         prefetch(text, twice)
+
+
+@pytest.mark.torch
+def test_a_model_that_fsdp2_shards_takes_the_lists_and_a_step(tmp_path: Path) -> None:
+    """Four layers, two ahead, on one real rank: 0 is the root, 1 to 4 the layers."""
+    pytest.importorskip("torch")
+    small = ringwright.job("gpt2", gpus=4, parallel="fsdp", micro_batches=2)
+    (plan,) = prefetch_plans(rewritten(small, fetched(small, 2))).values()
+    kept = {"root", *(f"layer{at}" for at in range(4))}
+    ahead = {
+        name: {unit: [each for each in others if each in kept] for unit, others in lists.items() if unit in kept}
+        for name, lists in (("FORWARD", plan.forward), ("BACKWARD", plan.backward))
+    }
+    text = as_python(small).decode()
+    (tmp_path / "hook.py").write_text(
+        "".join(f"{name} = {lists}\n" for name, lists in ahead.items()) + text[text.index("def prefetch") :]
+    )
+    command = [
+        sys.executable,
+        str(Path(__file__).parents[1] / "fsdp2_hook.py"),
+        str(tmp_path / "hook.py"),
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    names = ["root", *(f"layer{at}" for at in range(4))]
+    want = {
+        name.lower(): [[names.index(each) for each in lists.get(unit, [])] for unit in names]
+        for name, lists in ahead.items()
+    }
+    assert json.loads(done.stdout) == {**want, "gradients": True}
+    assert any(len(each) > 1 for each in want["forward"])
 
 
 def test_names_in_a_workload_of_elsewhere_do_not_become_code(sharded: Workload) -> None:
