@@ -7,20 +7,25 @@ import itertools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ringwright
+from ringwright.costs.stages import LinkCosts
 from ringwright.errors import InputError, UsageError
 from ringwright.exports.megatron_flags import as_flags, megatron_flags
 from ringwright.exports.torchtitan_toml import as_toml, torchtitan_toml
 from ringwright.frameworks.settings import RECOMPUTED, FrameworkSettings
 from ringwright.frameworks.told import settings_of
+from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap
 from ringwright.sources.megatron_flags import parse_megatron_flags, read_megatron_flags
 from ringwright.sources.torchtitan_toml import parse_torchtitan_toml, read_torchtitan_toml
-from ringwright.workload import Mesh, Workload
+from ringwright.values import Applied
+from ringwright.workload import Gate, Mesh, Queue, Rewrite, Workload
+from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.parallel import parse
 
 pytestmark = pytest.mark.once
@@ -77,6 +82,9 @@ def test_operations_in_blocks_are_an_overlap_of_tensor_parallelism() -> None:
     looped = dataclasses.replace(gather, name="turn", op="shift")
     made = dataclasses.replace(workload, payloads=(*workload.payloads, looped))
     assert settings_of(made).overlap_tensor
+    assert settings_of(
+        collective_einsum_overlap(workload, LinkCosts(1e9), gate="off", form="userbuffers")
+    ) == settings_of(made)
     assert "--tp-comm-overlap\n" in as_flags(made).decode()
     assert '[compile]\nenable = true\ncomponents = ["model", "loss"]\n' in as_toml(made).decode()
 
@@ -85,10 +93,60 @@ def test_what_no_framework_has_a_setting_for_is_refused() -> None:
     with pytest.raises(UsageError, match="updates no parameters"):
         settings_of(job("tp2", 2, mode="prefill"))
     workload = job("dp2", 2)
-    with pytest.raises(UsageError, match="orders the passes"):
-        settings_of(workload.with_policy("p", order={"all": ()}).with_policy("q", order={"all": (("a", 0),)}))
+    with pytest.raises(UsageError, match="q orders the passes"):
+        settings_of(workload.with_policy("q", order={"all": (("a", 0),)}))
     with pytest.raises(UsageError, match="axis 'ring'"):
         settings_of(dataclasses.replace(workload, mesh=Mesh((("ring", 2),))))
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"queue": Queue(keys={"a": 1})}, "urgencies"),
+        ({"queue": Queue(random=1)}, "urgencies"),
+        ({"queue": Queue(gates=(Gate(0, 1),))}, "urgencies"),
+        ({"queue": Queue(windows={"dp": (2, "operations")})}, "urgencies"),
+        ({"rewrites": (Rewrite("partition", ("dp",), {"elements": 100}),)}, "the rewrite 'partition'"),
+        ({"boundary": "layer"}, "the boundary 'layer' without sharing"),
+    ],
+)
+def test_a_policy_that_no_framework_carries_out_is_refused(parts: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=f"p has {why}"):
+        settings_of(job("dp2", 2).with_policy("p", **parts))
+
+
+def test_rules_that_move_sums_of_gradients_are_refused() -> None:
+    workload = job("dp2", 2)
+    split = dataclasses.replace(workload, applied=(Applied("split-all-reduce", "all.layer0.q"),))
+    with pytest.raises(UsageError, match="the rule 'split-all-reduce'"):
+        settings_of(split)
+    with pytest.raises(UsageError, match="the rule 'cut'"):
+        settings_of(dataclasses.replace(workload, applied=(Applied("cut", "all.layer0.q"),)))
+
+
+def test_buckets_are_one_number_where_one_number_makes_them() -> None:
+    """A bucket takes gradients until it holds as many or more: the policy's own buckets come out again."""
+    sizes = [3, 1, 4, 1, 5, 9, 2, 6]  # of layers, the last one first in the backward pass
+    net = chain("net", [ChainLayer(0.1, 0.2, 4 * size, name=f"l{at}") for at, size in enumerate(sizes)])
+
+    def groups(*names: str) -> Workload:
+        listed = [[f"l{at}" for at in each] for each in names]
+        return net.with_policy("p", rewrites=(Rewrite("groups", ("dp",), {"names": listed}),))
+
+    made = settings_of(groups("76", "5", "432", "10"))
+    assert made.bucket_elements == 8
+    full, held = [], []
+    for size in reversed(sizes):
+        held.append(size)
+        if sum(held) >= made.bucket_elements:
+            full.append(held)
+            held = []
+    assert [*full, held] == [[6, 2], [9], [5, 1, 4], [1, 3]]
+    assert "--ddp-bucket-size 8\n" in megatron_flags(made).decode()
+    with pytest.raises(UsageError, match="not full at one size"):
+        settings_of(groups("7", "6543210"))
+    assert settings_of(groups("76543210")).bucket_elements == sum(sizes)
+    assert settings_of(net).bucket_elements is None
 
 
 # ------------------------------------------------------------------------------------------------------- there and back again
@@ -112,6 +170,7 @@ def settings_drawn(draw: st.DrawFn) -> FrameworkSettings:
         overlap_gradients=draw(st.booleans()),
         overlap_parameters=bool(zero) and draw(st.booleans()),
         overlap_tensor=values["tp"] > 1 and draw(st.booleans()),
+        bucket_elements=draw(st.sampled_from([None, None, 40_000_000])),
         recompute=draw(st.sampled_from(RECOMPUTED)),
         micro_batches=batches[0],
         micro_batch_size=batches[1],

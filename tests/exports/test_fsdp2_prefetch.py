@@ -22,7 +22,7 @@ from ringwright.exports.fsdp2_prefetch import as_json, as_python, prefetch_plans
 from ringwright.frameworks.prefetch import PrefetchPlan
 from ringwright.schedulers.decompose.centauri._tiers import fetched
 from ringwright.sources.fsdp2_prefetch import parse_fsdp2_prefetch, read_fsdp2_prefetch
-from ringwright.workload import Workload
+from ringwright.workload import Queue, Rewrite, Workload
 
 pytestmark = pytest.mark.once
 LAYERS = 12
@@ -79,6 +79,9 @@ def test_a_gather_that_may_begin_before_its_direction_begins_with_it(sharded: Wo
 def test_what_fsdp2_cannot_do_is_refused(sharded: Workload) -> None:
     with pytest.raises(UsageError, match="gathers no parameters"):
         as_json(ringwright.job("gpt2", gpus=2, parallel="dp2"))
+    for parts in ({"queue": Queue(keys={"a": 1})}, {"queue": Queue(random=1)}, {"rewrites": (Rewrite("fuse"),)}):
+        with pytest.raises(UsageError, match="first come first served: p cuts"):
+            as_json(sharded.with_policy("p", **parts))
     with pytest.raises(UsageError, match="several stages"):
         as_json(ringwright.job("gpt2", gpus=4, parallel="fsdp,pp2,vp2", micro_batches=2))
     with pytest.raises(UsageError, match="other direction"):

@@ -62,8 +62,16 @@ def _is_called(name, number, inner):
 def prefetch_plans(workload: Workload) -> dict[str, PrefetchPlan]:
     """Return the plan of each kind of ranks by its name.
 
-    Raises UsageError where no parameters are gathered layer by layer, and where a gather begins in the midst of another pass.
+    Raises UsageError where no parameters are gathered layer by layer, where a gather begins in the midst of another pass, and for
+    urgencies and rewrites, which FSDP2 does not carry out.
     """
+    queue, label = workload.policy.queue, workload.policy.label
+    if workload.policy.rewrites or (queue is not None and (queue.keys or queue.random is not None)):
+        raise UsageError(
+            f"FSDP2 gathers module by module, first come first served: {label} cuts, fuses or overtakes",
+            where=workload.name,
+            remedy="a policy that only gathers ahead, such as centauri:ahead=4",
+        )
     plans = {each.name: _plan(workload, each.name) for each in workload.classes if any(_gathers(workload, each.name))}
     if not plans:
         raise UsageError(

@@ -45,6 +45,8 @@ def _flags(settings: FrameworkSettings) -> Iterator[str]:
             yield flag
     if settings.zero:
         yield megatron.SHARDED if is_sharded else megatron.SHARED_STATES
+    if settings.bucket_elements is not None:
+        yield f"{megatron.BUCKET} {settings.bucket_elements}"
     if settings.tp > 1 and settings.pp > 1 and not settings.sp and not settings.sg:
         yield megatron.WHOLE_OUTPUTS
     if settings.recompute in ("selective", "full"):
@@ -63,6 +65,11 @@ def _refuse(settings: FrameworkSettings) -> None:
     for wrong, why, remedy in (
         (settings.schedule == "gpipe" and settings.pp > 1, "its pipelines go by 1F1B", "--schedule 1f1b"),
         (is_sharded and (settings.pp > 1 or settings.ep > 1), "FSDP goes with neither pipeline nor experts", "zero1"),
+        (
+            is_sharded and settings.bucket_elements is not None,
+            "FSDP sums by modules",
+            "zero1, or a policy without buckets",
+        ),
         (is_sharded and not has_overlaps and settings.dp > 1, "FSDP overlaps by itself", "zero1, or both overlaps"),
         (settings.overlap_tensor and not settings.sp, "it overlaps operations of the sequence only", "sp"),
         (

@@ -72,6 +72,7 @@ def _refuse(settings: FrameworkSettings) -> None:
         (settings.zero == 1, "it shares out optimiser states with the parameters only", "zero0, or fsdp"),
         (settings.dp > 1 and not is_sharded and not is_alone, "its replicas go with no other axis", "fsdp"),
         (settings.dp > 1 and not overlaps, "its sums and gathers overlap by themselves", "overlap both"),
+        (settings.bucket_elements is not None, "its buckets have a size of their own", "a policy without buckets"),
         (settings.sg, "its stages send whole outputs", "leave sg out"),
         ((settings.schedule, settings.vp) not in torchtitan.SCHEDULES, "its stages need their layers listed", "vp2"),
         (

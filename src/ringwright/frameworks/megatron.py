@@ -23,6 +23,7 @@ SHARDED = "--use-torch-fsdp2"  # fsdp, which overlaps by itself
 WHOLE_OUTPUTS = "--no-scatter-gather-tensors-in-pipeline"  # where stages send no parts
 EXPERT_TP = "--expert-tensor-parallel-size"
 GRANULARITY = "--recompute-granularity"
+BUCKET = "--ddp-bucket-size"
 MICRO_BATCH = "--micro-batch-size"
 GLOBAL_BATCH = "--global-batch-size"
 GPUS = "# GPUs: "

@@ -18,7 +18,8 @@ class FrameworkSettings:
     ``sp`` cuts activations along the sequence, ``sg`` what stages send among tensor parallel ranks; ``zero`` is 0, 1 or 3, as of
     ``workloads.parallel``. ``overlap_gradients``: they are reduced beside the backward pass; ``overlap_parameters``: they are
     gathered beside the next forward pass; ``overlap_tensor``: operations of tensor parallelism run beside the products next to
-    them, block by block. ``micro_batches`` of a step and ``micro_batch_size`` sequences in each are both said, or neither.
+    them, block by block. A bucket of gradients is full with ``bucket_elements`` of them (None: as the framework has it).
+    ``micro_batches`` of a step and ``micro_batch_size`` sequences in each are both said, or neither.
     """
 
     tp: int = 1
@@ -34,12 +35,13 @@ class FrameworkSettings:
     overlap_gradients: bool = False
     overlap_parameters: bool = False
     overlap_tensor: bool = False
+    bucket_elements: int | None = None
     recompute: str = ""
     micro_batches: int | None = None
     micro_batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (*AXES, "micro_batches", "micro_batch_size"):
+        for name in (*AXES, "bucket_elements", "micro_batches", "micro_batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} is {value}", remedy=f"{name} of 1 or more")

@@ -9,8 +9,11 @@ from math import prod
 from ringwright.errors import UsageError
 from ringwright.frameworks.settings import FrameworkSettings
 from ringwright.pipelines.stages import stages_of
+from ringwright.rewrites import operations
+from ringwright.rewrites.kind import carried_by
 from ringwright.workload import SHIFTS, Workload
 
+IN_BLOCKS = ("open", "cut", "loop-gather", "loop-scatter")  # rules that loop an operation beside a product
 _AXIS = re.compile(r"(tp|pp|cp|dp)\d*")
 _SIZE = re.compile(r"micro-batch size: (\d+) ")
 
@@ -23,6 +26,7 @@ def settings_of(workload: Workload, *, micro_batch_size: int | None = None, reco
     """
     if all(task.kind != "U" for task in workload.tasks):
         raise UsageError(f"{workload.name} updates no parameters", remedy="a job that trains: --mode training")
+    _refuse(workload)
     if workload.policy.order:
         raise UsageError(
             f"{workload.policy.label} orders the passes in its own way, for which there is no setting",
@@ -33,7 +37,7 @@ def settings_of(workload: Workload, *, micro_batch_size: int | None = None, reco
     size = micro_batch_size or next(_said_size(workload), None)
     zero, gathers_later = _sharing(workload)
     pp = sizes.get("pp", 1)
-    sp = any(each.role == "tp" and each.op == "reduce-scatter" for each in workload.payloads)
+    sp = any(each.role == "tp" and each.op in ("reduce-scatter", *SHIFTS) for each in workload.payloads)
     pipeline = stages_of(workload, "settings") if pp > 1 else None
     if pipeline is not None and (pipeline.shape.folded or pipeline.sides > 1):
         raise UsageError(
@@ -53,10 +57,55 @@ def settings_of(workload: Workload, *, micro_batch_size: int | None = None, reco
         overlap_gradients=sizes.get("dp", 1) > 1,
         overlap_parameters=zero == 3 or gathers_later,
         overlap_tensor=any(each.role == "tp" and each.op in SHIFTS for each in workload.payloads),
+        bucket_elements=_bucket_elements(workload),
         recompute="full" if any(".R." in task.name for task in workload.tasks) else recompute,
         micro_batches=workload.micro_batches if size else None,
         micro_batch_size=size,
     )
+
+
+def _refuse(workload: Workload) -> None:
+    """Raise UsageError for a part of the policy that no framework carries out."""
+    policy, queue = workload.policy, workload.policy.queue
+    kinds = {rewrite.kind for rewrite in policy.rewrites or ()} - set(carried_by("buckets"))
+    has_blocks = any(each.role == "tp" and each.op in SHIFTS for each in workload.payloads)
+    rules = {each.rule for each in workload.applied} - {"begin-behind", *(IN_BLOCKS if has_blocks else ())}
+    zero, _ = _sharing(workload)
+    for wrong, what in (
+        (queue is not None and (queue.keys or queue.windows or queue.gates or queue.random is not None), "urgencies"),
+        (kinds, f"the rewrite '{min(kinds, default='')}'"),
+        (rules, f"the rule '{min(rules, default='')}'"),
+        (not zero and policy.boundary in ("layer", "reads"), f"the boundary '{policy.boundary}' without sharing"),
+    ):
+        if wrong:
+            raise UsageError(
+                f"{policy.label} has {what}, for which there is no setting",
+                where=workload.name,
+                remedy="a policy that only fuses, gathers ahead, or loops tensor parallelism; or --to json",
+            )
+
+
+def _bucket_elements(workload: Workload) -> int | None:
+    """Return with how many gradients a bucket is full, where a policy fuses them; UsageError where no one number does it.
+
+    A bucket takes gradients in the order in which they are made, until it holds that many or more.
+    """
+    if not workload.policy.rewrites:
+        return None
+    groups: dict[tuple[str, str], list[list[int]]] = {}
+    for each in operations(workload):
+        if each.role in ("dp", "edp") and each.per == "step" and each.op != "all-gather":
+            groups.setdefault((each.of, each.role), []).append([payload.elements for payload in each.payloads])
+    sums = [sum(each) for buckets in groups.values() for each in buckets]
+    closed = [sum(each) for buckets in groups.values() for each in buckets[:-1]] or sums
+    open_still = max((sum(each[:-1]) for buckets in groups.values() for each in buckets), default=0)
+    if not closed or min(closed) <= open_still:
+        raise UsageError(
+            f"the buckets of {workload.policy.label} are not full at one size: {min(closed, default=0)} elements to {open_still}",
+            where=workload.name,
+            remedy="one size for all buckets, such as pytorch-ddp:caps_mb=25",
+        )
+    return min(closed)
 
 
 def _sizes(workload: Workload) -> dict[str, int]:

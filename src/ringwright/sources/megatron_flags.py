@@ -19,7 +19,8 @@ from ringwright.sources.whole import read_whole
 
 _REMEDY = "compare with what ringwright.exports.megatron_flags writes"
 _GPUS = re.compile(rf"^{megatron.GPUS}(\d{{1,9}})\s*$", re.MULTILINE)
-_VALUED = (*megatron.SIZES.values(), megatron.GRANULARITY, megatron.MICRO_BATCH, megatron.GLOBAL_BATCH)
+_NUMBERS = (*megatron.SIZES.values(), megatron.BUCKET, megatron.MICRO_BATCH, megatron.GLOBAL_BATCH)
+_VALUED = (*_NUMBERS, megatron.GRANULARITY)
 _BARE = (*megatron.SWITCHES.values(), megatron.SHARED_STATES, megatron.SHARDED, megatron.WHOLE_OUTPUTS)
 
 
@@ -52,6 +53,7 @@ def parse_megatron_flags(text: str, where: str = "flags", gpus: int | None = Non
         "dp": dp,
         "sg": parts,
         "zero": 3 if is_sharded else int(megatron.SHARED_STATES in flags),
+        "bucket_elements": _whole(flags, megatron.BUCKET, where) if megatron.BUCKET in flags else None,
         "recompute": flags.get(megatron.GRANULARITY, ""),
     }
     try:
@@ -88,7 +90,7 @@ def _flags(text: str, where: str) -> dict[str, str]:
 
 def _whole(flags: dict[str, str], flag: str, where: str) -> int:
     value = flags.get(flag, "1")
-    if not re.fullmatch(r"[1-9]\d{0,8}", value, re.ASCII):
+    if not re.fullmatch(r"[1-9]\d{0,11}", value, re.ASCII):
         _fail(f"{flag} {value[:30]} is no whole number", where)
     return int(value)
 
