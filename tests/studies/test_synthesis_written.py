@@ -11,10 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ringwright.cli import main
-from ringwright.exports.msccl_config import MscclLoad, msccl_config
+from ringwright.exports.msccl_config import msccl_config
 from ringwright.fabrics import fabric
 from ringwright.studies.synthesis import study, written
 from ringwright.studies.synthesis.question import SynthesisSpec
+from ringwright.threadblocks.msccl_load import MscclLoad
 
 pytestmark = pytest.mark.once
 

@@ -32,7 +32,7 @@ def export(
     collective
         all-reduce, all-gather, ...
     to
-        msccl-xml, goal, chakra, nccl-tuner-csv, ompi-rules, astra-network, ...: all of them stand below.
+        msccl-xml, goal, chakra, nccl-tuner-csv, nccl-env, ompi-rules, ...: all of them stand below.
     output
         The file; a folder for chakra, which has one file per rank.
     algorithm

@@ -23,7 +23,9 @@ class WorkloadFile:
     output: Annotated[options.Target, Parameter(help="FILE.json, FILE.csv, or a folder of Chakra traces.")] = None
     to: Annotated[
         str | None,
-        Parameter(help="json, chakra, ddp-buckets, ddp-buckets-py or pipeline-csv (default: by the file's name)."),
+        Parameter(
+            help="json, chakra, ddp-buckets(-py), fsdp2-prefetch(-py), megatron-flags, torchtitan-toml, pipeline-csv."
+        ),
     ] = None
     policy: Annotated[
         str | None, Parameter(help="Policy that goes along: pytorch-ddp, bytescheduler:partition_mb=1, ...")

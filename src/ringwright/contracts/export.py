@@ -110,8 +110,10 @@ def examples(takes: str) -> Iterator[Any]:
     elif takes == "trace":
         yield read(str(sample()))
     elif takes == "workload":
+        from ringwright.studies.jobs.modelled import job
+
         draw = random.Random(1)  # noqa: S311 - a choice of tests
-        yield from (small_jobs.layers(draw).job(4), small_jobs.experts(draw))
+        yield from (small_jobs.layers(draw).job(4), small_jobs.experts(draw), job("gpt2", 2, "fsdp"))
 
 
 def _programs() -> list[Program]:

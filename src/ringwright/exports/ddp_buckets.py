@@ -78,8 +78,9 @@ def as_python(workload: Workload) -> bytes:
 
 def _call(plan: dict[str, Any], whose: str) -> str:
     caps = ", ".join(repr(cap) for cap in plan["bucket_cap_mb_list"])
+    said = f"{len(plan['buckets'])} buckets{whose} by {plan['policy']}"
     return (
-        f"# {len(plan['buckets'])} buckets{whose} by {plan['policy']}\n"
+        f"# {''.join(each if each.isprintable() else '?' for each in said)}\n"
         f"model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb_list=[{caps}])\n"
     )
 

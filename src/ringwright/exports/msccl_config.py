@@ -9,20 +9,11 @@ Source: microsoft/msccl (src/graph/topo.cc), microsoft/msccl-tools (msccl/autosy
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
+from ringwright.threadblocks.msccl_load import MscclLoad
+
 MOST_FILES = 4  # that the runtime loads
-
-
-@dataclass(frozen=True)
-class MscclLoad:
-    """One file, and the sizes of calls in bytes that it is for: from ``low`` up to ``high`` (0: all that is larger)."""
-
-    path: str
-    low: int
-    high: int
-    protocol: str
 
 
 def msccl_config(loads: Iterable[MscclLoad]) -> bytes:

@@ -1,4 +1,4 @@
-"""Tuner rules as the configuration file of NCCL's example tuner plug-in (NCCL 2.20 and later).
+"""Tuner rules as the configuration file of NCCL's example tuner plug-in, which ours follows too.
 
 Every line has all ten fields and says how many channels: NCCL's plug-in reads "any" (-1) as one channel, and unknown
 words as allreduce, ring and simple, so nothing of that kind is ever written.
@@ -50,6 +50,11 @@ def _line(rule: TunerRule) -> str:
             f"a rule for {rule.op} has {rule.channels} channels",
             remedy=f"give 1 to {CHANNELS_MAX}: the plug-in reads -1 as one channel",
         )
+    return tuner_line(rule)
+
+
+def tuner_line(rule: TunerRule) -> str:
+    """Return a rule as a line of ten fields, which NCCL's example and RCCL's tuner share."""
     fields = (
         COLLECTIVES[rule.op],
         rule.min_bytes,

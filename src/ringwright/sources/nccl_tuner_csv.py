@@ -36,6 +36,11 @@ class TunerFile:
 
 def read_nccl_tuner_csv(path: str | Path) -> TunerFile:
     """Read a file; raise InputError if it is missing, larger than 4 MiB, or holds no rule."""
+    return parse_nccl_tuner_csv(tuner_bytes(path), name=str(path))
+
+
+def tuner_bytes(path: str | Path) -> bytes:
+    """Return what a file of rules holds; raise InputError if it is missing or larger than 4 MiB."""
     source = Path(path)
     try:
         with source.open("rb") as file:
@@ -44,7 +49,7 @@ def read_nccl_tuner_csv(path: str | Path) -> TunerFile:
         raise InputError(f"cannot read the tuner file: {error.strerror}", where=str(source)) from error
     if len(data) > FILE_BYTES_MAX:
         raise InputError("the tuner file is larger than 4 MiB", where=str(source), remedy="keep a few thousand rules")
-    return parse_nccl_tuner_csv(data, name=str(source))
+    return data
 
 
 def parse_nccl_tuner_csv(data: bytes, *, name: str = "tuner.conf") -> TunerFile:
@@ -75,11 +80,11 @@ def _rule(line: str, where: str, warnings: list[str]) -> TunerRule:
     op = _word(fields[0], COLLECTIVES, "allreduce", "collective", where, warnings)
     algorithm = _word(fields[3], {word: word for word in ALGORITHMS}, "ring", "algorithm", where, warnings)
     protocol = _word(fields[4], {word: word for word in PROTOCOLS}, "simple", "protocol", where, warnings)
-    channels, nodes, ranks, *rest = (_number(field) for field in fields[5:])
+    channels, nodes, ranks, *rest = (tuner_number(field) for field in fields[5:])
     if channels == ANY:
         warnings.append(f"{where}: channels -1 leaves the plug-in's default, one channel")
         channels = 1
-    least, most = _number(fields[1]), min(_number(fields[2]), BYTES_MAX)
+    least, most = tuner_number(fields[1]), min(tuner_number(fields[2]), BYTES_MAX)
     pipelined, registered = [*rest, ANY, ANY][:2]
     return TunerRule(op, least, most, algorithm, protocol, channels, nodes, ranks, pipelined, registered)
 
@@ -90,7 +95,8 @@ def _word(field: str, known: dict[str, str], otherwise: str, what: str, where: s
     return known.get(field, known[otherwise])
 
 
-def _number(field: str) -> int:
+def tuner_number(field: str) -> int:
+    """Return a whole number of at most 20 digits; raise ValueError for anything else."""
     digits = field.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
         raise ValueError(f"'{field[:32]}' is not a number")

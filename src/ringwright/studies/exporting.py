@@ -27,7 +27,8 @@ def export(
     to
         Of a Program ``msccl-xml``, ``mscclpp-json``, ``goal``, ``goal-binary``, ``chakra`` or ``chakra-collective``; of a
         Topology ``astra-network`` or ``topology-json``; of a Workload ``json``, ``chakra``, ``ddp-buckets``,
-        ``ddp-buckets-py`` or ``pipeline-csv``; of a Trace ``parquet``, ``csv``, ``jsonl``, ``perfetto`` or ``prometheus``.
+        ``ddp-buckets-py``, ``fsdp2-prefetch``, ``fsdp2-prefetch-py``, ``megatron-flags``, ``torchtitan-toml`` or
+        ``pipeline-csv``; of a Trace ``parquet``, ``csv``, ``jsonl``, ``perfetto`` or ``prometheus``.
     output
         The file; a folder where there are several (``parquet``, ``csv``, a Workload's ``chakra``).
     force

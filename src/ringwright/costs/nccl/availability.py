@@ -14,16 +14,24 @@ DIRECT_RANKS_MAX = 8  # local ranks of CollNet, and of NVLS outside all-reduce
 
 def not_computed(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str) -> str | None:
     """Say why the release's table holds 0.0/0.0 for a combination; None if it computes it."""
+    refused = not_offered(constants, op, algorithm, protocol)
+    if refused:
+        return refused
+    if algorithm == "pat":
+        return _no_pat(system)
+    if constants.rules.nvls == "efficiency" and algorithm.startswith("nvls") and system.graphs.nvls.channels < 2:
+        return "NVLS needs at least two channels"
+    return None
+
+
+def not_offered(constants: Constants, op: str, algorithm: str, protocol: str) -> str | None:
+    """Say why a release has a combination on no system at all; None if it has it on some."""
     if algorithm not in constants.base_latency_us:
         return f"NCCL {constants.release} has no {algorithm}"
     if op not in _ops(constants, algorithm):
         return f"{algorithm} does not do {op} in NCCL {constants.release}"
     if protocol != "simple" and algorithm in ("nvls", "nvls_tree", "pat"):
         return f"{algorithm} runs on Simple only"
-    if algorithm == "pat":
-        return _no_pat(system)
-    if constants.rules.nvls == "efficiency" and algorithm.startswith("nvls") and system.graphs.nvls.channels < 2:
-        return "NVLS needs at least two channels"
     return None
 
 

@@ -45,9 +45,10 @@ class TunerRule:
 
     def matches(self, op: str, size_bytes: int, nodes: int, ranks: int, pipelined: int, registered: int) -> bool:
         """Return whether the rule holds for a call."""
+        if self.op != op or not self.min_bytes <= size_bytes <= self.max_bytes:
+            return False
         wanted = ((self.nodes, nodes), (self.ranks, ranks), (self.pipelined, pipelined), (self.registered, registered))
-        inside = self.op == op and self.min_bytes <= size_bytes <= self.max_bytes
-        return inside and all(rule in (ANY, call) for rule, call in wanted)
+        return all(rule in (ANY, call) for rule, call in wanted)
 
 
 def rules_from_choices(choices: Iterable[NcclChoice]) -> list[TunerRule]:

@@ -26,6 +26,7 @@ BY_NAME = {
     ".json": "json",
     ".py": "ddp-buckets-py",
     ".csv": "pipeline-csv",
+    ".toml": "torchtitan-toml",
 }  # what a file's name asks for; any other is a folder of Chakra traces
 
 

@@ -1,4 +1,4 @@
-"""NCCL's own choices on a fabric, as rules of its example tuner: a start for rules of one's own."""
+"""NCCL's own choices on a fabric, as rules of the tuners that read a file: a start for rules of one's own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,35 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.costs.nccl import rules_from_choices, sweep
+from ringwright.costs.nccl import TunerRule, rules_from_choices, sweep
+from ringwright.costs.nccl.per_rank import aligned, per_rank_rules
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv
+from ringwright.exports.rccl_tuner_csv import rccl_tuner_csv
+from ringwright.exports.torchcomms_tuner import torchcomms_tuner
 
 if TYPE_CHECKING:
     from ringwright.studies.simulation_spec import SimulationSpec
 
-EXPORTS = {"nccl-tuner-csv": "tuner"}
+EXPORTS = {"nccl-tuner-csv": "tuner", "rccl-tuner-csv": "rccl", "torchcomms-tuner-json": "torchcomms"}
 SIZES = tuple(1 << power for power in range(3, 34))
 
 
 def tuner(question: SimulationSpec, spelling: str) -> bytes:
     """Return the CSV's bytes; ``spelling`` may name a release, as nccl-2-4@2.20.5."""
+    return nccl_tuner_csv(_rules(question, spelling))
+
+
+def rccl(question: SimulationSpec, spelling: str) -> bytes:
+    """Return the CSV's bytes for RCCL; the choices are those of NCCL's model."""
+    return rccl_tuner_csv(_rules(question, spelling))
+
+
+def torchcomms(question: SimulationSpec, spelling: str) -> bytes:
+    """Return the JSON's bytes for NCCLX, with the ends of sizes at whole bytes of a rank."""
+    return torchcomms_tuner(per_rank_rules(aligned(_rules(question, spelling))))
+
+
+def _rules(question: SimulationSpec, spelling: str) -> list[TunerRule]:
     system = system_of(question.collective(0), question.topology)
     choices = sweep(question.op, SIZES, system, spelling.partition("@")[2] or NEWEST)
-    return nccl_tuner_csv(rules_from_choices(choices))
+    return rules_from_choices(choices)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from ringwright import drafts, registry
 from ringwright.engines.choose import simulate
 from ringwright.errors import ProgramError, RingwrightError, UsageError
-from ringwright.exports.msccl_config import MOST_FILES, MscclLoad, msccl_config
+from ringwright.exports.msccl_config import MOST_FILES, msccl_config
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.mscclpp_json import mscclpp_json
 from ringwright.exports.placement import claim_folder
 from ringwright.studies.exporting import export
 from ringwright.studies.synthesis.question import searched
+from ringwright.threadblocks.msccl_load import MscclLoad
 from ringwright.units import format_size, parse_size
 
 if TYPE_CHECKING:
