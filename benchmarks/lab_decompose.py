@@ -13,7 +13,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringwright.execute.looped_products import LoopedProduct, measure
@@ -104,6 +104,16 @@ def tiles() -> Iterator[LabAnswer]:
     """Copies that tiles start, on threads: the share of them that the product hides, four fifths at the least."""
     asked = tile_triggers.TriggeredProduct(tile_s=0.015, copy_s=0.02, tiles=8)
     yield LabAnswer("tile triggers, hidden", 1.0, tile_triggers.measure(asked).hidden, 0.8, 0.2)
+    yield _finer("tiles in place of blocks", replace(asked, tiles=4, tile_s=0.03, copy_s=0.05), 1.05)
+    yield _finer("tiles, slow to start", replace(asked, tiles=4, tile_s=0.03, copy_s=0.02, start_s=0.04), 0.5)
+
+
+def _finer(what: str, job: tile_triggers.TriggeredProduct, least: float) -> LabAnswer:
+    """Whole blocks over tiles, which each cost a start: predicted by the order of copies alone."""
+    block = replace(job, grain=job.tiles)
+    predicted = tile_triggers.expected_s(block) / tile_triggers.expected_s(job)
+    measured = tile_triggers.measure(block).seconds / tile_triggers.measure(job).seconds
+    return LabAnswer(what, predicted, measured, least, 0.1)
 
 
 def _taken(*steps: turns_in_lab.Workload) -> list[float]:
