@@ -106,14 +106,14 @@ def _arriving(
     offsets, columns = list(range(ranks)), list[list[Value]]()
     for prefix, tile in zip(_prefixes(len(own)), own, strict=True):
         if bidirectional:
-            offsets, column = _both_ways(graph, gather, tile, (ranks, op, prefix))
+            offsets, column = _two_rings(graph, gather, tile, (ranks, op, prefix))
         else:
             column = shifts(graph, gather, tile, ranks - 1, name=f"{prefix}shift", op=op)
         columns.append(column)
     return offsets, [list(block) for block in zip(*columns, strict=True)]
 
 
-def _both_ways(
+def _two_rings(
     graph: StepGraph, gather: Payload, own: Value, how: tuple[int, str, str]
 ) -> tuple[list[int], list[Value]]:
     """Send a block round the ring in both directions, halfway; return the order in which the blocks come, and what comes."""
