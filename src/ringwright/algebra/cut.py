@@ -2,7 +2,8 @@
 
 One operation cut along any dimension (D1 to D3: along the one it slices, every part takes a piece of every rank's block); a task
 cut along a free or a batch dimension, or along one that is summed up (C1 to C3); an exchange, experts and an exchange back, cut
-by tokens (M1); the halves of a batch through a whole block. Rows of a softmax or a norm, and statistics of a batch, are not cut.
+by tokens (M1); the halves of a batch through a whole block; the columns of a product's second factor (Domino), in a task of which
+no more is known, too (``algebra.columns``). Rows of a softmax or a norm, and statistics of a batch, are not cut.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ringwright.algebra.columns import columns_of, has_columns
 from ringwright.algebra.editing import Node, StepGraph, dims_of, same_as, sent_bytes, share_of, times_of
 from ringwright.algebra.rule import Refused, rule
 from ringwright.values import FUSED, SLICED, Change, Value
@@ -138,6 +140,8 @@ class _Region:
             self._sums(node)
         elif meaning == "pointwise" and settings.get("fn") == "dropout" and not self._is_keyed(settings):
             raise Refused(f"{node.name} draws by place: parts would draw anew", "leave it out")
+        elif self._makes_columns(node):
+            return
         elif meaning in _DECLARED and self.dim not in legal:
             what = "what it computes is not known" if not meaning else f"it is a {meaning}"
             raise Refused(
@@ -147,6 +151,11 @@ class _Region:
             self._unknown(node, writes)
         elif not writes and meaning != "sum":
             raise Refused(f"{node.name} writes nothing with {self.dim}", "leave it out")
+
+    def _makes_columns(self, node: Task) -> bool:
+        """Whether the dimension is that of columns which a task of unknown meaning makes, each from all that it reads."""
+        read, written = ([self.graph.values[name] for name in names] for names in (self._reads(node), node.writes))
+        return has_columns(node.work, read, written, self.dim)
 
     def _is_keyed(self, settings: Mapping[str, Any]) -> bool:
         """Whether what is dropped follows from where an element lies, and parts lie in one piece."""
@@ -240,17 +249,23 @@ class _Region:
                 self.writers[part.result] = part
                 made.append(part)
                 continue
-            more_s = (node.work.cuts.get(self.dim, 0.0) if node.work else 0.0) if at else 0.0
             task = replace(
                 node,
                 name=name,
                 reads=tuple((piece(each, at), distance) for each, distance in node.reads),
                 writes=tuple(piece(each, at) for each in node.writes),
-                **share_of(node, size / self.size, more_s, self.dim),
+                **self._fields(node, sum(sizes[:at]), size),
             )
             made.append(graph.add(self._keyed(same_as(task, node), node, sum(sizes[:at])), node))
             self.writers |= dict.fromkeys(task.writes, made[-1])
         graph.drop(node, made)
+
+    def _fields(self, node: Task, begin: int, size: int) -> Mapping[str, Any]:
+        """Return what a part of a task takes, and computes."""
+        if self._makes_columns(node):
+            return columns_of(node, self.dim, begin, size, self.size)
+        more_s = node.work.cuts.get(self.dim, 0.0) if node.work and begin else 0.0
+        return share_of(node, size / self.size, more_s, self.dim)
 
     def _keyed(self, part: Task, node: Task, begin: int) -> Task:
         """Return a part that drops what the whole would: it says where in the whole it begins."""
