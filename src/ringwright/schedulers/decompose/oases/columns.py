@@ -22,9 +22,7 @@ def by_columns(halves: Halves, dim: str) -> Halves:
     task = halves.workload.task
     long = [makers[each.name] for each in sent if _ends_in_columns(task[makers[each.name]], halves.workload, each)]
     opened = _opened(halves, long)
-    last = {
-        name: added(halves.workload, opened.workload, f"{name}.part{len(task[name].work.parts) - 1}") for name in long
-    }  # type: ignore[union-attr]
+    last = {name: added(halves.workload, opened.workload, f"{name}.part{_kernels(task[name]) - 1}") for name in long}
     made, half, todo, whole = opened.workload, dict(opened.half), [], 0
     for payload in sent:
         maker = last.get(makers[payload.name], makers[payload.name])
@@ -55,11 +53,13 @@ def _ends_in_columns(task: Task, workload: Workload, payload: Payload) -> bool:
     work, value = task.work, workload.value
     if work is None or len(work.parts) < 2 or task.demands:
         return False
-    last = work.parts[-1]
+    last, source = work.parts[-1], value[payload.source]
     writes = [value[task.writes[each]] for each in last.writes]
-    reads = [value[task.reads[each][0]] for each in last.reads]
-    source = value[payload.source]
-    return writes == [source] and any(has_columns(last.work, reads, writes, dim) for dim, _ in source.dims)
+    return source in writes and any(has_columns(last.work, [source], dim) for dim, _ in source.dims)
+
+
+def _kernels(task: Task) -> int:
+    return len(task.work.parts) if task.work else 0
 
 
 def _opened(halves: Halves, names: list[str]) -> Halves:
@@ -69,22 +69,22 @@ def _opened(halves: Halves, names: list[str]) -> Halves:
         return halves
     made = rewritten(before, [("open", name, {}) for name in names])
     for name in names:
-        many, mine = len(before.task[name].work.parts), half.pop(name)  # type: ignore[union-attr]
-        half |= dict.fromkeys((added(before, made, f"{name}.part{at}") for at in range(many)), mine)
+        parts = [added(before, made, f"{name}.part{at}") for at in range(_kernels(before.task[name]))]
+        half |= dict.fromkeys(parts, half.pop(name))
     return Halves(made, half)
 
 
 def _column(task: Task, workload: Workload, payload: Payload, dim: str) -> str:
     """Return the dimension of the columns of a product's second factor; empty for what is no product."""
     value, work = workload.value, task.work
-    reads, writes = [value[name] for name, _ in task.reads], [value[name] for name in task.writes]
-    if work is None or payload.source != task.writes[0]:
+    if work is None or payload.source not in task.writes:
         return ""
+    source, writes = value[payload.source], [value[name] for name in task.writes]
     if work.meaning != "einsum":
-        return next((each for each, size in writes[0].dims if size > 1 and has_columns(work, reads, writes, each)), "")
-    read = [dict(each.dims) for each in reads]
-    weights, sliced = [dims for dims in read if dim not in dims], set(writes[0].axes(SLICED))
-    for each, size in writes[0].dims:
+        return next((each for each, size in source.dims if size > 1 and has_columns(work, writes, each)), "")
+    read = [dict(value[name].dims) for name, _ in task.reads]
+    weights, sliced = [dims for dims in read if dim not in dims], set(source.axes(SLICED))
+    for each, size in source.dims:
         alone = sum(each in dims for dims in read) == 1
         if each != dim and size > 1 and alone and any(each in dims for dims in weights) and not sliced:
             return each
