@@ -6,11 +6,14 @@ import json
 from dataclasses import replace
 from importlib.resources import files
 
+import numpy as np
 import pytest
 
 from ringwright.contracts import graph_schedulers
 from ringwright.contracts.graph_schedulers import FORMS, OWN, GraphForm, scheduled
 from ringwright.registry import find, schedulers
+from ringwright.rewrites import operations
+from ringwright.studies import graph_ranks
 
 TWELVE = [each.slug for each in schedulers() if each.module.split(".")[2] == "decompose"]
 WHERE = {  # the form of all forms on which those without one of their own do something
@@ -55,3 +58,22 @@ def test_the_record_has_a_form_that_was_rewritten_and_came_out_exact(slug: str) 
     assert row["wrong"] == 0
     assert row["rewritten"] >= 1
     assert row["exact"] + row["declined"] == len(graph_schedulers.forms(slug))
+
+
+@pytest.mark.torch
+@pytest.mark.once
+def test_a_sum_that_the_policy_cuts_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    after, _ = scheduled(find("multidimensional-scheduling", schedulers), OWN["multidimensional-scheduling"])
+    cut = next(each for each in operations(after) if each.pieces > 1)
+    sent: list[int] = []
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, group: sent.append(tensor.numel()))
+    gloo = graph_ranks._Gloo.__new__(graph_ranks._Gloo)
+    gloo.torch, gloo.groups, gloo.pieces = torch, {(0, 1): None}, {}
+    held = np.arange(100)
+    assert np.array_equal(gloo._sum(cut.payloads[0], held, (0, 1), after), held)
+    gloo.cutting(after)
+    assert np.array_equal(gloo._sum(cut.payloads[0], held, (0, 1), after), held)
+    assert sent[0] == 100
+    assert len(sent[1:]) == cut.pieces
+    assert sum(sent[1:]) == 100
