@@ -1,7 +1,7 @@
 """Rewritten steps on real ranks behind limited links: what was predicted beside what is measured, and whether it holds.
 
     python benchmarks/lab_decompose.py                     # every question; ends with 1 where one does not hold
-    python benchmarks/lab_decompose.py --only loop,halves  # of: loop, halves, levels, split, messages, turns, wait, tiles
+    python benchmarks/lab_decompose.py --only loop,halves  # of: loop, halves, levels, split, messages, turns, wait, tiles, grain
 
 Predictions know rates, sizes and times of the work, and nothing of a measured run. Two cores that others use make ranks late:
 each question is asked up to three times, and every answer is printed.
@@ -104,8 +104,13 @@ def tiles() -> Iterator[LabAnswer]:
     """Copies that tiles start, on threads: the share of them that the product hides, four fifths at the least."""
     asked = tile_triggers.TriggeredProduct(tile_s=0.015, copy_s=0.02, tiles=8)
     yield LabAnswer("tile triggers, hidden", 1.0, tile_triggers.measure(asked).hidden, 0.8, 0.2)
-    yield _finer("tiles in place of blocks", replace(asked, tiles=4, tile_s=0.03, copy_s=0.05), 1.05)
-    yield _finer("tiles, slow to start", replace(asked, tiles=4, tile_s=0.03, copy_s=0.02, start_s=0.04), 0.5)
+
+
+def grain() -> Iterator[LabAnswer]:
+    """Copies of one tile in place of a block of four: sooner, and a start each."""
+    asked = tile_triggers.TriggeredProduct(tiles=4, tile_s=0.03)
+    yield _finer("tiles in place of blocks", replace(asked, copy_s=0.05), 1.05)
+    yield _finer("tiles, slow to start", replace(asked, copy_s=0.02, start_s=0.04), 0.5)
 
 
 def _finer(what: str, job: tile_triggers.TriggeredProduct, least: float) -> LabAnswer:
@@ -122,7 +127,7 @@ def _taken(*steps: turns_in_lab.Workload) -> list[float]:
 
 
 QUESTIONS: dict[str, Callable[[], Iterator[LabAnswer]]] = {
-    each.__name__: each for each in (loop, halves, levels, split, messages, turns, wait, tiles)
+    each.__name__: each for each in (loop, halves, levels, split, messages, turns, wait, tiles, grain)
 }
 
 

@@ -45,7 +45,7 @@ def triggered_s(tiles: int, gpu: str, latency_s: float, sequences: int = 16) -> 
 
 def test_finer_tiles_gain_where_the_link_is_the_bound() -> None:
     """The first message leaves sooner, and the last product behind the last message is shorter."""
-    assert windowed_s(4, 2e11, 64) < 0.985 * windowed_s(1, 2e11, 64)
+    assert windowed_s(2, 2e11, 64) < 0.99 * windowed_s(1, 2e11, 64)
 
 
 def test_finer_tiles_lose_where_smaller_products_do_not_fill_the_gpu() -> None:
@@ -56,8 +56,8 @@ def test_finer_tiles_lose_where_smaller_products_do_not_fill_the_gpu() -> None:
 def test_the_gate_knows_what_tiles_cost() -> None:
     """It leaves alone what tiles would make longer, so the step is no longer than without."""
     plain = step_s(model(), 9e11)
-    gated = collective_einsum_overlap(model(), LinkCosts(9e11, ring=True), tiles=8)
-    assert windowed_s(8, 9e11) > plain >= step_s(gated, 9e11)
+    gated = collective_einsum_overlap(model(), LinkCosts(9e11, ring=True), tiles=4)
+    assert windowed_s(4, 9e11) > plain >= step_s(gated, 9e11)
 
 
 def test_a_copy_for_each_tile_gains_until_its_start_takes_longer() -> None:
