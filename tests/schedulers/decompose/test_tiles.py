@@ -66,6 +66,12 @@ def test_a_copy_for_each_tile_gains_until_its_start_takes_longer() -> None:
     assert slow[1] > slow[0]
 
 
+def test_messages_of_tiles_take_a_latency_more_each() -> None:
+    site, costs = sites(model())[0][0], LinkCosts(1e11, latency_s=LATENCY_S, ring=True)
+    blocks_s, tiles_s = (site.blocks_s(costs, tiles=tiles) for tiles in (1, 4))
+    assert tiles_s - blocks_s == pytest.approx((4 - 1) * (4 - 1) * LATENCY_S, rel=1e-3)
+
+
 def test_tiles_of_one_wave_are_stored_together() -> None:
     """A block that is one wave of the kernel's tiles triggers nothing sooner; a block of several does."""
     assert {site.waves("h100") for site in sites(model())[0] if site.side == "scatter"} == {1}
