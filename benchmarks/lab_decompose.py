@@ -1,7 +1,7 @@
 """Rewritten steps on real ranks behind limited links: what was predicted beside what is measured, and whether it holds.
 
     python benchmarks/lab_decompose.py                     # every question; ends with 1 where one does not hold
-    python benchmarks/lab_decompose.py --only loop,halves  # of: loop, halves, levels, split, messages, turns, wait, tiles
+    python benchmarks/lab_decompose.py --only loop,halves  # of: loop, halves, levels, split, messages, turns, wait, tiles, grain
 
 Predictions know rates, sizes and times of the work, and nothing of a measured run. Two cores that others use make ranks late:
 each question is asked up to three times, and every answer is printed.
@@ -13,7 +13,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringwright.execute.looped_products import LoopedProduct, measure
@@ -106,13 +106,28 @@ def tiles() -> Iterator[LabAnswer]:
     yield LabAnswer("tile triggers, hidden", 1.0, tile_triggers.measure(asked).hidden, 0.8, 0.2)
 
 
+def grain() -> Iterator[LabAnswer]:
+    """Copies of one tile in place of a block of four: sooner, and a start each."""
+    asked = tile_triggers.TriggeredProduct(tiles=4, tile_s=0.03)
+    yield _finer("tiles in place of blocks", replace(asked, copy_s=0.05), 1.05)
+    yield _finer("tiles, slow to start", replace(asked, copy_s=0.02, start_s=0.04), 0.5)
+
+
+def _finer(what: str, job: tile_triggers.TriggeredProduct, least: float) -> LabAnswer:
+    """Whole blocks over tiles, which each cost a start: predicted by the order of copies alone."""
+    block = replace(job, grain=job.tiles)
+    predicted = tile_triggers.expected_s(block) / tile_triggers.expected_s(job)
+    measured = tile_triggers.measure(block).seconds / tile_triggers.measure(job).seconds
+    return LabAnswer(what, predicted, measured, least, 0.1)
+
+
 def _taken(*steps: turns_in_lab.Workload) -> list[float]:
     with tempfile.TemporaryDirectory() as name:
         return turns_in_lab.measured(Path(name), list(steps))
 
 
 QUESTIONS: dict[str, Callable[[], Iterator[LabAnswer]]] = {
-    each.__name__: each for each in (loop, halves, levels, split, messages, turns, wait, tiles)
+    each.__name__: each for each in (loop, halves, levels, split, messages, turns, wait, tiles, grain)
 }
 
 

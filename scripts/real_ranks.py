@@ -111,10 +111,11 @@ def graphs(slugs: list[str], *, write: bool) -> int:
     chosen = [each for each in registry.schedulers() if each.module.split(".")[2] == "decompose"]
     found: dict[str, dict[str, int]] = {}
     for system in chosen if not slugs else [each for each in chosen if each.slug in slugs]:
-        results = [graph_schedulers.tried(system, form) for form in graph_schedulers.FORMS]
+        results = [graph_schedulers.tried(system, form) for form in graph_schedulers.forms(system.slug)]
         counts = {name: sum(each.outcome == name for each in results) for name in ("exact", "wrong", "declined")}
+        counts["rewritten"] = sum(each.is_rewritten and each.outcome == "exact" for each in results)
         found[system.slug] = counts
-        why = "; ".join(f"{each.form}: {each.why or f'{each.rules} rules'}" for each in results)
+        why = "; ".join(f"{each.form}: {each.why or f'{each.rules} rules, {each.pieces} pieces'}" for each in results)
         print(f"{system.slug:28}" + "".join(f"{name} {count}  " for name, count in counts.items()) + why, flush=True)
     if write:
         keep(graph_schedulers.EXECUTOR, found)

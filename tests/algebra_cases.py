@@ -373,6 +373,31 @@ CASES = (
     _case("L direct scatter", product_scattered, ("loop-scatter", "y", {"direct": True})),
     _case("L gather that others read", gathered_twice, ("loop-gather", "y", {"kept": True})),
     _case("L gather into slices", gathered_slices, ("loop-gather", "y", {})),
+    _case("L tiles, gather", gathered_product, ("loop-gather", "y", {"tiles": 2}), sizes=(2, 3)),
+    _case(
+        "L tiles, summed", gathered_product, ("loop-gather", "y", {"tiles": 2, "direct": True}), sizes=(2, 3), how="sum"
+    ),
+    _case(
+        "L tiles, batch", gathered_product, ("loop-gather", "y", {"tiles": 2, "epsilon": 1.5}), sizes=(3,), how="batch"
+    ),
+    _case(
+        "L tiles, two rings", gathered_product, ("loop-gather", "y", {"tiles": 2, "bidirectional": True}), sizes=(4,)
+    ),
+    _case("L tiles, that others read", gathered_twice, ("loop-gather", "y", {"tiles": 2, "kept": True}), sizes=(2, 3)),
+    _case("L tiles, unknown", unknown_gathered, ("loop-gather", "y", {"tiles": 2}), sizes=(3,)),
+    _case("L tiles, scatter", product_scattered, ("loop-scatter", "y", {"tiles": 2, "op": "copy"}), sizes=(2, 3)),
+    _case(
+        "L tiles, direct",
+        product_scattered,
+        ("loop-scatter", "y", {"tiles": 2, "direct": True, "waves": 1}),
+        sizes=(3,),
+    ),
+    _case(
+        "L tiles, scatter, two rings",
+        product_scattered,
+        ("loop-scatter", "y", {"tiles": 2, "bidirectional": True}),
+        sizes=(4,),
+    ),
     _case("L gather, unknown", unknown_gathered, ("loop-gather", "y", {"epsilon": 1.25})),
     _case("L scatter, unknown", unknown_scattered, ("loop-scatter", "y", {})),
     _case("F3 backwards", several_kernels, ("open", "y", {})),

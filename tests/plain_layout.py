@@ -88,11 +88,14 @@ class Plain:
         order = [(each.name, 0) for each in updates] + self.workload.line(of) + [(each.name, 0) for each in others]
         self.span = max(self.span, len(order) + 1)
         tags = sorted({task.tag for task in self.workload.tasks if task.tag})
+        beside = [each for each in updates if each.lag or self.boundary != "barrier"]
         for task in mine:
             update = task.kind == "U" and task.per == "step"
-            stream = ("update", task.name) if update and (task.lag or self.boundary != "barrier") else (task.stream,)
+            stream = ("update", task.name) if task in beside else (task.stream,)
             queue = number(self.queues, ("stream", rank_class, *stream))
             amounts = [(name, amount) for name, amount in task.demands if name != "tiles"]
+            if task.kind != "CTRL" and task.seconds and any(e.stream == task.stream and e.seconds for e in beside):
+                amounts += [(f"the turn of {task.stream}", 1.0), (f"the turn of {task.stream}", -1.0)]
             tokens = tuple((number(self.pools, (rank_class, name)), amount) for name, amount in amounts)
             self.at[task.name, rank_class] = []
             for batch in range(batches if task.per == "micro-batch" else 1):

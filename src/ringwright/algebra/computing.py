@@ -106,6 +106,7 @@ def _of_nobody(
         return [made[at] for at in range(len(writes))]
 
 
+COLUMN = "column"  # of settings: the dimension of which a task makes some columns only, the first of them, all of them
 HANDED = "handed"  # the label of what a part of a task hands to the next
 
 
@@ -128,25 +129,41 @@ def _numbers(
     key = _folded(seed, [each for each, _ in digests])
     made: list[Array] = [np.zeros(0)] * len(writes)
     for at in sorted(range(len(writes)), key=lambda at: asked.labels[at] != asked.begins):
-        made[at] = _drawn_rows(key, str(asked.labels[at]), writes[at], rows, sizes)
+        made[at] = _drawn_rows(key, str(asked.labels[at]), writes[at], rows, sizes, work.settings.get(COLUMN))
         if asked.begins is not None and asked.labels[at] == asked.begins:
             begun = _digest(writes[at], made[at], list(rows))
             key = _folded(seed, [begun, *(each for each, far in digests if far)])
     return made
 
 
-def _drawn_rows(key: Array, label: str, value: Value, rows: Mapping[str, int], sizes: Sizes) -> Array:
-    """Return the numbers of a value from a key for each row; those of rows along dimensions that it has not are added up."""
+def _drawn_rows(
+    key: Array, label: str, value: Value, rows: Mapping[str, int], sizes: Sizes, range_of: Sequence[Any] | None = None
+) -> Array:
+    """Return the numbers of a value from a key for each row; those of rows along dimensions that it has not are added up.
+
+    ``range_of``: a dimension of which the value has some columns only, the first of them, and how many there are in all.
+    """
     held, mine = {**rows, **value.held(sizes)}, [name for name, _ in value.dims]
     others = [each for each in mine if each not in rows]
     shape = tuple(held[each] for each in (*rows, *others))
-    columns = np.arange(math.prod(held[each] for each in others), dtype=np.uint64)
+    columns = _columns({each: held[each] for each in others}, range_of)
     whole = np.broadcast_to(key[..., np.newaxis], (*shape[: len(rows)], len(columns)))
     mixed = _mixed(whole + columns * _ODD + np.uint64(zlib.crc32(label.encode())))
     numbers = (mixed % np.uint64(2 * REACH + 1)).astype(np.int64) - REACH
     summed = tuple(number for number, each in enumerate(rows) if each not in mine)
     order = [([each for each in rows if each in mine] + others).index(each) for each in mine]
     return np.asarray(numbers.reshape(shape).sum(axis=summed).transpose(order))
+
+
+def _columns(held: Mapping[str, int], range_of: Sequence[Any] | None) -> Array:
+    """Return the numbers of what a row has of a value, counted in the whole. uint64 of shape (columns,)."""
+    dim, begin, many = range_of or ("", 0, 0)
+    whole = tuple(int(many) if each == dim else size for each, size in held.items())
+    numbers = np.arange(math.prod(whole), dtype=np.uint64).reshape(whole)
+    if dim in held:
+        at = list(held).index(dim)
+        numbers = np.take(numbers, range(int(begin), int(begin) + held[dim]), axis=at)
+    return numbers.ravel()
 
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)

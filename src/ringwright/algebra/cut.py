@@ -2,7 +2,8 @@
 
 One operation cut along any dimension (D1 to D3: along the one it slices, every part takes a piece of every rank's block); a task
 cut along a free or a batch dimension, or along one that is summed up (C1 to C3); an exchange, experts and an exchange back, cut
-by tokens (M1); the halves of a batch through a whole block. Rows of a softmax or a norm, and statistics of a batch, are not cut.
+by tokens (M1); the halves of a batch through a whole block; the columns of a product's second factor (Domino), in a task of which
+no more is known, too (``algebra.columns``). Rows of a softmax or a norm, and statistics of a batch, are not cut.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ringwright.algebra.columns import columns_of, has_columns
 from ringwright.algebra.editing import Node, StepGraph, dims_of, same_as, sent_bytes, share_of, times_of
 from ringwright.algebra.rule import Refused, rule
 from ringwright.values import FUSED, SLICED, Change, Value
@@ -77,6 +79,7 @@ class _Region:
 
     def __init__(self, graph: StepGraph, members: list[Node], dim: str) -> None:
         self.graph, self.members, self.dim = graph, members, dim
+        self.columns = {node.name for node in members if isinstance(node, Task) and self._makes_columns(node)}
         names = dict.fromkeys(name for node in members for name in (*self._reads(node), *self._writes(node)))
         if any(name not in graph.values for name in names):
             raise Refused("not all that it reads and writes is known", "values for all of it")
@@ -103,10 +106,16 @@ class _Region:
             self._check(node)
 
     def _reads(self, node: Node) -> list[str]:
-        return [node.source] if isinstance(node, Payload) else [name for name, _ in node.reads]
+        """Return what a member reads a part of; who makes columns reads all of everything."""
+        if isinstance(node, Payload):
+            return [node.source]
+        return [] if node.name in self.columns else [name for name, _ in node.reads]
 
     def _writes(self, node: Node) -> list[str]:
-        return [node.result] if isinstance(node, Payload) else list(node.writes)
+        """Return what a member writes a part of; of who makes columns what has none is made by the first part."""
+        if isinstance(node, Payload):
+            return [node.result]
+        return [name for name in node.writes if node.name not in self.columns or self._has(name)]
 
     def _has(self, name: str) -> bool:
         return self.dim in dims_of(self.graph.values[name])
@@ -124,6 +133,11 @@ class _Region:
 
     def _check_task(self, node: Task, writes: list[str]) -> None:
         """Refuse a task whose meaning does not go by parts, and note what sums the dimension up."""
+        if node.name in self.columns:
+            late = next((name for name, _ in node.reads if name in self.written and self._has(name)), "")
+            if late:
+                raise Refused(f"{node.name} needs all of {self.dim} of {late} at once", "end the stretch there")
+            return
         if any(distance and self._has(name) for name, distance in node.reads):  # parameters are read whole by all parts
             raise Refused(f"{node.name} reads a value of an earlier step", "cut within a step")
         meaning = node.work.meaning if node.work else ""
@@ -147,6 +161,11 @@ class _Region:
             self._unknown(node, writes)
         elif not writes and meaning != "sum":
             raise Refused(f"{node.name} writes nothing with {self.dim}", "leave it out")
+
+    def _makes_columns(self, node: Task) -> bool:
+        """Whether the dimension is that of columns which a task of unknown meaning makes, each from all that it reads."""
+        known = all(name in self.graph.values for name in (*(name for name, _ in node.reads), *node.writes))
+        return known and has_columns(node.work, [self.graph.values[name] for name in node.writes], self.dim)
 
     def _is_keyed(self, settings: Mapping[str, Any]) -> bool:
         """Whether what is dropped follows from where an element lies, and parts lie in one piece."""
@@ -240,17 +259,29 @@ class _Region:
                 self.writers[part.result] = part
                 made.append(part)
                 continue
-            more_s = (node.work.cuts.get(self.dim, 0.0) if node.work else 0.0) if at else 0.0
+            whole = node.name in self.columns
             task = replace(
                 node,
                 name=name,
-                reads=tuple((piece(each, at), distance) for each, distance in node.reads),
-                writes=tuple(piece(each, at) for each in node.writes),
-                **share_of(node, size / self.size, more_s, self.dim),
+                **self._fields(node, sum(sizes[:at]), size),
+                reads=tuple((each if whole else piece(each, at), distance) for each, distance in node.reads),
+                writes=tuple(piece(node.writes[each], at) for each in self._kept(node, at)),
             )
             made.append(graph.add(self._keyed(same_as(task, node), node, sum(sizes[:at])), node))
             self.writers |= dict.fromkeys(task.writes, made[-1])
         graph.drop(node, made)
+
+    def _kept(self, node: Task, at: int) -> list[int]:
+        """Return the places among what a task writes of what its part number ``at`` writes."""
+        first = at == 0 or node.name not in self.columns
+        return [number for number, name in enumerate(node.writes) if first or self._has(name)]
+
+    def _fields(self, node: Task, begin: int, size: int) -> Mapping[str, Any]:
+        """Return what a part of a task takes, and computes."""
+        if node.name in self.columns:
+            return columns_of(node, self._kept(node, begin), (self.dim, begin, size, self.size))
+        more_s = node.work.cuts.get(self.dim, 0.0) if node.work and begin else 0.0
+        return share_of(node, size / self.size, more_s, self.dim)
 
     def _keyed(self, part: Task, node: Task, begin: int) -> Task:
         """Return a part that drops what the whole would: it says where in the whole it begins."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ringwright.algebra.computing import block, handed_on
+from ringwright.algebra.computing import COLUMN, block, handed_on
 from ringwright.algebra.meaning import GraphRun, carry_out
 from ringwright.errors import UsageError
 from ringwright.values import KEPT, SLICED
@@ -87,7 +87,10 @@ def small(*workloads: Workload, at_most: int = 3) -> list[Workload]:
     parts, or takes padding off): those sizes are of the whole.
     """
     for workload in workloads:
-        sized = next((task.name for task in workload.tasks if task.work and "parts" in task.work.settings), None)
+        named = ("parts", COLUMN)
+        sized = next(
+            (t.name for t in workload.tasks if t.work and any(each in t.work.settings for each in named)), None
+        )
         if sized is not None:
             raise UsageError(
                 f"{sized} names sizes of parts, which are those of the whole",

@@ -11,7 +11,7 @@ def looped_time(product: float, operation: float, ranks: int, m: float = 1.0, e:
     product, operation
         What the product and the operation take as wholes, alone.
     ranks
-        Ranks of the group, and so blocks.
+        Ranks of the group, and so blocks; times the tiles of a block where each is sent and worked on by itself.
     m
         The blocks' time one after another, over that of the operation as a whole.
     e

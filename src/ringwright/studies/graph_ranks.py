@@ -1,7 +1,8 @@
 """A Workload's graph on real ranks: each process computes its own tasks, and operations go through torch.distributed on gloo.
 
 What a rank holds in the end is compared with what the reference says it holds (``ringwright.algebra.meaning``), to the bit.
-Reduce-scatters are an exchange and a sum: gloo's own moves the bytes of an all-reduce.
+Reduce-scatters are an exchange and a sum: gloo's own moves the bytes of an all-reduce. A sum that the policy cuts is sent in as
+many pieces, as far as its numbers go.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ringwright.execute.place import here
 from ringwright.execute.started import run_ranks
 from ringwright.execute.torch_ranks import require_torch
 from ringwright.exports.workload_json import workload_json
+from ringwright.rewrites import operations
 from ringwright.sources.workload_json import read_workload
 from ringwright.workload import Payload, Workload
 
@@ -87,6 +89,7 @@ class _Gloo:
     def __init__(self, rank: int, workloads: Sequence[Workload]) -> None:
         self.torch = require_torch()
         self.rank = rank
+        self.pieces: dict[str, int] = {}  # by payload, of the graph that is carried out
         self.groups: dict[tuple[int, ...], Any] = {}
         for workload in workloads:
             for payload in workload.payloads:
@@ -94,6 +97,10 @@ class _Gloo:
                     ranks = workload.mesh.group(payload.axes, each)
                     if ranks not in self.groups:
                         self.groups[ranks] = self.torch.distributed.new_group(list(ranks))
+
+    def cutting(self, workload: Workload) -> None:
+        """Send the sums of a graph in as many pieces as its policy says."""
+        self.pieces = {each.payloads[0].name: each.pieces for each in operations(workload) if len(each.payloads) == 1}
 
     def carry(self, payload: Payload, held: Held, workload: Workload) -> Held:
         """Return what this rank holds after an operation; nothing where it takes no part."""
@@ -142,7 +149,9 @@ class _Gloo:
 
     def _sum(self, payload: Payload, array: np.ndarray, ranks: tuple[int, ...], workload: Workload) -> Any:
         tensor = self._tensor(array)
-        self.torch.distributed.all_reduce(tensor, group=self.groups[ranks])
+        many = max(1, min(self.pieces.get(payload.name, 1), tensor.numel()))
+        for piece in tensor.view(-1).tensor_split(many):
+            self.torch.distributed.all_reduce(piece, group=self.groups[ranks])
         return tensor.numpy()
 
     def _all_to_all(self, blocks: list[np.ndarray], ranks: tuple[int, ...]) -> list[np.ndarray]:
@@ -204,6 +213,7 @@ def main() -> int:
     workloads = [read_workload(folder / f"graph.{at}.json") for at in range(len(list(folder.glob("graph.*.json"))))]
     gloo = _Gloo(rank, workloads)
     for at, workload in enumerate(workloads):
+        gloo.cutting(workload)
         outcome = carry_out(workload, steps=steps, seed=seed, rank=rank, carry=gloo.carry)
         held = {
             f"{name}|{step}|{batch}": by_rank[rank]

@@ -204,10 +204,10 @@ def test_without_the_system_every_form_and_prediction_fails(monkeypatch: pytest.
 
 # ----------------------------------------------------------------------------------------------------------- job graphs
 @pytest.mark.parametrize("p", [2, 4, 8])
-@pytest.mark.parametrize("pieces", [1, 2])
-def test_a_scattered_product_computes_the_same(p: int, pieces: int) -> None:
+@pytest.mark.parametrize("tiles", [1, 2])
+def test_a_scattered_product_computes_the_same(p: int, tiles: int) -> None:
     for before in (cases.product_scattered(p), cases.several_kernels(p)):
-        after = t3(before, SLOW, pieces=pieces)
+        after = t3(before, SLOW, tiles=tiles)
         assert check(after, warnings=False) == []
         assert prove(before, after).equal
         assert {payload.op for payload in after.payloads} >= {"copy"}

@@ -10,7 +10,7 @@ import numpy as np
 from ringwright.engines.job.contended import contended
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
 from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Loads, StepBuilder
-from ringwright.engines.job.tasks import Tasks
+from ringwright.engines.job.tasks import TURN, Tasks
 from ringwright.rewrites.drawn import drawn
 from ringwright.workload import Queue, Workload
 
@@ -60,7 +60,9 @@ def flatten(
         token=token,
         amount=amount,
         queues=_queues(step, policy, strict),
-        capacity=np.array([capacity.get(name, 0.0) for _, name in step.pools], np.float64),
+        capacity=np.array(
+            [1.0 if name.startswith(TURN) else capacity.get(name, 0.0) for _, name in step.pools], np.float64
+        ),
         gates=_gates(policy, tasks.tags),
         n_domains=len(tasks.groups.rank_classes),
         n_resources=len(step.resources),

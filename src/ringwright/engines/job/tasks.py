@@ -11,6 +11,7 @@ from ringwright.errors import UsageError
 from ringwright.workload import Task, Workload, turn_of
 
 Run = tuple[int, int]  # first instance, how many
+TURN = "the turn of "  # begins the name of the one token for which the tasks of a stream and updates out of its order take turns
 
 
 class Tasks:
@@ -28,6 +29,7 @@ class Tasks:
             counts[task.of] += workload.micro_batches if task.per == "micro-batch" else 1
         self.span = 1 + max(counts.values(), default=0)
         self.listed: dict[str, list[tuple[Task, list[int]]]] = {}
+        self.turns = {(task.of, task.stream) for task in workload.tasks if self._is_beside(task) and task.seconds}
 
     def lay(self, step: StepBuilder) -> None:
         """Take in the tasks of all rank classes, then their edges."""
@@ -43,7 +45,7 @@ class Tasks:
             first, count, control = step.n, len(keys), task.kind == "CTRL"
             queue = step.queues.setdefault(("stream", rank_class, *self._stream(task)), len(step.queues))
             band = Band(first, count, 1, "task", task.name, (rank_class,), task.kind, layer=task.layer)
-            taken = self._taken(step, rank_class, task) if task.demands else 0
+            taken = self._taken(step, rank_class, task)
             if control:
                 step.add(band, Timing(NO_QUEUE, tokens=taken))
             else:
@@ -57,11 +59,10 @@ class Tasks:
 
     def _taken(self, step: StepBuilder, rank_class: int, task: Task) -> int:
         """Return the number of the list of tokens that a task takes and gives back."""
-        taken = tuple(
-            (step.pools.setdefault((rank_class, name), len(step.pools)), amount)
-            for name, amount in task.demands
-            if name != "tiles"
-        )
+        wanted = [each for each in task.demands if each[0] != "tiles"]
+        if task.kind != "CTRL" and task.seconds and (task.of, task.stream) in self.turns:
+            wanted += [(TURN + task.stream, 1.0), (TURN + task.stream, -1.0)]
+        taken = tuple((step.pools.setdefault((rank_class, name), len(step.pools)), amount) for name, amount in wanted)
         if task.kind == "CTRL" and any(amount > 0 for _, amount in taken):
             raise UsageError(
                 f"{task.name} takes tokens, and control waits for nothing but tasks",
@@ -71,14 +72,17 @@ class Tasks:
         return step.tokens.setdefault(taken, len(step.tokens))
 
     def _stream(self, task: Task) -> tuple[str, ...]:
-        """Return the stream of a task; without a barrier an update runs beside compute, as soon as its sum is back.
+        """Return the stream in whose order a task runs; an update that is out of its stream's order has one of its own."""
+        return ("update", task.name) if self._is_beside(task) else (task.stream,)
 
-        So does one that is done a step later, which has the barrier behind it.
+    def _is_beside(self, task: Task) -> bool:
+        """Whether a task is an update that its stream's order does not name: it runs when its sum is back and the stream rests.
+
+        So it is without a barrier, and where it is done a step later, with the barrier behind it. The device is one: what the
+        stream has ready goes first, then updates in the order in which they are listed, one at a time.
         """
         beside = bool(task.lag) or (self.workload.policy.boundary or "barrier") != "barrier"
-        if task.kind == UPDATES and task.per == "step" and beside:
-            return ("update", task.name)
-        return (task.stream,)
+        return task.kind == UPDATES and task.per == "step" and beside
 
     def _edges(self, step: StepBuilder) -> None:
         for edge in self.workload.edges:

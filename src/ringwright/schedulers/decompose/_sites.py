@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ringwright.costs.contention.multiprocessors import multiprocessors
+from ringwright.costs.contention.pieces import ALONG
+from ringwright.costs.contention.products import Product, chosen
+from ringwright.costs.contention.waves import turns
 from ringwright.costs.stages import Costs, seconds
 from ringwright.values import SLICED, Value, Work
 from ringwright.workload import Payload, Task, Workload, asked_on
@@ -41,14 +45,35 @@ class ProductSite:
         """Return seconds of the operation as a whole, alone."""
         return seconds(costs, self.payload.asked, self.payload.size_bytes, self.ranks, self.payload.role)
 
-    def blocks_s(self, costs: Costs, op: str = "shift", *, direct: bool = False) -> float:
-        """Return seconds of its blocks one after another, round a ring or straight from and to their ranks."""
-        size, many = -(-self.payload.size_bytes // len(self.ranks)), len(self.ranks)
+    def blocks_s(self, costs: Costs, op: str = "shift", *, direct: bool = False, tiles: int = 1) -> float:
+        """Return seconds of its blocks one after another, round a ring or straight from and to their ranks, tile by tile."""
+        many = len(self.ranks)
+        size = -(-self.payload.size_bytes // (many * tiles))
         hops = range(1, many) if direct else [1] * (many - 1)
         asked = [f"{op}@{hop}" if hop > 1 else op for hop in hops]
-        return sum(
+        return tiles * sum(
             seconds(costs, asked_on(each, self.payload.network), size, self.ranks, self.payload.role) for each in asked
         )
+
+    def tiles(self, workload: Workload, wanted: int) -> int:
+        """Return into how many tiles each rank's block parts: as many as are wanted, or one where these are not equal."""
+        whole = workload.value[self.payload.source if self.side == "scatter" else self.payload.result]
+        return wanted if dict(whole.dims)[self.dim] % (wanted * len(self.ranks)) == 0 else 1
+
+    def waves(self, gpu: str) -> int:
+        """Return how many waves of a kernel's tiles a block of the product takes on a GPU; 0 where that is not known.
+
+        Where the blocks are terms of a sum (along k), each wave needs all of them: nothing ends with a wave.
+        """
+        known = [each for each in self.work.products if each.cut in ALONG]
+        if gpu == "none" or not known or any(each.cut == "k" for each in known):
+            return 0
+        on = multiprocessors(gpu)
+        several = 0.0
+        for each in known:
+            kernel = chosen(Product(each.m, each.n, each.k), on)
+            several += each.times * turns(kernel, each.m, each.n, on.sms)
+        return max(1, int(several / len(self.ranks)))
 
 
 def sites(workload: Workload) -> tuple[list[ProductSite], Counter[str]]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ringwright.costs.stages import Costs
 from ringwright.rewrites import Operation, operations
-from ringwright.workload import SHIFTS, Task, Workload
+from ringwright.workload import SHIFTS, Workload
 
 MOST_CUTS = 64  # places of forward at which what lies before them is asked for
 POINT_TO_POINT = ("send-recv", *SHIFTS)
@@ -115,7 +115,7 @@ class _Line:
         self.has_barrier = (workload.policy.boundary or BARRIER) == BARRIER
         line = workload.line(of)
         tasks = [workload.task[name] for name, _ in line]
-        once = [each for each in workload.tasks if each.of == of and each.per == "step" and self._on_stream(each)]
+        once = [each for each in workload.tasks if each.of == of and each.per == "step" and each.kind != "CTRL"]
         self.streams: dict[str, float] = defaultdict(float)
         for each in (*tasks, *once):
             self.streams[each.stream] += each.seconds
@@ -123,12 +123,10 @@ class _Line:
         self.ends = np.array(list(accumulate((each.seconds for each in tasks), initial=0.0)))
         self.last = {name: at for at, (name, _) in enumerate(line)}
         self.first = {name: at for at, (name, _) in reversed(list(enumerate(line)))}
-        self.updates = {each.name: each.seconds for each in once if each.kind == UPDATE}
+        shared = {each.stream for each in tasks}  # a kernel that sums and updates has a stream of its own
+        behind = [e for e in once if e.kind == UPDATE and self.has_barrier and not e.lag and e.stream in shared]
+        self.updates = {each.name: each.seconds for each in behind}
         self.behind = {edge.src: edge.dst for edge in reversed(workload.edges) if edge.distance == 1}
-
-    def _on_stream(self, task: Task) -> bool:
-        """Whether a task once a step is on a stream that it shares: updates are only where there is a barrier."""
-        return task.kind != "CTRL" and (task.kind != UPDATE or (self.has_barrier and not task.lag))
 
     def ends_of(self, operation: Operation) -> tuple[int, int] | None:
         """Return the last task that makes an operation, and the first of the next step that needs it; None where nobody tells."""

@@ -7,7 +7,7 @@ Idea: The halves take turns block by block, forward, in what is computed again, 
 Cost: Of a layer, full batch, F forward, B backward, c a sum: Megatron 2F + B + 6c; sums kept 2F + B + 4c; halves of f, b, c:
     2 (max(f_a, c) + max(f_m, c) + max(f_a + b_a, c) + max(f_m + b_m, c)). Half a product takes more than half; sums slow it.
 Knobs: ``schedule``: oases, overlap-checkpoint (no sums kept), optim-comm (no halves), default-checkpoint (neither);
-    ``form``: oases, or domino (gradients of weights stay whole and fill, products of their own go by columns, too);
+    ``form``: oases, or domino (gradients of weights stay whole and fill, products before a sum go by columns, too);
     ``halves``: batch, micro-batches, auto (the second where a micro-batch is one sequence), or passes; ``dim`` (batch) is cut.
 Holds: Every output is that of the whole batch, to the bit on whole numbers; of each operation two halves, as many bytes; in a
     block that is computed again four sums in place of six; of two micro-batches, or passes, the same tasks.
@@ -26,7 +26,8 @@ from typing import Literal, get_args
 from ringwright.costs.stages import Costs
 from ringwright.errors import UsageError
 from ringwright.knobs import Dimension
-from ringwright.schedulers.decompose.oases.halves import columns, cut_in_two, twice
+from ringwright.schedulers.decompose.oases.columns import by_columns
+from ringwright.schedulers.decompose.oases.halves import cut_in_two, twice
 from ringwright.schedulers.decompose.oases.pairs import paired
 from ringwright.schedulers.decompose.oases.passes import beside
 from ringwright.schedulers.decompose.oases.planner import DegreePlan, PlannedLayer, planned
@@ -81,5 +82,5 @@ def _halved(workload: Workload, form: str, how: str, dim: str) -> Workload:
     if parts is None:
         return paired(workload)
     if form == "domino":
-        parts = columns(parts, dim)
+        parts = by_columns(parts, dim)
     return in_turns(parts.workload, parts.half)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ringwright.algebra import RULES, RewriteError
 from ringwright.algebra.cut import CUTTABLE
 from ringwright.errors import WorkloadError
 from ringwright.schedulers.decompose._orders import added
-from ringwright.values import SLICED, Value
+from ringwright.values import Value
 from ringwright.workload import Payload, Task, Workload
 
 WEIGHTS = "dW"
@@ -174,42 +174,3 @@ def _lies_between(payload: Payload, tasks: set[str], workload: Workload, dim: st
 def _parts(before: Workload, after: Workload, name: str, parts: int = 2) -> list[str]:
     """Return the names of the parts that a cut made of a task, in order: new ones, as a graph names what it adds."""
     return [added(before, after, f"{name}.{at}") for at in range(parts)]
-
-
-# ------------------------------------------------------------------------------------------------------------ columns
-def columns(halves: Halves, dim: str) -> Halves:
-    """Return the halves with each product whose sum is sent cut by columns, too, where it is a task of its own (Domino)."""
-    made, half, narrow, whole = halves.workload, dict(halves.half), 0, 0
-    for payload in halves.workload.payloads:
-        maker = next((name for name in payload.producers if name in half), "")
-        if not maker:
-            continue
-        task = made.task[maker]
-        along = _column(task, made, payload, dim)
-        if not along:
-            whole += 1
-            continue
-        before = made
-        made = RULES["cut"](made, maker, dim=along, parts=2, through=[payload.name])
-        half |= dict.fromkeys(_parts(before, made, maker), half[maker])
-        narrow += 1
-    said = [f"{narrow} products are cut by columns"] if narrow else []
-    if whole:
-        said.append(f"{whole} are not cut by columns: they are part of a longer task, or no product")
-    return replace(halves, workload=made.saying("oases", *said), half=half)
-
-
-def _column(task: Task, workload: Workload, payload: Payload, dim: str) -> str:
-    """Return the dimension of the columns of a product's second factor; empty for what is no product."""
-    if task.work is None or task.work.meaning != "einsum" or payload.op != "all-reduce":
-        return ""
-    value = workload.value
-    read = [dict(value[name].dims) for name, _ in task.reads]
-    free = [
-        each
-        for each, size in value[task.writes[0]].dims
-        if each != dim and size > 1 and sum(each in dims for dims in read) == 1
-    ]
-    weights = [dims for dims in read if dim not in dims]
-    sliced = set(value[task.writes[0]].axes(SLICED))
-    return next((each for each in free if any(each in dims for dims in weights) and not sliced), "")
