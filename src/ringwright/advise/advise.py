@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from ringwright.advise.document import (
@@ -23,7 +23,7 @@ from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.measures import measure_of
 from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, searched
-from ringwright.advise.settings import Setup
+from ringwright.advise.settings import BROKEN, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.space import Space, space
 from ringwright.studies.jobs.memory import device_bytes
@@ -123,8 +123,8 @@ def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed
     replays = [result.step_s] + [evaluator.result(Setup(), at).step_s for at in range(1, situation.iterations)]
     measured = situation.measured_s
     low, _, high = mean_interval(measured, seed)
-    replayed_s = median(replays)
-    middle = median(measured) if measured else None
+    replayed_s = mean(replays)
+    middle = mean(measured) if measured else None
     return {
         "measured_us": None if middle is None else middle * 1e6,
         "measured_us_p05": low * 1e6 if measured else None,
@@ -166,7 +166,7 @@ def _tell(
         {"what": ", ".join(layers), "why": why, "remedy": remedy} for (why, remedy), layers in alike.items()
     ]
     changes, doubts = [], []
-    for each in ranked(evaluator, search.best):
+    for each in ranked(evaluator, search.best, listed.slots.get(BROKEN, ())):
         gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
         if gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0:
             changes.append(_change(each, gain, adds, evaluator, spec))
@@ -193,7 +193,7 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
     measured = evaluator.situation.measured_s
-    whole_s = median(measured) if measured else (base.step_s or 0.0)
+    whole_s = mean(measured) if measured else (base.step_s or 0.0)
     after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
     held = (base.peak_bytes, after.peak_bytes)
     return {

@@ -9,7 +9,7 @@ CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 
 
 class AdvisedStep(TypedDict):
-    """The step as it is today, in us: median of the recorded ones, with the 90 % interval of their mean; and as it is replayed.
+    """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
     The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed.
     """

@@ -1,7 +1,8 @@
 """How sure a gain is: base and candidate simulated again and again, each time with the same draw of what is not known.
 
-Drawn are an iteration of the recording (its own noise), by how much operations are off whose size or system was not measured,
-and, of a job from a model, how long its compute really takes against its communication. What both share cancels.
+Drawn are the iterations of the recording that are averaged over (its own noise), by how much operations are off whose size or
+system was not measured, and, of a job from a model, how long its compute really takes against its communication. What both
+share cancels.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw: the iteration, and standard normal numbers by what they are for."""
+    """Standard normal numbers by what they are for; ``iterations``: which steps of the recording are averaged over."""
 
-    iteration: int
     seed: int
+    iterations: tuple[int, ...] = (0,)
 
     def normal(self, *what: object) -> float:
         """Return the number of something, the same whenever it is asked for."""
@@ -153,15 +154,18 @@ class Draws:
 
     @cached_property
     def draws(self) -> list[Draw]:
-        """As many as their work allows."""
+        """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
         laid = self.evaluator.result(Setup()).undisturbed.laid
-        count = int(np.clip(WORK // max(1, laid.per_step * laid.steps), FEWEST_DRAWS, MOST_DRAWS))
-        drawn = np.random.default_rng(self.seed)
-        iterations = drawn.integers(self.situation.iterations, size=count).tolist()
-        return [Draw(iteration, self.seed * MOST_DRAWS + at) for at, iteration in enumerate(iterations)]
+        steps = self.situation.iterations
+        count = int(np.clip(WORK // max(1, laid.per_step * laid.steps * steps), FEWEST_DRAWS, MOST_DRAWS))
+        drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
+        return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 
     def steps(self, setup: Setup) -> np.ndarray:
-        """Return the step of a setup with each draw, s: float64 of shape (draws,); NaN where the iteration declines it."""
+        """Return the mean step of a setup with each draw, s: float64 of shape (draws,).
+
+        NaN where one of its iterations declines the setup, or was not drawn in time.
+        """
         if setup.key not in self.known:
             self.known[setup.key] = np.array([self._in_time(setup, at) for at in range(len(self.draws))])
         return self.known[setup.key]
@@ -171,7 +175,9 @@ class Draws:
         if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
             self.stopped = True
             return math.nan
-        return self._step(setup, self.draws[at])
+        draw = self.draws[at]
+        each = {iteration: self._step(setup, draw, iteration) for iteration in dict.fromkeys(draw.iterations)}
+        return float(np.mean([each[iteration] for iteration in draw.iterations]))
 
     def gain(self, setup: Setup, over: Setup | None = None) -> Gain:
         """Return what a setup gains over another one (None: today's), as shares of today's step.
@@ -180,19 +186,20 @@ class Draws:
         """
         base = self.steps(Setup())
         before = base if over is None else self.steps(over)
-        whole = np.maximum(base, self._measured_s) if self._measured_s else base
-        return Gain((before - self.steps(setup)) / whole)
+        drawn = np.isfinite(base)
+        whole = np.maximum(base, self._measured_s)
+        return Gain(((before - self.steps(setup)) / whole)[drawn])
 
     @cached_property
     def _measured_s(self) -> float:
         measured = self.situation.measured_s
-        return float(np.median(measured)) if measured else 0.0
+        return float(np.mean(measured)) if measured else 0.0
 
-    def _step(self, setup: Setup, draw: Draw) -> float:
-        job = self.situation.job(setup, draw.iteration)
+    def _step(self, setup: Setup, draw: Draw, iteration: int) -> float:
+        job = self.situation.job(setup, iteration)
         costs = DrawnCosts(job.costs, draw, setup.algorithms, self._compute)
         try:
-            plan = self.evaluator.plan(setup, draw.iteration)
+            plan = self.evaluator.plan(setup, iteration)
             return self.evaluator.answered(setup, replace(job, costs=costs), plan).step_s
         except REFUSALS:
             return math.nan

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from ringwright.advise.settings import Setting, Setup
+from ringwright.advise.settings import BROKEN, Setting, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ringwright.advise.evaluation import Evaluator
 
@@ -27,11 +27,14 @@ class RankedChange:
     after: Setup
 
 
-def ranked(evaluator: Evaluator, best: Setup) -> list[RankedChange]:
-    """Return the changes that lead to a setup, the one that gains most first; what adds nothing is left out."""
+def ranked(evaluator: Evaluator, best: Setup, repairs: Sequence[Setting] = ()) -> list[RankedChange]:
+    """Return repairs, then the changes that lead to a setup, the one that gains most first; what adds nothing is left out."""
     base = _step(evaluator, Setup())
-    now, left = Setup(), list(best)
+    now, left = Setup(), [each for each in best if each.slot != BROKEN]
     changes: list[RankedChange] = []
+    for each in repairs:  # what is broken is mended first, though the step that is searched with may not show it
+        changes.append(RankedChange((each,), now, now.and_(each)))
+        now = now.and_(each)
     while left and len(changes) < MOST:
         chosen, step = _quickest(evaluator, now, [(each,) for each in left])
         if _step(evaluator, now) - step < WORTH * base:

@@ -35,7 +35,7 @@ BOUNDING, RUNNING = (
     0.5,
     0.85,
 )  # of the seconds: until when setups are bounded, and run; what is left is for the intervals
-AS_GOOD = 0.003  # of a step: no reason to prefer a larger change
+ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
 @dataclass
@@ -75,8 +75,9 @@ class _Search:
         return min(done, key=lambda each: (each.step_s or math.inf, len(each.setup)))
 
     def easiest(self) -> Evaluation:
-        """Return, of the setups hardly slower than the best, the one that is least of a change."""
-        most = (self.best().step_s or math.inf) * (1 + AS_GOOD)
+        """Return, of the setups with nearly all of the gain, the one that is least of a change."""
+        best, base = self.best().step_s or math.inf, self.evaluator.run(Setup()).step_s or math.inf
+        most = base - ENOUGH * (base - best)
         as_good = [each for each in self.evaluator.known.values() if each.step_s is not None and each.step_s <= most]
         return min(as_good, key=lambda each: (each.setup.effort, each.step_s or math.inf))
 

@@ -6,8 +6,10 @@ what the engines say of that change. A job from a model has simulated times.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.fsdp import ahead
@@ -195,7 +197,7 @@ class _Recorded:
         replay = self.replays[iteration]
         finer = None if replay.costs is None else in_pieces(replay.workload)
         workload = finer[0] if finer else replay.workload
-        slowdowns = _slowdowns(setup.spelling(BROKEN))
+        slowdowns = _slowdowns(setup.spelling(BROKEN), workload)
         measured = None if replay.ground == GROUNDS[2] or replay.costs is None else LikenedCosts(replay.costs)
         made = setup.without(BROKEN)
         if measured is not None and not made:
@@ -224,10 +226,24 @@ class _Recorded:
         return self.timed[key]
 
 
-def _slowdowns(spelling: str) -> dict[int, float]:
-    """Return rank -> factor of its compute of 'rank 3 x0.8', empty for nothing."""
-    factors: dict[int, float] = {}
-    for each in spelling.split(",") if spelling else ():
-        rank, _, factor = each.strip().removeprefix("rank ").partition(" x")
-        factors[int(rank)] = float(factor)
-    return factors
+def computed_s(workload: Workload) -> dict[int, float]:
+    """Return rank -> seconds of computation in a step."""
+    by_class: dict[str, float] = defaultdict(float)
+    for task in workload.tasks:
+        by_class[task.of] += task.seconds * (workload.micro_batches if task.per == "micro-batch" else 1)
+    return {
+        rank: by_class[each.name]
+        for each in workload.classes
+        for rank in range(workload.mesh.size)
+        if dict(each.at).items() <= workload.mesh.place(rank).items()
+    }
+
+
+def _slowdowns(spelling: str, workload: Workload) -> dict[int, float]:
+    """Return rank -> factor by which ranks, '3,5', compute no longer than the others do; empty for nothing."""
+    mended = [int(each) for each in spelling.split(",")] if spelling else []
+    if not mended:
+        return {}
+    computing = computed_s(workload)
+    usual = median(seconds for rank, seconds in computing.items() if rank not in mended)
+    return {rank: usual / computing[rank] for rank in mended if computing[rank] > usual > 0}

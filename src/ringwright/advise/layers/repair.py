@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING
 
-from ringwright.advise.settings import BROKEN, Setting
+from ringwright.advise.settings import BROKEN, Setting, Setup
+from ringwright.advise.situation import computed_s
 from ringwright.analysis.arrivals import arrivals
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
-    from ringwright.workload import Workload
 
 RISK = "none for the program; the host is out of the job meanwhile"
 LEAST = 1.02  # times what other ranks compute, from which on a rank is slow
@@ -26,10 +26,7 @@ def repair_settings(situation: Situation) -> list[Setting]:
     late = sorted({rank for each in seen["culprits"] for rank in each["ranks"]})
     if not late:
         raise UsageError(seen["reason"] or "nobody is late", remedy="ringwright summary tells what was looked at")
-    computing = computed_s(situation.workload)
-    others = [seconds for rank, seconds in computing.items() if rank not in late]
-    slow = {rank: computing[rank] / median(others) for rank in late if rank in computing and others and median(others)}
-    slow = {rank: times for rank, times in slow.items() if times >= LEAST}
+    slow = {rank: times for rank, times in slower(situation, late).items() if times >= LEAST}
     if not slow:
         raise UsageError(
             f"ranks {late} arrive late, and compute no longer than the others", remedy="ringwright summary"
@@ -40,7 +37,7 @@ def repair_settings(situation: Situation) -> list[Setting]:
         Setting(
             "repair",
             BROKEN,
-            ",".join(f"rank {rank} x{1 / times:.6g}" for rank, times in slow.items()),
+            ",".join(str(rank) for rank in slow),
             f"{said} as quick as the others ({max(slow.values()):.2f} times their compute today)",
             f"host of {said}: {evidence}",
             RISK,
@@ -48,15 +45,13 @@ def repair_settings(situation: Situation) -> list[Setting]:
     ]
 
 
-def computed_s(workload: Workload) -> dict[int, float]:
-    """Return rank -> seconds of computation in a step."""
-    by_class: dict[str, float] = defaultdict(float)
-    for task in workload.tasks:
-        by_class[task.of] += task.seconds * (workload.micro_batches if task.per == "micro-batch" else 1)
-    return {
-        rank: seconds
-        for each in workload.classes
-        for seconds in [by_class[each.name]]
-        for rank in range(workload.mesh.size)
-        if dict(each.at).items() <= workload.mesh.place(rank).items()
-    }
+def slower(situation: Situation, late: list[int]) -> dict[int, float]:
+    """Return how many times as long as the others late ranks compute, mean over the iterations."""
+    times: dict[int, list[float]] = defaultdict(list)
+    for iteration in range(situation.iterations):
+        computing = computed_s(situation.job(Setup(), iteration).workload)
+        others = [seconds for rank, seconds in computing.items() if rank not in late]
+        if others and median(others) > 0:
+            for rank in late:
+                times[rank].append(computing.get(rank, 0.0) / median(others))
+    return {rank: mean(each) for rank, each in times.items()}
