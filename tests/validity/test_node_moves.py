@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,9 +77,9 @@ def test_a_list_is_looked_at_once_however_many_blocks_have_it(monkeypatch: pytes
     looked: list[Block] = []
     made = module._List
 
-    def noted(block: Block, program: Program) -> module._List:
+    def noted(block: Block, *more: Any) -> module._List:
         looked.append(block)
-        return made(block, program)
+        return made(block, *more)
 
     monkeypatch.setattr(module, "_List", noted)
     src, dst = np.arange(P), np.full(P, P)

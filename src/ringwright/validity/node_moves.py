@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from ringwright.program import Block, Layout, Program
 
 AT_NODES = (Op.CONTRIBUTE, Op.COMBINE, Op.EMIT)
-BATCH = 1 << 20  # moves and places that are held at once
+BATCH = 1 << 20  # moves and slots that are held at once
+FEW = 64  # nodes that may be listed twice
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def node_moves(program: Program) -> NodeMoves:
     rows, places = [np.zeros((3, 0), np.int64)], [np.zeros(0, np.int64)]
     for lists in _batches(program):
         rows.append(_rows(program.n_nodes, lists))
-        places.append(np.unique(np.concatenate([each for moves in lists for each in moves.places()])))
+        places.append(np.unique(np.concatenate([places[0], *(each for moves in lists for each in moves.places())])))
     every, used = np.concatenate(rows, axis=1), np.unique(np.concatenate(places))
     keys, which = np.unique(every[0], return_inverse=True)
     size = np.bincount(which, weights=every[1], minlength=len(keys)).astype(np.int64)
@@ -86,23 +88,17 @@ def node_moves(program: Program) -> NodeMoves:
 def _batches(program: Program) -> Iterator[list[_List]]:
     """Yield the lists of moves at aggregating nodes, those of many blocks together."""
     lists: dict[object, _List] = {}
-    held, sizes = 0, _Sizes(program.layout)
+    numbers, held, sizes = _Numbers(), 0, _Sizes(program.layout)
     for step in program.steps():
         for block in step.blocks:
             if block.op not in AT_NODES or not block.count:
                 continue
-            key = (
-                block.op,
-                block.channel,
-                block.span,
-                block.multicast,
-                _ends(block.src, block),
-                _ends(block.dst, block),
-            )
+            ends = numbers.of(block.src, block.shape), numbers.of(block.dst, block.shape)
+            key = (block.op, block.channel, block.span, block.multicast, *ends)
             if key not in lists:
-                lists[key] = _List(block, program)
+                lists[key] = _List(block, program, sizes)
                 held += block.count
-            held += lists[key].add(block, sizes)
+            held += lists[key].add(block)
             if held > BATCH:
                 yield list(lists.values())
                 lists, held = {}, 0
@@ -110,9 +106,26 @@ def _batches(program: Program) -> Iterator[list[_List]]:
         yield list(lists.values())
 
 
-def _ends(ends: Affine | np.ndarray, block: Block) -> object:
-    """Return what is equal for the same ends: of an array its identity, which its list keeps."""
-    return (ends, block.shape) if isinstance(ends, Affine) else id(ends)
+class _Numbers:
+    """What is equal for equal ends of blocks; an array that many blocks have is read once."""
+
+    def __init__(self) -> None:
+        self._of_bytes: dict[bytes, int] = {}
+        self._of_array: dict[int, tuple[np.ndarray, int]] = {}
+        self._held = 0
+
+    def of(self, ends: Affine | np.ndarray, shape: tuple[int, ...]) -> object:
+        """Return what is equal for equal ends of a block of that shape."""
+        if isinstance(ends, Affine):
+            return ends, shape
+        if id(ends) not in self._of_array:
+            if self._held > BATCH:
+                self._of_array.clear()
+                self._held = 0
+            self._held += len(ends)
+            # The array is kept with its number: as long as it is, no other has its identity.
+            self._of_array[id(ends)] = ends, self._of_bytes.setdefault(ends.tobytes(), len(self._of_bytes))
+        return self._of_array[id(ends)][1]
 
 
 class _Sizes:
@@ -135,52 +148,48 @@ class _Sizes:
 class _List:
     """Moves between the same nodes in many blocks: who they are is looked at once, which slots they move in each block."""
 
-    def __init__(self, block: Block, program: Program) -> None:
-        self.block, self.blocks = block, 0
+    def __init__(self, block: Block, program: Program, sizes: _Sizes) -> None:
+        self.block, self.blocks, self._sizes = block, 0, sizes
         self.src, self.dst, _, _ = block.arrays()
-        self.size_bytes = np.zeros(block.count, np.int64)
-        self._slots, self._span = program.layout.slots, np.arange(block.span)
-        self._at = [np.flatnonzero(ends >= program.p) for ends in (self.src, self.dst)]
-        self._first = [
-            (block.channel * program.n_nodes + ends[at]) * self._slots
-            for ends, at in zip((self.src, self.dst), self._at, strict=True)
-        ]
-        self._same: tuple[set[int], set[int]] = (set(), set())
-        self._listed: list[np.ndarray] = []
+        self._program = program
+        # Of the sources and of the targets: slots that all moves of a block have, and slots of each move.
+        self._same: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
+        self._listed: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
 
-    def add(self, block: Block, sizes: _Sizes) -> int:
+    def add(self, block: Block) -> int:
         """Take the slots of another block; return how many numbers that are to be held."""
         self.blocks += 1
-        chunk, to = (
-            _slots(field, block.shape) for field in (block.chunk, block.chunk if block.to is None else block.to)
-        )
-        self.size_bytes += sizes.of(np.asarray(chunk), block.span)
         held = 0
-        for at, first, same, slots in zip(self._at, self._first, self._same, (chunk, to), strict=True):
-            if isinstance(slots, int):
-                same.add(slots)
-            elif len(at):
-                self._listed.append(self._spread(first + slots[at]))
-                held += len(self._listed[-1])
+        fields = block.chunk, block.chunk if block.to is None else block.to
+        for field, same, listed in zip(fields, self._same, self._listed, strict=True):
+            if isinstance(field, Affine) and not field.digits:
+                same[field.base] += 1
+            else:
+                listed.append(field.values(block.shape) if isinstance(field, Affine) else field)
+                held += block.count * block.span
         return held
 
+    def size_bytes(self) -> np.ndarray:
+        """Return the bytes of each move in all blocks. int64 of shape (moves,)."""
+        span, (same, listed) = self.block.span, (self._same[0], self._listed[0])
+        total = np.zeros(len(self.src), np.int64)
+        if same:
+            total += int((self._sizes.of(np.array([*same]), span) * np.array([*same.values()])).sum())
+        if listed:
+            total += self._sizes.of(np.stack(listed), span).sum(axis=0)
+        return total
+
     def places(self) -> Iterator[np.ndarray]:
-        """Yield a number of each channel, aggregating node and slot that a move reads or writes. int64 of shape (places,)."""
-        yield from self._listed
-        for first, same in zip(self._first, self._same, strict=True):
-            slots = np.array(sorted(same), np.int64)
-            yield self._spread((np.unique(first)[:, None] + slots).reshape(-1))
-
-    def _spread(self, first: np.ndarray) -> np.ndarray:
-        """Return the numbers of all slots of a span, each once, from the first ones on."""
-        return np.unique(first[:, None] + self._span)
-
-
-def _slots(field: Affine | np.ndarray, shape: tuple[int, ...]) -> int | np.ndarray:
-    """Return the slot of all moves where it is one, else that of each."""
-    if isinstance(field, Affine):
-        return field.values(shape) if field.digits else field.base
-    return field
+        """Yield numbers of each channel, aggregating node and slot that moves read or write, each of shape (numbers,)."""
+        n, slots, span = self._program.n_nodes, self._program.layout.slots, np.arange(self.block.span)
+        for ends, same, listed in zip((self.src, self.dst), self._same, self._listed, strict=True):
+            at = np.flatnonzero(ends >= self._program.p)
+            first = (self.block.channel * n + ends[at]) * slots
+            if same and len(at):
+                once = np.unique(first) if len(first) > FEW else first
+                yield (once[:, None, None] + np.array([*same])[:, None] + span).reshape(-1)
+            if listed and len(at):
+                yield ((first + np.stack(listed)[:, at])[:, :, None] + span).reshape(-1)
 
 
 def _rows(n: int, lists: list[_List]) -> np.ndarray:
@@ -189,7 +198,7 @@ def _rows(n: int, lists: list[_List]) -> np.ndarray:
     for moves in lists:
         block = moves.block
         numbers.append(((block.channel * len(Op) + block.op) * n + moves.src) * n + moves.dst)
-        sizes.append(moves.size_bytes)
+        sizes.append(moves.size_bytes())
         copies.append(np.full(len(moves.src), block.multicast * moves.blocks))
     keys, which = np.unique(np.concatenate(numbers), return_inverse=True)
     sums = [np.bincount(which, weights=np.concatenate(each), minlength=len(keys)) for each in (sizes, copies)]
