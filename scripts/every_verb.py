@@ -42,7 +42,7 @@ QUESTIONS: dict[str, list[tuple[str, int]]] = {
         ("simulate --model llama3-8b --gpus 8 --parallel tp8 --fabric dgx-h100:1 --policy pytorch-ddp,p3", 0),
     ],
     "advise": [("advise --sample", 0), ("advise --sample --may nonsense", 2)],
-    "provision": [("provision resnet-18 --fabric leaf-spine:4", 0)],
+    "provision": [("provision resnet-18 --fabric switch:2", 0)],
     "synthesise": [("synthesise all-gather --fabric ring:4 --size 1M --method p2", 0)],
     "bound": [("bound all-gather --fabric dgx-a100:2", 0)],
     "library": [("library nccl-2-4@2.27 --ranks 16 --nodes 2 --fabric dgx-h100", 0)],

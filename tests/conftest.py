@@ -16,6 +16,8 @@ import shared_data
 NO_BROWSER = "chromium is not installed"
 NO_RANKS = ("PyTorch is absent", "the MPI wheels are absent", "the transformers library is absent")  # for real ranks
 
+FEW_SEARCHES = 50_000  # new objects before garbage is searched for: with Python's 700 a quarter of the time goes there
+
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("fast", deadline=None, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "fast"))
@@ -30,6 +32,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(FEW_SEARCHES)
         gc.enable()
 
 

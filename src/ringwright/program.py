@@ -59,6 +59,9 @@ class Affine:
 
         if not self.digits:
             return np.full(math.prod(shape), self.base, np.int64)
+        if len(self.digits) == len(shape) == 1:
+            slope, offset, modulus, weight = self.digits[0]
+            return (np.arange(shape[0], dtype=np.int64) * slope + offset) % modulus * weight + self.base
         total = np.full(shape, self.base, np.int64)
         for axis, (slope, offset, modulus, weight) in enumerate(self.digits):
             line = weight * ((slope * np.arange(shape[axis], dtype=np.int64) + offset) % modulus)

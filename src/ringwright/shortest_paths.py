@@ -13,7 +13,8 @@ UNREACHED = -1
 class ShortestPaths:
     """Shortest paths in hops over links that work, ties to the widest, then to the first link; many sources at once."""
 
-    MOST_KNOWN = 1 << 24  # nodes of all searches that are remembered, or made at once
+    MOST_KNOWN = 1 << 24  # nodes of all searches that are remembered
+    MOST_AT_ONCE = 1 << 22  # nodes of searches that are made at once: what the processor's cache holds
 
     def __init__(self, n_nodes: int, src: np.ndarray, dst: np.ndarray, rate: np.ndarray) -> None:
         """``src``, ``dst`` and ``rate`` (bytes/s): of each link, arrays of shape (links,)."""
@@ -61,7 +62,7 @@ class ShortestPaths:
         import numpy as np
 
         sources, row = np.unique(src, return_inverse=True)
-        many = max(1, self.MOST_KNOWN // max(self._n, 1))
+        many = max(1, self.MOST_AT_ONCE // max(self._n, 1))
         parts = []
         for begin in range(0, len(sources), many):
             here = np.flatnonzero((row >= begin) & (row < begin + many))

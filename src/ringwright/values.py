@@ -6,7 +6,6 @@ another that lies differently on the mesh (an all-reduce turns partial sums into
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,7 +76,11 @@ class Value:
 
     def held(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the size of each dimension that one rank holds, on a mesh with axes of these ``sizes``."""
-        return {name: size // math.prod(sizes[axis] for axis in self.axes(SLICED, name)) for name, size in self.dims}
+        parts = dict.fromkeys([name for name, _ in self.dims], 1)
+        for each in self.layout:
+            if each.how == SLICED and each.dim in parts:
+                parts[each.dim] *= sizes[each.axis]
+        return {name: size // parts[name] for name, size in self.dims}
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,14 @@ class StepGraph:
     def value(self, like: Value, name: str, **changes: Any) -> Value:
         """Add a value like another one, with its bytes in proportion to its elements, and return it."""
         made = replace(like, name=self.fresh(name), **changes)
-        if "size_bytes" not in changes:
-            made = replace(made, size_bytes=self._bytes(like, made))
+        if "size_bytes" not in changes and (size_bytes := self._bytes(like, made)) != like.size_bytes:
+            made = replace(made, size_bytes=size_bytes)
         self.values[made.name] = made
         return made
 
     def _bytes(self, like: Value, made: Value) -> int:
+        if (like.dims, like.layout) == (made.dims, made.layout):
+            return like.size_bytes
         old, new = (math.prod(each.held(self.mesh.sizes).values()) for each in (like, made))
         return like.size_bytes if not old else -(-like.size_bytes * new // old)
 

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from ringwright.algebra.account import copied_bytes, launches, traffic_bytes
@@ -50,11 +51,11 @@ class RewriteRule:
     law: str
     edit: Edit
 
-    @property
+    @cached_property
     def knobs(self) -> Mapping[str, Any]:
         """The knobs of the rule, with their defaults."""
         parameters = list(inspect.signature(self.edit).parameters.values())[2:]
-        return {each.name: each.default for each in parameters}
+        return MappingProxyType({each.name: each.default for each in parameters})
 
     def __call__(self, workload: Workload, at: str, **knobs: Any) -> Workload:
         """Return the Workload with the rule applied at a task, payload or value; RewriteError where it does not apply."""

@@ -67,8 +67,8 @@ def provision(
     Examples
     --------
     ringwright provision resnet-50 --fabric dgx-h100:2
-    ringwright provision resnet-50 bert-base --fabric leaf-spine:8 --fabric leaf-spine:16 --within 10%
-    ringwright provision resnet-50 --fabric leaf-spine:16 --prices nic=2,port=1.5,optic=1
+    ringwright provision resnet-18 bert-base --fabric leaf-spine:4 --fabric leaf-spine:8 --within 10%
+    ringwright provision resnet-50 --fabric leaf-spine:8 --prices nic=2,port=1.5,optic=1
     """
     from ringwright.studies.model_workload import WorkloadSpec
     from ringwright.studies.provision.asked import ProvisionSpec, parse_share

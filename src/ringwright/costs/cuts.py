@@ -236,5 +236,7 @@ def _from_one(source: int, far: np.ndarray, cost: np.ndarray, starts: np.ndarray
         offered, there = np.repeat(distance[front], count) + cost[links], far[links]
         nearer = offered < distance[there]
         np.minimum.at(distance, there[nearer], offered[nearer])
-        front = np.unique(there[nearer])
+        came = np.zeros(len(distance), bool)
+        came[there[nearer]] = True
+        front = np.flatnonzero(came)
     return distance

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ringwright.engines.hazards import MessageOrder
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program, Step
+    from ringwright.program import Block, Program, Step
 
 MOST_PIECES = 60_000_000
 
@@ -136,16 +136,21 @@ def _require_room(program: Program) -> None:
         )
 
 
-def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
+def step_pieces(program: Program, blocks: tuple[Block, ...]) -> tuple[np.ndarray, ...]:
     """Return one step's messages (src, dst, bytes, adds, channel) and pieces (message, reads, writes).
 
     int64 and, of adds, bool: the first five of shape (messages,), the others of shape (pieces,).
     """
     import numpy as np
 
-    parts = [_block_pieces(program, block) for block in blocks]
+    parts = [_block_pieces(block) for block in blocks]
     columns = parts[0] if len(parts) == 1 else [np.concatenate(column) for column in zip(*parts, strict=True)]
-    src, dst, channel, adds, size, reads, writes = columns
+    src, dst, chunk, to = columns
+    counts = [len(part[0]) for part in parts]
+    kinds = [(_channel(block), block.op in ADDING) for block in blocks]
+    channel, adds = (np.repeat(np.array(column), counts) for column in zip(*kinds, strict=True))
+    size, slots = program.layout.bytes_of(chunk), program.layout.slots
+    reads, writes = src * slots + chunk, dst * slots + to
     key = (channel * program.n_nodes + src) * program.n_nodes + dst
     in_rising = np.sort(key)
     if not (in_rising[1:] == in_rising[:-1]).any():  # as in most steps: every piece is a message of its own
@@ -176,23 +181,22 @@ def _streams(program: Program, step: Step, src: np.ndarray, owner: np.ndarray) -
     return np.where(all_copied, first[stream], -1)
 
 
-def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
+def _channel(block: Block) -> int:
+    """Return the channel of a block's messages; copies within a rank have channels of their own."""
+    return block.channel if block.op is not Op.COPY else -1 - block.channel
+
+
+def _block_pieces(block: Block) -> tuple[np.ndarray, ...]:
+    """Return source, target, and the slots at both of each piece of a block. int64 each of shape (pieces,)."""
     import numpy as np
 
-    from ringwright.program import Block
-
-    assert isinstance(block, Block)  # noqa: S101 - a wrong type here is ours, not the user's
     src, dst, chunk, to = block.arrays()
-    slots, span = program.layout.slots, block.span
-    if span > 1:
-        further = np.arange(span)
-        chunk, to = ((start[:, None] + further).reshape(-1) for start in (chunk, to))
-        src, dst = np.repeat(src, span), np.repeat(dst, span)
-    size = program.layout.bytes_of(chunk)
-    n = len(src)
-    adds = np.full(n, block.op in ADDING)
-    channel = np.full(n, block.channel if block.op is not Op.COPY else -1 - block.channel)
-    return [src, dst, channel, adds, size, src * slots + chunk, dst * slots + to]
+    span = block.span
+    if span == 1:
+        return src, dst, chunk, to
+    further = np.arange(span)
+    chunk, to = ((start[:, None] + further).reshape(-1) for start in (chunk, to))
+    return np.repeat(src, span), np.repeat(dst, span), chunk, to
 
 
 def routes(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ringwright.validity.layouts import LayoutRefusal, cut, written
 from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workload_reach import Reach
-from ringwright.values import FUSED, LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value, Work, parts_of
+from ringwright.values import (
+    FUSED,
+    LOCAL,
+    MEANINGS,
+    PARTIAL,
+    PLACED,
+    SLICED,
+    VALUE_KINDS,
+    Placement,
+    Value,
+    Work,
+    parts_of,
+)
 from ringwright.workload import PER
 
 if TYPE_CHECKING:
@@ -40,6 +53,8 @@ def values(workload: Workload) -> Iterator[Finding]:
 def _placed(workload: Workload, value: Value, where: str) -> Iterator[Finding]:
     """Yield placements on what is no axis or no dimension, twice along one axis, or in blocks of different sizes."""
     sizes, dims = workload.mesh.sizes, dict(value.dims)
+    if _lies_well(value.dims, value.layout, tuple(sizes.items())):
+        return
     for axis, count in Counter(each.axis for each in value.layout).items():
         if count > 1:
             yield Finding("layout", f"{value.name} lies along '{axis}' in {count} ways", where, "one placement an axis")
@@ -57,6 +72,23 @@ def _placed(workload: Workload, value: Value, where: str) -> Iterator[Finding]:
         if size < 0 or size % parts:
             what = f"{dim} of {value.name} is {size}, which {parts} ranks do not share out evenly"
             yield Finding("layout", what, where, "pad it to a multiple")
+
+
+@lru_cache(1 << 14)
+def _lies_well(
+    dims: tuple[tuple[str, int], ...], layout: tuple[Placement, ...], axes: tuple[tuple[str, int], ...]
+) -> bool:
+    """Whether each axis exists and is used once, slices are along dimensions there are, and blocks are of one size."""
+    sizes, parts = dict(axes), dict.fromkeys([name for name, _ in dims], 1)
+    for each in layout:
+        if each.axis not in sizes or each.how not in PLACED:
+            return False
+        if each.how == SLICED and dims:
+            if each.dim not in parts:
+                return False
+            parts[each.dim] *= sizes[each.axis]
+    once = len({each.axis for each in layout}) == len(layout)
+    return once and not any(size < 0 or size % parts[name] for name, size in dims)
 
 
 def _names(workload: Workload) -> Iterator[Finding]:
@@ -221,9 +253,11 @@ def _follows(producer: str, writer: str, reach: Reach) -> bool:
 def _conversion(workload: Workload, payload: Payload) -> Iterator[Finding]:
     before, after = workload.value[payload.source], workload.value[payload.result]
     wanted = _CONVERSIONS.get(payload.op)
+    if wanted is None:
+        return
     where = f"payload {payload.name}"
-    for axis in payload.axes if wanted else ():
-        for value, how in zip((before, after), wanted or (), strict=True):
+    for axis in payload.axes:
+        for value, how in zip((before, after), wanted, strict=True):
             lies = value.along(axis)
             if (lies.how if lies else None) != how:
                 told = lies.how if lies else "replicated"
@@ -231,10 +265,10 @@ def _conversion(workload: Workload, payload: Payload) -> Iterator[Finding]:
                 yield Finding("layout", what, where, f"{how or 'replicated'} along {axis}")
                 return
     others = {axis for axis in workload.mesh.sizes if axis not in payload.axes}
-    if wanted and any(before.along(axis) != after.along(axis) for axis in others):
+    if any(before.along(axis) != after.along(axis) for axis in others):
         what = f"{payload.name} changes how {payload.source} lies along an axis that it does not go along"
         yield Finding("layout", what, where, f"axes: {', '.join(payload.axes)}")
-    if wanted and (LOCAL in {each.how for each in before.layout if each.axis in payload.axes}):
+    if LOCAL in {each.how for each in before.layout if each.axis in payload.axes}:
         yield Finding("layout", f"{payload.source} is local", where, "values that belong together")
     sliced = [
         value.axes(SLICED, each.dim)
@@ -243,7 +277,7 @@ def _conversion(workload: Workload, payload: Payload) -> Iterator[Finding]:
         if each.how == SLICED and each.axis in payload.axes
     ]
     order = tuple(axis for axis in workload.mesh.sizes if axis in payload.axes)
-    for axes in sliced if wanted else ():
+    for axes in sliced:
         inner = axes[len(axes) - len(order) :]
         if inner != order:
             what = f"blocks of {payload.name} lie by {', '.join(axes)}, ranks of its group by {', '.join(order)}"

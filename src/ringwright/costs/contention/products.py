@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.waves import TileKernel, turns
@@ -75,6 +76,7 @@ def computing_s(product: Product, kernel: TileKernel, on: Multiprocessors, held:
     return turns(kernel, product.m, product.n, on.sms, held) * cycles / on.clock_hz
 
 
+@lru_cache(1 << 14)
 def chosen(product: Product, on: Multiprocessors) -> TileKernel:
     """Return the kernel of a library that takes least; the first of the list where several do."""
     return min(KERNELS, key=lambda kernel: computing_s(product, kernel, on))

@@ -81,8 +81,8 @@ def collect(program: Program) -> list[BlockFamily]:
         if step.loop:
             raise DeclinedError("its loops wait for each other")
         for index, block in enumerate(step.blocks):
-            chunk, to = block.chunk, block.chunk if block.to is None else block.to
-            src, dst = block.src, block.dst
+            chunk, src, dst = block.chunk, block.src, block.dst
+            to = chunk if block.to is None else block.to
             if not (
                 isinstance(src, Affine)
                 and isinstance(dst, Affine)
@@ -91,6 +91,13 @@ def collect(program: Program) -> list[BlockFamily]:
             ):
                 _add_listed(families, block, number, index, size)
                 continue
+            begins = chunk.base, *[offset for _, offset, _, _ in chunk.digits]
+            shape = chunk.base // size, *[(slope, modulus, weight) for slope, _, modulus, weight in chunk.digits]
+            if to is chunk:
+                ends, target = begins, shape
+            else:
+                ends = to.base, *[offset for _, offset, _, _ in to.digits]
+                target = to.base // size, *[(slope, modulus, weight) for slope, _, modulus, weight in to.digits]
             key = (
                 block.op,
                 block.shape,
@@ -101,16 +108,13 @@ def collect(program: Program) -> list[BlockFamily]:
                 src.base,
                 dst.digits,
                 dst.base,
-                tuple([(a, m, w) for a, _, m, w in chunk.digits]),
-                tuple([(a, m, w) for a, _, m, w in to.digits]),
-                chunk.base // size,
-                to.base // size,
+                shape,
+                target,
             )
             family = families.get(key)
             if family is None:
                 family = families[key] = _family(block, size, number)
-            row = [number, index, chunk.base, *[digit[1] for digit in chunk.digits]]
-            family.rows.extend((*row, to.base, *[digit[1] for digit in to.digits]))
+            family.rows.extend((number, index, *begins, *ends))
     return list(families.values())
 
 

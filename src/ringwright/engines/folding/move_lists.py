@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ringwright.program import Block, Program
 
 MOST_REMEMBERED = 4096  # arrays whose numbers are looked up by identity
+MOST_SHAPES = 1 << 22  # slots of blocks whose kinds are looked up by their numbers
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class MoveLists:
         self.lists: list[MoveList] = []
         self.kinds: list[np.ndarray | None] = [None]
         self._kind_of: dict[bytes, int] = {}
+        self._shapes: dict[bytes, tuple[int, np.ndarray]] = {}  # of slots, counted from the first one on
         self._list_of: dict[object, int] = {}
         self._arrays: dict[int, tuple[np.ndarray, int]] = {}
         self._ends: dict[bytes, int] = {}
@@ -112,13 +114,26 @@ class MoveLists:
         if isinstance(field, Affine) and not field.digits:
             return SlotPattern(0, np.array([field.base]))
         slots = field.values(shape) if isinstance(field, Affine) else field
-        if (slots == slots[0]).all():
-            return SlotPattern(0, slots[:1])
+        from_first = slots - slots[0]
+        told = from_first.tobytes()
+        if told not in self._shapes:
+            if len(self._shapes) * len(slots) >= MOST_SHAPES:
+                self._shapes.clear()
+            self._shapes[told] = self._kind(from_first)
+        kind, values = self._shapes[told]
+        return SlotPattern(kind, values + slots[0])
+
+    def _kind(self, slots: np.ndarray) -> tuple[int, np.ndarray]:
+        """Return which moves have equal slots, as a number of ``kinds``, and the slot of each kind of move."""
+        import numpy as np
+
         values, kinds = np.unique(slots, return_inverse=True)
+        if len(values) == 1:
+            return 0, values
         known = self._kind_of.setdefault(kinds.tobytes(), len(self.kinds))
         if known == len(self.kinds):
             self.kinds.append(kinds)
-        return SlotPattern(known, values)
+        return known, values
 
     def _require_apart(self, used: list[int], step: int) -> None:
         """Raise DeclinedError where two blocks of a step put moves into one message, or into one multicast."""

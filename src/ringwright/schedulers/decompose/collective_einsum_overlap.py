@@ -95,12 +95,10 @@ def collective_einsum_overlap(
     judged = [_judged(site, costs, form, gate, threshold_mib, (site.tiles(workload, tiles), gpu)) for site in there]
     chosen = _once([each for each in judged if not each.skip])
     both = bidirectional and form not in DIRECT
+    shut = dict.fromkeys(each.site.task.name for each in chosen if each.site.part is not None)
     try:
-        opened = rewritten(
-            workload,
-            [("open", name, {}) for name in dict.fromkeys(e.site.task.name for e in chosen if e.site.part is not None)],
-        )
-        now = {site.payload.name: site for site in sites(opened)[0]}
+        opened = rewritten(workload, [("open", name, {}) for name in shut]) if shut else workload
+        now = {site.payload.name: site for site in (sites(opened)[0] if shut else there)}
         looped = rewritten(opened, [_rule(each, now[each.site.payload.name], form, both=both) for each in chosen])
     except RewriteError as error:
         raise WorkloadError(f"{SLUG}: {error}", where=error.at, remedy=error.remedy or "another form") from None

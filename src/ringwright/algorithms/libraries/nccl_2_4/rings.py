@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 CHAIN_BYTES = 512 << 10  # bytes of a segment of a broadcast or reduce along a ring
 MOST_SEGMENTS = 64
+MOST_KEPT = 1 << 17  # blocks of rounds
 LARGE_NODE = 16  # GPUs; of a larger node a program does not list the moves GPU by GPU
 
 
@@ -44,7 +45,8 @@ def rings(collective: Collective, orders: Orders, channels: int, counts: LoopCou
     phases = [(Op.REDUCE, -1, "reduce-scatter")] if op != "all-gather" else []
     phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
-    def steps() -> Iterator[Step]:
+    def made() -> Iterator[Step]:
+        ends = [_ends(order, orders.block) for order in orders_of] if regular and not in_large else []
         for loop in range(counts.loops):
             for kind, shift, label in phases:
                 for step, piece in product(range(p - 1), range(counts.slices)):
@@ -52,9 +54,15 @@ def rings(collective: Collective, orders: Orders, channels: int, counts: LoopCou
                     if regular and in_large:
                         yield Step(_in_large(kind, orders, p, places, parts, shift - step), label, loop)
                     elif regular:
-                        yield Step(_regular(kind, orders_of, orders.block, places, parts, shift - step), label, loop)
+                        yield Step(_regular(kind, ends, places, parts, shift - step), label, loop)
                     else:
                         yield Step(_listed(kind, orders_of, places, parts, shift - step), label, loop)
+
+    def steps() -> Iterator[Step]:
+        """Rounds do not depend on bytes: those of small rings are kept for the next size."""
+        if not regular or in_large or rounds * parts * orders.block > MOST_KEPT:
+            return made()
+        return iter(_KEPT.of((orders, op, channels, counts), made))
 
     knobs = {"loops": counts.loops, "slices": counts.slices} if parts > channels else {}
     return Program(
@@ -71,17 +79,50 @@ def rings(collective: Collective, orders: Orders, channels: int, counts: LoopCou
     )
 
 
+class _KeptRounds:
+    """The rounds of the rings that were asked for last, as long as they are few blocks together."""
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[Orders, str, int, LoopCounts], tuple[Step, ...]] = {}
+
+    def of(self, key: tuple[Orders, str, int, LoopCounts], made: Callable[[], Iterator[Step]]) -> tuple[Step, ...]:
+        """Return the rounds of rings, made where they are not known."""
+        steps = self._steps.pop(key, None) or tuple(made())
+        self._steps[key] = steps
+        while len(self._steps) > 1 and sum(map(_blocks, self._steps.values())) > MOST_KEPT:
+            del self._steps[next(iter(self._steps))]
+        return steps
+
+
+def _blocks(steps: tuple[Step, ...]) -> int:
+    return sum(len(step.blocks) for step in steps)
+
+
+_KEPT = _KeptRounds()
+
+
+def _ends(order: np.ndarray, block: int) -> tuple[list[int], list[tuple[Affine, Affine]], int]:
+    """Return the first places of a ring, senders and receivers of every round that begin with each of them, and how many."""
+    first, n = order[:block].tolist(), len(order) // block
+    ends = [
+        (
+            Affine(((1, 0, n, block),), first[j]),
+            Affine(((1, (j + 1) // block, n, block),), first[(j + 1) % block]),
+        )
+        for j in range(block)
+    ]
+    return first, ends, n
+
+
 def _regular(
-    op: Op, orders_of: list[np.ndarray], block: int, places: list[int], parts: int, by: int
+    op: Op, rings: list[tuple[list[int], list[tuple[Affine, Affine]], int]], places: list[int], parts: int, by: int
 ) -> tuple[Block, ...]:
     """One round as patterns: what a rank does, all ranks do that lie a whole number of ``block`` places further."""
     blocks = []
-    for channel, (order, position) in enumerate(zip(orders_of, places, strict=True)):
-        first, n = order[:block].tolist(), len(order) // block
-        for j in range(block):
-            here = Affine(((1, 0, n, block),), first[j])
-            following = Affine(((1, (j + 1) // block, n, block),), first[(j + 1) % block])
-            owner = Affine(((1, (j + by) // block, n, block * parts),), first[(j + by) % block] * parts + position)
+    for channel, ((first, ends, n), position) in enumerate(zip(rings, places, strict=True)):
+        block = len(first)
+        for j, (here, following) in enumerate(ends, by):
+            owner = Affine(((1, j // block, n, block * parts),), first[j % block] * parts + position)
             blocks.append(Block(op, (n,), here, following, owner, channel=channel))
     return tuple(blocks)
 
