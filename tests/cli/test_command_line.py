@@ -119,6 +119,7 @@ MORE = {
 
 def test_the_verbs_that_read_recordings_are_found() -> None:
     known = {"summary", "report", "diff", "check", "convert", "query", "read", "live", "doctor", "simulate", "survey"}
+    known |= {"advise"}
     assert set(READERS) == known
 
 

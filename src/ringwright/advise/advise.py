@@ -19,15 +19,18 @@ from ringwright.advise.document import (
     RefusedAdvice,
 )
 from ringwright.advise.evaluation import Evaluator
+from ringwright.advise.exported import export_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.measures import measure_of
 from ringwright.advise.ranking import RankedChange, ranked
-from ringwright.advise.search import SearchedSetups, searched
+from ringwright.advise.search import SearchedSetups, easiest, searched
 from ringwright.advise.settings import BROKEN, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.space import Space, space
 from ringwright.studies.jobs.memory import device_bytes
 from ringwright.studies.jobs.recorded import FAR
+from ringwright.studies.jobs.remedies import IN_PRACTICE
+from ringwright.studies.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told
 MOST_DECLINED = 0.2  # of the draws
+MOST_DOUBTS = 5  # changes that are doubtful, after which nothing is told
 GROUND = {
     GROUNDS[0]: "replay of its dependencies, operations at their measured times",
     GROUNDS[1]: "replay of its times, operations at their measured times",
@@ -46,20 +50,24 @@ GROUND = {
 
 @dataclass(frozen=True)
 class AdviceSpec:
-    """What is asked: the layers, for how long to search, the seed; ``command`` is how the job is named on a command line."""
+    """What is asked: the layers, for how long to search, the seed; ``inexact``: whether gradients may be other numbers then.
+
+    ``command`` is how the job is named on a command line.
+    """
 
     layers: Sequence[str]
     seconds: float = 60.0
     seed: int = 0
     memory_bytes: int | None = None
     release: str = ""
+    inexact: bool = False
     command: str = "PATH"
 
 
 def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advice:
     """Return the advice; whoever interrupts it gets the best so far."""
     began = time.monotonic()
-    evaluator = Evaluator(situation, spec.memory_bytes)
+    evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact)
     told = _unsaid(situation, spec)
     result = evaluator.result(Setup()) if situation.is_timed else None
     if result is not None:
@@ -165,13 +173,20 @@ def _tell(
     refused: list[RefusedAdvice] = [
         {"what": ", ".join(layers), "why": why, "remedy": remedy} for (why, remedy), layers in alike.items()
     ]
-    changes, doubts = [], []
-    for each in ranked(evaluator, search.best, listed.slots.get(BROKEN, ())):
-        gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
-        if gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0:
-            changes.append(_change(each, gain, adds, evaluator, spec))
-        else:
-            doubts.append(_doubt(each, gain))
+    repairs = listed.slots.get(BROKEN, ())
+    doubtful: list[RankedChange] = []
+    while True:  # what is doubtful is left out, with all that was built on it
+        without = {setting for each in doubtful for setting in each.settings}
+        sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without])
+        doubt = next((each for each in sure if not _is_sure(draws.gain(each.after))), None)
+        if doubt is None or len(doubtful) == MOST_DOUBTS:
+            break
+        doubtful.append(doubt)
+    changes = [
+        _change(each, draws.gain(each.after), draws.gain(each.after, each.before), evaluator, spec)
+        for each in (sure if doubt is None else [])
+    ]
+    doubts = [_doubt(each, draws.gain(each.after)) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
     told["setups"], told["bounded"] = listed.setups, search.bounded
     if changes:
@@ -189,6 +204,11 @@ def _tell(
         told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
 
 
+def _is_sure(gain: Gain) -> bool:
+    """Return whether a gain is worth telling, and surely one."""
+    return gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0
+
+
 def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, spec: AdviceSpec) -> AdvisedChange:
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
@@ -196,12 +216,15 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
     whole_s = mean(measured) if measured else (base.step_s or 0.0)
     after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
     held = (base.peak_bytes, after.peak_bytes)
+    run = evaluator.result(each.after)
+    unequal = [NOT_EQUAL] if told_equal(run) == NOT_EQUAL else []
+    turned_on = [text.partition(IN_PRACTICE)[2] for text in run.decided if IN_PRACTICE in text]
     return {
         "what": _joined(one.what for one in each.settings),
-        "where": _joined(one.where for one in each.settings),
+        "where": _joined([*(one.where for one in each.settings), *turned_on]),
         "layer": each.settings[0].layer,
         "ground": GROUND[evaluator.situation.ground],
-        "risk": _joined(one.risk for one in each.settings),
+        "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
         "step_us": whole_s * (1 - middle) * 1e6,
         "gain_p05": low,
         "gain_p50": middle,
@@ -211,7 +234,7 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
         "adds_p95": adds.ends[2],
         "alone": 1 - (alone.step_s or 0.0) / (base.step_s or 1.0) if alone.step_s is not None else 0.0,
         "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
-        "export": None,
+        "export": export_of(evaluator.situation, each.settings),
         "measure": measure_of(evaluator.situation, each.settings, spec.command),
         "spelling": _joined(one.spelling for one in each.settings),
     }
@@ -230,4 +253,4 @@ def _doubt(each: RankedChange, gain: Gain) -> RefusedAdvice:
 
 
 def _joined(words: Iterable[str]) -> str:
-    return "; with ".join(dict.fromkeys(each for each in words if each))
+    return "; ".join(dict.fromkeys(each for each in words if each))

@@ -28,8 +28,8 @@ class AdvisedChange(TypedDict):
     """A change, with those above it: the step in us, and what all of them gain, as shares of the step of today.
 
     ``adds_*`` is what this one adds to those above; ``alone`` what it gains by itself. ``memory_bytes`` is what a rank holds
-    more at its peak, null where that is not known. ``export``: the file that does it; ``measure``: the command that shows whether
-    it was true. ``spelling`` is what simulate takes.
+    more at its peak, null where that is not known. ``export``: what writes the file that does it, null where a line of code
+    does; ``measure``: the command that shows whether it was true. ``spelling`` is what simulate takes.
     """
 
     what: str

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.memory import peak_bytes
 from ringwright.studies.jobs.least import LeastStep
 from ringwright.studies.jobs.memory import fitting
+from ringwright.studies.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.studies.jobs.study import DECLINES, answer
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Evaluator:
 
     situation: Situation
     memory_bytes: int | None = None
+    inexact: bool = False  # whether gradients may be other numbers afterwards
     work: int = 0
     runs: int = 0
     known: dict[object, Evaluation] = field(default_factory=dict)
@@ -62,6 +64,8 @@ class Evaluator:
         """Return the run of a job by a plan, and count its work."""
         result = answer(job, lambda _workload, _costs: plan)
         fitting(result.workload, self.memory_bytes)
+        if not self.inexact and told_equal(result) == NOT_EQUAL:
+            raise InfeasibleError(NOT_EQUAL, remedy="--inexact")
         laid = result.undisturbed.laid
         self.work += laid.per_step * laid.steps
         return result

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
 WORK = 4_000_000  # instances that all draws of one setup may take
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
-OF_MACHINE = 0.6  # of that variance, what all systems on one machine share
+OF_MACHINE, OF_OPERATION = (
+    0.6,
+    0.2,
+)  # of that variance: what all operations on a machine share, what all systems for one do
 COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data sheet, by a fit
 SIZE_SIGMA, ONE_SIZE_SIGMA = 0.15, 0.4  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
@@ -94,15 +97,15 @@ class DrawnCosts:
         """Return by how much the logarithm of an operation's time is off."""
         system = self._algorithms.get(op) or self._algorithms.get("", "")
         if isinstance(self.costs, Changed):
-            changed = (
-                ENGINE_SIGMA * math.sqrt(1 - OF_MACHINE) * self._draw.normal("changed", op, system) if system else 0.0
-            )
+            own = math.sqrt(1 - OF_MACHINE - OF_OPERATION)
+            changed = ENGINE_SIGMA * own * self._draw.normal("changed", op, system) if system else 0.0
             return self._of_size(self.costs.measured, op, size_bytes, role) + changed
         if isinstance(self.costs, LikenedCosts):
             return self._of_size(self.costs, op, size_bytes, role)
-        machine = math.sqrt(OF_MACHINE) * self._draw.normal("machine", op)
-        own = math.sqrt(1 - OF_MACHINE) * self._draw.normal("system", op, system)
-        return ENGINE_SIGMA * (machine + own) + self._compute * self._draw.normal("compute")
+        machine = math.sqrt(OF_MACHINE) * self._draw.normal("machine")
+        operation = math.sqrt(OF_OPERATION) * self._draw.normal("operation", op)
+        own = math.sqrt(1 - OF_MACHINE - OF_OPERATION) * self._draw.normal("system", op, system)
+        return ENGINE_SIGMA * (machine + operation + own) + self._compute * self._draw.normal("compute")
 
     def _of_size(self, costs: object, op: str, size_bytes: int, role: str) -> float:
         """Return by how much a size is off: one that was measured by what its mean may be off."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import TYPE_CHECKING
@@ -74,12 +74,17 @@ class _Search:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
         return min(done, key=lambda each: (each.step_s or math.inf, len(each.setup)))
 
-    def easiest(self) -> Evaluation:
-        """Return, of the setups with nearly all of the gain, the one that is least of a change."""
-        best, base = self.best().step_s or math.inf, self.evaluator.run(Setup()).step_s or math.inf
-        most = base - ENOUGH * (base - best)
-        as_good = [each for each in self.evaluator.known.values() if each.step_s is not None and each.step_s <= most]
-        return min(as_good, key=lambda each: (each.setup.effort, each.step_s or math.inf))
+
+def easiest(evaluator: Evaluator, without: Collection[Setting] = ()) -> Setup:
+    """Return, of the setups with nearly all of the gain, the one that is least of a change; none with certain settings."""
+    open_ = [
+        (each.step_s, each.setup)
+        for each in evaluator.known.values()
+        if each.step_s is not None and not any(setting in without for setting in each.setup)
+    ]
+    base, best = evaluator.run(Setup()).step_s or math.inf, min((step_s for step_s, _ in open_), default=math.inf)
+    as_good = [(setup.effort, step_s, setup) for step_s, setup in open_ if step_s <= base - ENOUGH * (base - best)]
+    return min(as_good, key=lambda each: each[:2], default=(0, base, Setup()))[2]
 
 
 def searched(
@@ -108,7 +113,7 @@ def searched(
         search.stopped = True
     evaluations = list(evaluator.known.values())
     return SearchedSetups(
-        search.easiest().setup, len(considered), len(search.bounds), evaluator.runs - begun, search.stopped, evaluations
+        easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped, evaluations
     )
 
 

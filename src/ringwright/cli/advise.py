@@ -60,6 +60,8 @@ def advise(
     budget: Annotated[str, Parameter(group=options.QUESTION)] = "60s",
     seed: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     memory: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
+    release: Annotated[str, Parameter(group=options.QUESTION)] = "",
+    inexact: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     model: AdvisedModel = NO_MODEL,
     machine: MachineOptions = ANY_MACHINE,
     json: options.Json = False,
@@ -79,14 +81,18 @@ def advise(
         Of what is drawn.
     memory
         What a rank may hold, 80GiB (default: what its device has).
+    release
+        NCCL's release, 2.27, whose combinations are tried (default: the latest that is known).
+    inexact
+        Also what makes gradients other numbers: fewer bits, or only some of them.
     json
         Print one JSON object instead (schema ringwright.advise/1).
 
     Examples
     --------
-    ringwright advise job/
-    ringwright advise job/ --fabric dgx-h100:2 --may nccl,ddp,policy
-    ringwright advise --model llama3-8b --gpus 16 --parallel fsdp --fabric dgx-h100:2
+    ringwright advise --sample
+    ringwright advise --model gpt3-125m --gpus 4 --fabric switch:4,rate=10Gb/s --may ddp,policy
+    ringwright advise --model gpt3-125m --gpus 8 --parallel fsdp --fabric dgx-h100:1 --may fsdp
     """
     from ringwright.advise.advise import AdviceSpec
     from ringwright.advise.advise import advise as answer
@@ -95,7 +101,9 @@ def advise(
     from ringwright.units import parse_size, parse_time
 
     limit = None if memory is None else parse_size(memory)
-    spec = AdviceSpec(asked_layers(may), parse_time(budget), seed, limit, command=" ".join(paths) or "PATH")
+    spec = AdviceSpec(
+        asked_layers(may), parse_time(budget), seed, limit, release, inexact, command=" ".join(paths) or "PATH"
+    )
     with progress.steps("trying") as advance:
         if paths or sample:
             named = machine.fabric is not None or machine.topology is not None

@@ -45,6 +45,7 @@ def app() -> App:
         help="Completion for bash, zsh or fish, as a script.",
     )
     application["--help"].show = False  # who reads this has asked for it; the line is a verb's
+    application["--version"].show = False  # everybody knows it
     return application
 
 

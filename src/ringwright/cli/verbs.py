@@ -5,7 +5,7 @@ from __future__ import annotations
 GROUPS = {
     "Record": {
         "run": "Record a job: run -- torchrun train.py, nothing changed.",
-        "plugin": "Plug-ins for NCCL, built here: one records the job, one lets it follow a table.",
+        "plugin": "Plug-ins for NCCL, built here: one records, one follows a table.",
         "live": "A running job: its growing files, refreshed in place.",
         "doctor": "Why do I see nothing? Settings, files, remedies.",
     },

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
 
 SCHEMA = "ringwright.simulate-job/1"
+NOT_EQUAL = "not the same numbers: gradients do not travel in full and as they are"
 
 
 def document(
@@ -139,10 +140,10 @@ def _applied(each: Applied) -> AppliedRule:
     }
 
 
-def _equal(result: PolicyResult) -> str:
-    """Say whether a step computes what it did: rules keep it, and what no longer travels as it is does not."""
+def told_equal(result: PolicyResult) -> str:
+    """Return in words whether a step computes what it did: rules keep it, and what no longer travels as it is does not."""
     if not is_sent_whole(result.run.laid.operations):
-        return "not the same numbers: gradients do not travel in full and as they are"
+        return NOT_EQUAL
     if result.workload.applied:
         return "rewritten by rules, each of which keeps every output to the bit where sums are exact"
     return "only what is sent when changes"
@@ -204,7 +205,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         "outages": list(result.met.told) if result.met else [],
         **_added(result.met),
         "applied": [_applied(each) for each in result.workload.applied],
-        "equal": _equal(result),
+        "equal": told_equal(result),
         **peak(result.workload),
         "why": _why(result),
         "ranks": sum(rank_classes.counts),

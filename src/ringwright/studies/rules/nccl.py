@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
+from ringwright.algorithms.libraries.nccl_2_4.forcing import forced
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.costs.nccl import TunerRule, rules_from_choices, sweep
 from ringwright.costs.nccl.per_rank import aligned, per_rank_rules
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv
 from ringwright.exports.rccl_tuner_csv import rccl_tuner_csv
 from ringwright.exports.torchcomms_tuner import torchcomms_tuner
+from ringwright.registry import algorithm
 
 if TYPE_CHECKING:
     from ringwright.studies.simulation_spec import SimulationSpec
@@ -35,6 +38,14 @@ def torchcomms(question: SimulationSpec, spelling: str) -> bytes:
 
 
 def _rules(question: SimulationSpec, spelling: str) -> list[TunerRule]:
+    """Return the choices of a release by size, with what the spelling forces; UsageError where the release has none such."""
+    _, _, knobs = algorithm(spelling)
+    release = str(knobs.get("release") or NEWEST)
     system = system_of(question.collective(0), question.topology)
-    choices = sweep(question.op, SIZES, system, spelling.partition("@")[2] or NEWEST)
+    held = {name: knobs.get(name) for name in ("algorithm", "protocol", "channels")}
+    choices = sweep(question.op, SIZES, system, release)
+    if any(held.values()):
+        choices = [forced(choice, system, release, **held) for choice in choices]
+    if held["channels"]:
+        choices = [replace(choice, channels=held["channels"]) for choice in choices]
     return rules_from_choices(choices)

@@ -1,18 +1,21 @@
 """Buckets of gradients in pieces: what a recording shows of a bucket is when its last gradient was ready, not the ones before.
 
-A bucket of other size is asked about as if the backward pass before it made its gradients evenly, byte for byte.
+A bucket of another size is asked about as if the stretch of backward before it made its gradients evenly, byte for byte.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 from ringwright.workload import Edge, Payload, Rewrite, Task, Workload
 
 GRADIENTS = ("dp", "edp")
 PIECE_BYTES, MOST_PIECES = 256 << 10, 64
+BACKWARD = "B"
+NEARLY = 1e-9  # of a stretch
 NOTE = "buckets of another size: gradients are made evenly, byte by byte, in the backward pass before a recorded bucket"
 
 
@@ -22,72 +25,112 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
     Pieces are of 256 KiB or more, 64 of all buckets at the most, of whole elements.
     """
     buckets = [each for each in workload.gradients(GRADIENTS) if each.merges and each.op == "all-reduce"]
-    kinds = {task.name: task.kind for task in workload.tasks}
-    buckets = [each for each in buckets if each.producers and {kinds[name] for name in each.producers} == {"B"}]
+    buckets = [each for each in buckets if {workload.task[name].kind for name in each.producers} == {BACKWARD}]
     total = sum(each.size_bytes for each in buckets)
-    if not buckets or not total:
+    if not total:
         return None
     least = max(PIECE_BYTES, total // MOST_PIECES)
     cuts = {each.name: max(1, each.size_bytes // least) for each in buckets}
-    made: dict[str, list[tuple[Payload, int]]] = defaultdict(list)  # task -> the pieces of each bucket that it ends
-    for each in buckets:
-        for name in each.producers:
-            made[name].append((each, cuts[each.name]))
-    pieces = {name: max(count for _, count in listed) for name, listed in made.items()}
+    stretches = _Stretches.of(workload, buckets, cuts)
     finer = replace(
         workload,
-        tasks=tuple(part for task in workload.tasks for part in _tasks(task, pieces.get(task.name, 1))),
-        edges=_edges(workload, pieces),
-        payloads=tuple(part for each in workload.payloads for part in _payloads(each, cuts, pieces)),
+        tasks=tuple(part for task in workload.tasks for part in stretches.parts(task)),
+        edges=stretches.edges(workload),
+        payloads=tuple(
+            part for each in workload.payloads for part in _payloads(workload, each, cuts.get(each.name, 1), stretches)
+        ),
     )
     caps = [float(each.size_bytes) for each in buckets]
     joined = finer.with_policy("as recorded", rewrites=(Rewrite("fuse", GRADIENTS, {"caps_bytes": caps}),))
     return finer, joined
 
 
-def _name(task: str, at: int, of: int) -> str:
-    return task if at == of - 1 else f"{task}.{at}"
+@dataclass
+class _Stretches:
+    """Into how many parts each task is cut, and which part ends a piece: (bucket, class, piece) -> name."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    made: dict[tuple[str, str, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, workload: Workload, buckets: list[Payload], cuts: Mapping[str, int]) -> _Stretches:
+        """Return the stretches of backward before each bucket, cut where its pieces are ready."""
+        stretches = cls()
+        for of in workload.classes:
+            passes = [task for task in workload.tasks if task.of == of.name and task.kind == BACKWARD]
+            turn = {task.name: at for at, task in enumerate(passes)}
+            begin = 0
+            for bucket in buckets:
+                ends = [turn[name] for name in bucket.producers if name in turn]
+                if ends:
+                    end = max(ends) + 1
+                    first = min(begin, end - 1)  # buckets that one task ends share it
+                    stretches.cut(bucket.name, of.name, passes[first:end], cuts[bucket.name])
+                    begin = max(begin, end)
+        return stretches
+
+    def cut(self, bucket: str, of: str, stretch: list[Task], pieces: int) -> None:
+        """Cut a stretch of tasks so that each of so many pieces is ready when its share of the time has passed."""
+        whole = sum(task.seconds for task in stretch)
+        ends = list(accumulate(task.seconds for task in stretch))
+        inside: dict[int, list[int]] = defaultdict(list)
+        for piece in range(pieces):
+            share = whole * (piece + 1) / pieces * (1 - NEARLY)
+            inside[next((at for at, end in enumerate(ends) if end >= share), len(stretch) - 1)].append(piece)
+        for at, listed in inside.items():
+            name = stretch[at].name
+            count = max(self.counts.get(name, 1), len(listed))
+            self.counts[name] = count
+            for turn, piece in enumerate(listed):
+                self.made[bucket, of, piece] = f"{name}|{turn - len(listed)}"  # counted from the end
+
+    def parts(self, task: Task) -> list[Task]:
+        """Return the parts of a task; the last one has its name."""
+        count = self.counts.get(task.name, 1)
+        return [replace(task, name=self.name(task.name, at), seconds=task.seconds / count) for at in range(count)]
+
+    def name(self, task: str, at: int) -> str:
+        """Return what a part is called."""
+        return task if at == self.counts.get(task, 1) - 1 else f"{task}.{at}"
+
+    def edges(self, workload: Workload) -> tuple[Edge, ...]:
+        """Return the edges: to the first part of a task, from part to part, from the last."""
+        moved = [replace(each, dst=self.name(each.dst, 0)) for each in workload.edges]
+        inner = [
+            Edge(self.name(task, before), self.name(task, after))
+            for task, count in self.counts.items()
+            for before, after in pairwise(range(count))
+        ]
+        return (*moved, *inner)
+
+    def producers(self, bucket: Payload, of: Mapping[str, str], piece: int) -> tuple[str, ...]:
+        """Return the parts that end a piece of a bucket, one a class."""
+        names = []
+        for producer in bucket.producers:
+            task, _, back = self.made[bucket.name, of[producer], piece].partition("|")
+            names.append(self.name(task, self.counts.get(task, 1) + int(back)))
+        return tuple(dict.fromkeys(names))
 
 
-def _tasks(task: Task, pieces: int) -> list[Task]:
-    return [replace(task, name=_name(task.name, at, pieces), seconds=task.seconds / pieces) for at in range(pieces)]
-
-
-def _edges(workload: Workload, pieces: dict[str, int]) -> tuple[Edge, ...]:
-    first = {name: _name(name, 0, of) for name, of in pieces.items()}
-    moved = [replace(each, dst=first.get(each.dst, each.dst)) for each in workload.edges]
-    inner = [
-        Edge(before, after)
-        for name, of in pieces.items()
-        for before, after in pairwise(_name(name, at, of) for at in range(of))
-    ]
-    return (*moved, *inner)
-
-
-def _payloads(payload: Payload, cuts: dict[str, int], pieces: dict[str, int]) -> list[Payload]:
-    first = {name: _name(name, 0, of) for name, of in pieces.items()}
-    payload = replace(
-        payload, consumers=tuple((first.get(name, name), distance) for name, distance in payload.consumers)
-    )
-    count = cuts.get(payload.name, 1)
+def _payloads(workload: Workload, payload: Payload, count: int, stretches: _Stretches) -> list[Payload]:
+    consumers = tuple((stretches.name(name, 0), distance) for name, distance in payload.consumers)
+    payload = replace(payload, consumers=consumers)
     if count == 1:
         return [payload]
     elements = payload.elements or payload.size_bytes
     width = payload.size_bytes // elements if payload.elements else 1
     ends = [elements * (at + 1) // count for at in range(count)]
+    of = {name: workload.task[name].of for name in payload.producers}
     parts = []
     for at, (begin, end) in enumerate(pairwise([0, *ends])):
         size = (end - begin) * width if at < count - 1 else payload.size_bytes - begin * width
-        producers = tuple(
-            _name(name, -(-(at + 1) * pieces[name] // count) - 1, pieces[name]) for name in payload.producers
-        )
         parts.append(
             replace(
                 payload,
                 name=f"{payload.name}.{at}",
                 size_bytes=size,
                 elements=(end - begin) if payload.elements else 0,
-                producers=producers,
+                producers=stretches.producers(payload, of, at),
             )
         )
     return parts
