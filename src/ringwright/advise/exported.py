@@ -40,14 +40,14 @@ def _commands(situation: Situation, setting: Setting) -> Iterator[str]:
 
 def _workload(spec: GeneratedJobSpec, form: str = "", batches: str = "") -> str:
     """Return the question about a model as it is typed."""
-    card = spec.card
+    given = spec.card
     asked = {
-        "gpus": card.gpus,
-        "parallel": form or card.parallel,
-        "micro-batches": batches or card.micro_batches,
-        "micro-batch-size": card.micro_batch_size,
-        "seq": card.seq,
-        "dtype": card.dtype,
+        "gpus": given.gpus,
+        "parallel": form or given.parallel,
+        "micro-batches": batches or given.micro_batches,
+        "micro-batch-size": given.micro_batch_size,
+        "seq": given.seq,
+        "dtype": given.dtype,
     }
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in asked.items() if value is not None]
-    return " ".join(["ringwright workload", card.model, *words])
+    return " ".join(["ringwright workload", given.model, *words])
