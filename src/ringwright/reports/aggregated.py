@@ -113,10 +113,7 @@ def of_page(told: Mapping[str, Any] | None) -> list[tables.PageTable]:
     ]
     operations = [
         [
-            tables.text(named(each)),
-            tables.text(each["op"]),
-            tables.size(each["size_bytes"]),
-            tables.number(each["count"], _two),
+            tables.text(f"{named(each)}: {each['count']:,.4g} of {each['op']}, {format_size(each['size_bytes'])}"),
             *(
                 tables.number(each[name], _two)
                 for name in ("hosts_us", "network_us", "exposed_hosts_us", "exposed_network_us", "gain_us")
@@ -153,9 +150,6 @@ def of_page(told: Mapping[str, Any] | None) -> list[tables.PageTable]:
             "What gains in the network",
             [
                 "Operations",
-                "Op",
-                "Size",
-                "Count",
                 "Hosts us",
                 "Network us",
                 "Exposed us",
