@@ -18,7 +18,7 @@ from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import export_of
 from ringwright.advise.interval import Draws
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
-from ringwright.advise.situation import Situation, of_model, of_recording
+from ringwright.advise.situation import Situation, _measured_s, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
 from ringwright.cli import main
 from ringwright.costs.stages import LinkCosts
@@ -34,10 +34,12 @@ from ringwright.testing import slow_ranks
 from ringwright.testing.noise import ours
 from ringwright.trace import Trace
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright.workloads.replay import Replay
 
 pytestmark = pytest.mark.once
 MIB = 1 << 20
 ORDERS = "ddp,policy"
+REPLAYED = Replay(chain("toy", [ChainLayer(0.01, 0.02, MIB, MIB)], ranks=2), "times", "step 4", None, 0.010)
 
 
 def recorded(policy: str, wire_s: float = 0.015) -> Trace:
@@ -252,3 +254,19 @@ def test_exports_of_a_change_run_as_they_stand(tmp_path: Path, monkeypatch: pyte
     rules = read_nccl_tuner_csv(tmp_path / "tuner.csv").rules
     assert {(each.op, each.algorithm, each.protocol) for each in rules} == {("all-reduce", "ring", "simple")}
     assert export_of(situation, [Setting("policy", ORDER, "p3", "", "")]) is None
+
+
+def test_steps_last_as_long_as_their_replay_measures() -> None:
+    """What a source says of a step (the host's) counts where it is what lies between the begins of two steps."""
+    first = replace(REPLAYED, step="step 4", measured_s=0.010)
+    assert _measured_s([first], {4: 0.0101, 5: 0.012}) == (0.0101, 0.012)
+    assert _measured_s([first], {4: 0.019, 5: 0.020}) == (0.010,)
+    assert _measured_s([replace(first, measured_s=None)], {4: 0.019}) == (0.019,)
+
+
+def test_one_step_is_less_sure_than_many() -> None:
+    situation = of_recording(recorded("pytorch-ddp:bucket_cap_mb=1000"), None)
+    nothing = Setup((Setting("fsdp", "prefetch", "2", "", ""),))  # which changes nothing where nothing is gathered
+    ends = Draws(Evaluator(situation)).gain(nothing).ends
+    assert ends[0] < 0 < ends[2], "what one step differs by from the next is not known"
+    assert max(map(abs, ends)) < 0.03

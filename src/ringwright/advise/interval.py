@@ -37,6 +37,7 @@ OF_MACHINE, OF_OPERATION = (
 COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data sheet, by a fit
 SIZE_SIGMA, ONE_SIZE_SIGMA = 0.15, 0.4  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
+ONE_STEP_SIGMA = 0.01  # of a step
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 
 
@@ -191,7 +192,25 @@ class Draws:
         before = base if over is None else self.steps(over)
         drawn = np.isfinite(base)
         whole = np.maximum(base, self._measured_s)
-        return Gain(((before - self.steps(setup)) / whole)[drawn])
+        shares = (before - self.steps(setup)) / whole
+        if setup.key == (over or Setup()).key:
+            return Gain(shares[drawn])
+        off = np.array([[each.normal("replay"), each.normal("step", setup.key)] for each in self.draws])
+        shares = shares * (1 + self._infidelity * off[:, 0]) + self._step_sigma * off[:, 1]
+        return Gain(shares[drawn])
+
+    @cached_property
+    def _infidelity(self) -> float:
+        """How far the replay, unchanged, is from what was measured, as a share of it; 0 of a model."""
+        if not self._measured_s:
+            return 0.0
+        replays = [self.evaluator.result(Setup(), at).step_s for at in range(self.situation.iterations)]
+        return abs(float(np.mean(replays)) / self._measured_s - 1)
+
+    @property
+    def _step_sigma(self) -> float:
+        """By how much a step differs from the next, where one alone was recorded."""
+        return ONE_STEP_SIGMA if self._measured_s and self.situation.iterations == 1 else 0.0
 
     @cached_property
     def _measured_s(self) -> float:

@@ -7,7 +7,7 @@ what the engines say of that change. A job from a model has simulated times.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
 
 MOST_ITERATIONS = 8
+SAME = 0.05  # by which what a source says of a step may differ from the time between its first work and the next step's
 AS_RECORDED, MODEL = "as recorded", "model"
 PLANNED_BY = (FORM, PREFETCH)  # those of them that a policy sees; it plans with the costs of today
 MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, BROKEN)  # slots, besides those of operations, that make another job
@@ -150,7 +151,6 @@ def of_recording(trace: Trace, topology: Topology | None) -> Situation:
     more = [replayed(trace, step=step) for step in _spread(list(steps), first)]
     replays = (first, *(each for each in more if each.costs is not None))
     finer = None if first.costs is None else in_pieces(first.workload)
-    measured = tuple(each for each in steps.values() if each is not None)
     return Situation(
         first.workload.name,
         first.ground,
@@ -158,11 +158,19 @@ def of_recording(trace: Trace, topology: Topology | None) -> Situation:
         AS_RECORDED,
         topology,
         _Recorded(replays, topology).made,
-        measured or tuple(each.measured_s for each in replays if each.measured_s),
+        _measured_s(replays, steps),
         len(replays),
         trace,
         assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
     )
+
+
+def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) -> tuple[float, ...]:
+    """Return how long the steps lasted: all of them, if what is said of a step is what a replay measures of it."""
+    replayed_s = {each.step: each.measured_s for each in replays if each.measured_s}
+    said = {f"step {step}": seconds for step, seconds in steps.items() if seconds is not None}
+    agrees = [abs(said[step] / seconds - 1) <= SAME for step, seconds in replayed_s.items() if step in said]
+    return tuple(said.values()) if all(agrees) and (agrees or not replayed_s) else tuple(replayed_s.values())
 
 
 def _spread(steps: list[int], first: Replay) -> list[int]:
