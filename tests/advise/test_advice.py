@@ -270,3 +270,13 @@ def test_one_step_is_less_sure_than_many() -> None:
     ends = Draws(Evaluator(situation)).gain(nothing).ends
     assert ends[0] < 0 < ends[2], "what one step differs by from the next is not known"
     assert max(map(abs, ends)) < 0.03
+
+
+def test_what_nccl_is_told_is_in_its_own_words() -> None:
+    spec = GeneratedJobSpec(WorkloadSpec("gpt3-125m", 16, "dp16", 1))
+    situation = of_model(spec, fabric("dgx-h100:2"), "pytorch-ddp")
+    whole = space(situation, Evaluator(situation).result(Setup()), ("nccl",), "2.27")
+    told = {each.spelling: each.where for each in whole.slots["operation all-reduce"]}
+    tree = next(where for spelling, where in told.items() if "nvls_tree" in spelling and "channels" not in spelling)
+    assert tree.startswith("environment: NCCL_ALGO=allreduce:nvlstree NCCL_PROTO=allreduce:simple;")
+    assert any("NCCL_MAX_CTAS=8" in where for spelling, where in told.items() if "channels=8" in spelling)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.operations import MainOperation, alone_s, on_known_machine, slot_of
 from ringwright.advise.settings import Setting
+from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
+from ringwright.costs.nccl.constants import release_numbers
+from ringwright.costs.nccl.environment import EVERY_OP, PER_OP_FROM, NcclEnvironment
+from ringwright.errors import UsageError
+from ringwright.exports.nccl_environment import variables
 from ringwright.studies.jobs.costs import LIBRARY
 
 if TYPE_CHECKING:
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 
 CHANNELS = (2, 4, 8, 16, 32)  # of the pair that is quickest alone
 MOST_PAIRS, SLOWER = 4, 1.5  # pairs of an operation; times what it takes alone today, above which one is left out
-RISK = "variables hold for every communicator of the process; a tuner file holds for one range of sizes"
+RISK = "variables hold for every communicator and size of the process; a tuner file holds for one range of sizes"
 
 
 def forced_settings(situation: Situation, operations: list[MainOperation], release: str = "") -> list[Setting]:
@@ -41,7 +46,10 @@ def _timed(
 ) -> Iterator[tuple[Setting, float]]:
     """Yield the pairs that a release has, with what the operation takes alone by them."""
     for pair in pairs:
-        plain = _setting(operation, pair, None, release)
+        try:
+            plain = _setting(operation, pair, None, release)
+        except UsageError:  # a combination that no machine has
+            continue
         taken = alone_s(situation, plain, operation)
         if taken is not None:
             yield plain, taken
@@ -54,18 +62,19 @@ def _pair(setting: Setting) -> tuple[str, str]:
 
 def _setting(operation: MainOperation, pair: tuple[str, str], channels: int | None, release: str) -> Setting:
     words = [LIBRARY, *([f"release={release}"] if release else []), f"algorithm={pair[0]}", f"protocol={pair[1]}"]
-    variables = [f"NCCL_ALGO={pair[0]}", f"NCCL_PROTO={pair[1]}"]
     told = f"{operation.op} by {pair[0]} with {pair[1]}"
     if channels:
         words.append(f"channels={channels}")
-        variables += [f"NCCL_MIN_NCHANNELS={channels}", f"NCCL_MAX_NCHANNELS={channels}"]
         told += f" on {channels} channels"
+    newest = release or NEWEST
+    op = operation.op if release_numbers(newest)[:2] >= PER_OP_FROM else EVERY_OP
+    environment = NcclEnvironment(newest, {op: (pair[0],)}, {op: (pair[1],)}, channels, channels)
     return Setting(
         "nccl",
         slot_of(operation),
         ":".join(words),
         told,
-        f"environment: {' '.join(variables)}; or a tuner file",
+        f"environment: {' '.join(f'{name}={value}' for name, value in variables(environment))}; or a tuner file",
         RISK,
         {"channels": math.log2(channels)} if channels else {},
     )
