@@ -55,8 +55,8 @@ def small() -> Situation:
     return of_model(spec, fabric("switch:4,rate=400Gb/s"), "pytorch-ddp:bucket_cap_mb=800")
 
 
-def asked(layers: str, **more: int) -> AdviceSpec:
-    return replace(AdviceSpec(asked_layers(layers), seconds=600.0), **more)
+def asked(layers: str) -> AdviceSpec:
+    return AdviceSpec(asked_layers(layers), seconds=600.0)
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +216,7 @@ def test_a_log_without_times_cannot_tell(capsys: pytest.CaptureFixture[str]) -> 
         (["advise", "--sample", "--may", "wishes"], "no layer 'wishes'"),
         (["advise", "--sample", "--budget", "soon"], "soon"),
         (["advise", "missing.log"], "missing.log"),
+        (["advise", "--sample", "--seed", "-1"], "-1"),
         (["advise", "--model", "gpt3-125m", "--gpus", "3", "--parallel", "tp2"], "tp2"),
     ],
 )
@@ -280,3 +281,31 @@ def test_what_nccl_is_told_is_in_its_own_words() -> None:
     tree = next(where for spelling, where in told.items() if "nvls_tree" in spelling and "channels" not in spelling)
     assert tree.startswith("environment: NCCL_ALGO=allreduce:nvlstree NCCL_PROTO=allreduce:simple;")
     assert any("NCCL_MAX_CTAS=8" in where for spelling, where in told.items() if "channels=8" in spelling)
+
+
+def test_fewer_draws_are_no_refusal() -> None:
+    """Where seconds run out, eight draws tell a gain, and nothing is said to be declined."""
+    evaluator = Evaluator(small())
+    bucket = Setup((Setting("ddp", ORDER, "pytorch-ddp:bucket_cap_mb=5", "", ""),))
+    whole, few = Draws(evaluator), Draws(evaluator, until=0.0)
+    assert len(few.steps(Setup())) == len(few.gain(bucket).shares) == 8 < len(whole.steps(bucket))
+    assert few.stopped
+    assert few.gain(bucket).declined == 0
+    assert few.steps(bucket).tolist() == whole.steps(bucket)[:8].tolist()
+
+
+def test_ctrl_c_between_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = Draws(Evaluator(small()))
+    draws.steps(Setup())
+    step, asked = draws._step, []
+
+    def interrupted(*words: object) -> float:
+        asked.append(words)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return step(*words)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(draws, "_step", interrupted)
+    bucket = Setup((Setting("ddp", ORDER, "pytorch-ddp:bucket_cap_mb=5", "", ""),))
+    assert len(draws.gain(bucket).shares) == 2
+    assert draws.stopped

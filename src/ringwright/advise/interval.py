@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
 WORK = 4_000_000  # instances that all draws of one setup may take
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
-OF_MACHINE, OF_OPERATION = (
-    0.6,
-    0.2,
-)  # of that variance: what all operations on a machine share, what all systems for one do
+# Of that variance: what all operations on a machine share, and what all systems for one operation do.
+OF_MACHINE, OF_OPERATION = 0.6, 0.2
 COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data sheet, by a fit
 SIZE_SIGMA, ONE_SIZE_SIGMA = 0.15, 0.4  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
@@ -66,8 +64,8 @@ class Gain:
 
     @property
     def declined(self) -> float:
-        """In which share of the draws the iteration declined what was to be set."""
-        return float(np.isnan(self.shares).mean())
+        """In which share of the draws an iteration declined what was to be set; 1 where nothing was drawn."""
+        return float(np.isnan(self.shares).mean()) if len(self.shares) else 1.0
 
     @property
     def ends(self) -> tuple[float, float, float]:
@@ -166,20 +164,24 @@ class Draws:
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 
     def steps(self, setup: Setup) -> np.ndarray:
-        """Return the mean step of a setup with each draw, s: float64 of shape (draws,).
+        """Return the mean step of a setup with each draw, s: float64 of shape (draws,), fewer where seconds ran out.
 
-        NaN where one of its iterations declines the setup, or was not drawn in time.
+        NaN where one of its iterations declines the setup.
         """
         if setup.key not in self.known:
-            self.known[setup.key] = np.array([self._in_time(setup, at) for at in range(len(self.draws))])
+            drawn: list[float] = []
+            try:
+                for at, draw in enumerate(self.draws):
+                    if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
+                        self.stopped = True
+                        break
+                    drawn.append(self._mean_step(setup, draw))
+            except KeyboardInterrupt:  # what was drawn so far is told, and nothing more is begun
+                self.stopped, self.until = True, -math.inf
+            self.known[setup.key] = np.array(drawn)
         return self.known[setup.key]
 
-    def _in_time(self, setup: Setup, at: int) -> float:
-        """Return the step of a setup with a draw; NaN where seconds have run out and enough were drawn."""
-        if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
-            self.stopped = True
-            return math.nan
-        draw = self.draws[at]
+    def _mean_step(self, setup: Setup, draw: Draw) -> float:
         each = {iteration: self._step(setup, draw, iteration) for iteration in dict.fromkeys(draw.iterations)}
         return float(np.mean([each[iteration] for iteration in draw.iterations]))
 
@@ -188,16 +190,15 @@ class Draws:
 
         What a replay lacks of the measured step is not shortened by anything.
         """
-        base = self.steps(Setup())
-        before = base if over is None else self.steps(over)
-        drawn = np.isfinite(base)
-        whole = np.maximum(base, self._measured_s)
-        shares = (before - self.steps(setup)) / whole
-        if setup.key == (over or Setup()).key:
-            return Gain(shares[drawn])
-        off = np.array([[each.normal("replay"), each.normal("step", setup.key)] for each in self.draws])
-        shares = shares * (1 + self._infidelity * off[:, 0]) + self._step_sigma * off[:, 1]
-        return Gain(shares[drawn])
+        over = over or Setup()
+        steps = [self.steps(each) for each in (Setup(), over, setup)]
+        base, before, after = (each[: min(map(len, steps))] for each in steps)
+        shares = (before - after) / np.maximum(base, self._measured_s)
+        if setup.key == over.key:
+            return Gain(shares)
+        off = np.array([[each.normal("replay"), each.normal("step", setup.key)] for each in self.draws[: len(shares)]])
+        off = off.reshape(len(shares), 2)
+        return Gain(shares * (1 + self._infidelity * off[:, 0]) + self._step_sigma * off[:, 1])
 
     @cached_property
     def _infidelity(self) -> float:

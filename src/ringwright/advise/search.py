@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 MOST_SETUPS = 4096  # that are considered; of more, all single settings, then pairs, then drawn ones
 FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that are considered, within these
 WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
+TRIES = 4  # draws for each setup that is wanted of three settings or more
 NEIGHBOURS = 2  # of the best, a slot
-BOUNDING, RUNNING = (
-    0.5,
-    0.85,
-)  # of the seconds: until when setups are bounded, and run; what is left is for the intervals
+# Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
+BOUNDING, RUNNING = 0.5, 0.85
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
@@ -47,7 +46,6 @@ class SearchedSetups:
     bounded: int
     runs: int
     stopped: bool
-    evaluations: list[Evaluation] = field(default_factory=list)
 
 
 @dataclass
@@ -111,9 +109,8 @@ def searched(
         _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
     except KeyboardInterrupt:
         search.stopped = True
-    evaluations = list(evaluator.known.values())
     return SearchedSetups(
-        easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped, evaluations
+        easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped
     )
 
 
@@ -147,16 +144,15 @@ def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator
     )
     yield from kept
     seen: set[Setup] = set()
-    while len(seen) < left - len(kept):
+    for _ in range(TRIES * left):  # there may be fewer of them than are wanted
+        if len(seen) >= left - len(kept):
+            return
         chosen = Setup.of(
             listed[int(drawn.integers(len(listed)))] for listed in slots.values() if drawn.random() < 0.75
         )
-        if len(chosen) < 3 or chosen in seen:
-            if len(slots) < 3:
-                return
-            continue
-        seen.add(chosen)
-        yield chosen
+        if len(chosen) > 2 and chosen not in seen:
+            seen.add(chosen)
+            yield chosen
 
 
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:

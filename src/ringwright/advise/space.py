@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
     from ringwright.studies.jobs.study import PolicyResult
 
-USUAL = tuple(
-    each for each in LAYERS if each not in ("parallel", "fabric")
-)  # what costs neither money nor another program
+# What costs neither money nor another program.
+USUAL = tuple(each for each in LAYERS if each not in ("parallel", "fabric"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,9 @@ def space(situation: Situation, result: PolicyResult, layers: Iterable[str], rel
             refused.append((layer, error.what, error.remedy or ""))
             continue
         if not offered:
-            refused.append((layer, "nothing that would be quicker than today was found", ""))
+            refused.append(
+                (layer, "nothing is quicker alone than today", "ringwright bound says what the machine allows")
+            )
         for each in offered:
             slots.setdefault(each.slot, []).append(each)
     # What takes longest to plan is asked about last, should the seconds run out.

@@ -100,6 +100,8 @@ def advise(
     from ringwright.advise.space import asked_layers
     from ringwright.units import parse_size, parse_time
 
+    if seed < 0:
+        raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")
     limit = None if memory is None else parse_size(memory)
     spec = AdviceSpec(
         asked_layers(may), parse_time(budget), seed, limit, release, inexact, command=" ".join(paths) or "PATH"
