@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import FORM, IN, OPERATION, Setting
 from ringwright.studies.jobs.costs import LIBRARY
+from ringwright.studies.provision.variants import is_spelled
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
@@ -24,7 +25,7 @@ def export_of(situation: Situation, settings: Sequence[Setting]) -> str | None:
 
 def _commands(situation: Situation, setting: Setting) -> Iterator[str]:
     topology = situation.topology
-    if setting.slot.startswith(OPERATION) and topology is not None:
+    if setting.slot.startswith(OPERATION) and topology is not None and is_spelled(topology):
         op = setting.slot.removeprefix(OPERATION)
         form, name = (
             ("nccl-tuner-csv", "tuner.csv") if setting.system.startswith(LIBRARY) else ("msccl-xml", f"{op}.xml")

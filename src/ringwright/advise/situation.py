@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ringwright.advise.layers.fsdp import ahead
 from ringwright.advise.machines import machine_of
+from ringwright.advise.prefetch import ahead
 from ringwright.advise.settings import BROKEN, FORM, IN, MACHINE, OPERATION, PLACED, PREFETCH, Setup
 from ringwright.advise.unmeasured import LikenedCosts
 from ringwright.errors import UsageError
@@ -111,7 +112,7 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
         job = plain[key]
         if not setup.algorithms or not isinstance(job.costs, FabricCosts):
             return job
-        return replace(job, costs=_done_by(job.costs, {**spec.algorithms, **setup.algorithms}))
+        return replace(job, costs=job.costs.done_by({**spec.algorithms, **setup.algorithms}))
 
     made = make(Setup(), 0)
     return Situation(
@@ -126,16 +127,6 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
     )
 
 
-def _done_by(costs: FabricCosts, algorithms: Mapping[str, str]) -> FabricCosts:
-    """Return costs of operations that others do; what stays with whom did it is not timed again."""
-
-    def by(listed: Mapping[str, str], op: str) -> str:
-        return listed.get(op, listed.get("", ""))
-
-    known = {key: timed for key, timed in costs.timed.items() if by(algorithms, key[0]) == by(costs.algorithms, key[0])}
-    return replace(costs, algorithms=algorithms, known=known)
-
-
 def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
     """Return the question about another form, 'tp4,pp2 in 16' micro-batches."""
     if not spelling:
@@ -145,7 +136,7 @@ def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
 
 
 def of_recording(trace: Trace, topology: Topology | None) -> Situation:
-    """Return a recorded job; InputError where nothing of it can be replayed, UsageError where it needs a fabric to be timed."""
+    """Return a recorded job; InputError where nothing of it can be replayed."""
     first = replayed(trace)
     steps = steady_steps(trace) if first.ground != GROUNDS[2] else {}
     more = [replayed(trace, step=step) for step in _spread(list(steps), first)]
@@ -201,10 +192,14 @@ class _Recorded:
     topology: Topology | None
     timed: dict[object, FabricCosts] = field(default_factory=dict, repr=False)
 
+    @cached_property
+    def workloads(self) -> list[Workload]:
+        """The step of each iteration, its gradients in pieces where it has any."""
+        pieces = [None if each.costs is None else in_pieces(each.workload) for each in self.replays]
+        return [finer[0] if finer else each.workload for finer, each in zip(pieces, self.replays, strict=True)]
+
     def made(self, setup: Setup, iteration: int) -> Job:
-        replay = self.replays[iteration]
-        finer = None if replay.costs is None else in_pieces(replay.workload)
-        workload = finer[0] if finer else replay.workload
+        replay, workload = self.replays[iteration], self.workloads[iteration]
         slowdowns = _slowdowns(setup.spelling(BROKEN), workload)
         measured = None if replay.ground == GROUNDS[2] or replay.costs is None else LikenedCosts(replay.costs)
         made = setup.without(BROKEN)
@@ -228,7 +223,7 @@ class _Recorded:
         if key not in self.timed:
             others = Setup(tuple(each for each in setup if not each.slot.startswith(OPERATION)))
             if setup.algorithms:
-                self.timed[key] = _done_by(self._on(others, workload), setup.algorithms)
+                self.timed[key] = self._on(others, workload).done_by(setup.algorithms)
             else:
                 self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload)
         return self.timed[key]

@@ -10,6 +10,7 @@ from ringwright.advise.settings import MACHINE, Setting
 from ringwright.errors import UsageError
 from ringwright.fabrics import families, knobs
 from ringwright.studies.jobs.aggregated import switches_add
+from ringwright.studies.provision.variants import is_spelled
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
@@ -39,6 +40,6 @@ def bought_settings(situation: Situation) -> list[Setting]:
 def _that_adds(topology: Topology) -> str:
     """Return the spelling of the same fabric with switches that add; empty where there is none."""
     family = topology.name.partition(":")[0]
-    if family not in families() or ADDS not in knobs(family) or switches_add(topology) or topology.faults:
+    if family not in families() or ADDS not in knobs(family) or switches_add(topology) or not is_spelled(topology):
         return ""
     return f"{topology.name},{ADDS}=true"

@@ -30,7 +30,7 @@ def placed_settings(situation: Situation) -> list[Setting]:
             PLACED,
             said,
             f"ranks laid out anew: {said}",
-            "the order of hosts and devices in the launcher (rank file, --rdzv order)",
+            "the order of hosts and devices in the launcher's host or rank file",
             RISK,
         )
         for said, _ in listed[:MOST]

@@ -79,12 +79,9 @@ class Timed:
         return replace(self, seconds=seconds, shares=self.shares * (self.seconds / seconds) if seconds else self.shares)
 
 
-def on_fabric(topology: Topology, workload: Workload, algorithm: str | Mapping[str, str] = "") -> FabricCosts:
-    """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices), or one each."""
-    algorithms = {"": algorithm} if isinstance(algorithm, str) else algorithm
-    return FabricCosts(
-        topology, workload.mesh, stages_of(workload), {op: each for op, each in algorithms.items() if each}
-    )
+def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
+    """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices)."""
+    return FabricCosts(topology, workload.mesh, stages_of(workload), {"": algorithm} if algorithm else {})
 
 
 def stages_of(workload: Workload) -> frozenset[str]:
@@ -148,6 +145,15 @@ class FabricCosts:
     def sound(self) -> FabricCosts:
         """The costs on the machine without its faults; what healthy groups take is known already."""
         return replace(self, topology=self.healthy, passing=(), known=self.timed)
+
+    def done_by(self, algorithms: Mapping[str, str]) -> FabricCosts:
+        """Return the costs of operations that these do; what stays with whom did it is not timed again."""
+
+        def by(listed: Mapping[str, str], op: str) -> str:
+            return listed.get(op, listed.get("", ""))
+
+        same = {key: each for key, each in self.timed.items() if by(algorithms, key[0]) == by(self.algorithms, key[0])}
+        return replace(self, algorithms=algorithms, known=same)
 
     @cached_property
     def calm(self) -> FabricCosts:

@@ -20,8 +20,6 @@ from ringwright.studies.jobs.study import Job
 from ringwright.workloads.replay import GROUNDS, Replay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
 
     from ringwright.topology import Topology
@@ -85,9 +83,9 @@ class Changed:
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """What is to be different: the algorithm ("" as recorded; or one for each operation), the fabric, and its faults."""
+    """What is to be different: the algorithm ("" as recorded), and the fabric, healthy and with its faults."""
 
-    algorithm: str | Mapping[str, str] = ""
+    algorithm: str = ""
     healthy: Topology | None = None
     faulty: Topology | None = None
 
@@ -124,7 +122,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         return Job(workload, measured, assumptions=told, fabric=ITS_OWN, left_out=LEFT_OUT)
     if fabric is None:
         raise UsageError("no fabric is named", where=workload.name, remedy=f"--fabric switch:{workload.mesh.size}")
-    after, name = on_fabric(fabric, workload, change.algorithm), _named(change.algorithm)
+    after, name = on_fabric(fabric, workload, change.algorithm), change.algorithm or LIBRARY
     costs: Costs = after
     said = f"times of operations: {name} on {fabric.name}, simulated"
     if measured is not None:
@@ -144,13 +142,6 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         left_out=LEFT_OUT,
         remarks=after.told,
     )
-
-
-def _named(algorithm: str | Mapping[str, str]) -> str:
-    """Return who does the collectives, in words."""
-    if isinstance(algorithm, str):
-        return algorithm or LIBRARY
-    return ", ".join([f"{op} by {each}" for op, each in sorted(algorithm.items()) if op and each] + [LIBRARY])
 
 
 def _baseline(replay: Replay) -> dict[str, float] | None:

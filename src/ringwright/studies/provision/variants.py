@@ -20,7 +20,7 @@ def with_fewer_nics(topology: Topology) -> list[Topology]:
     """Return the fabric as it is, then with fewer and fewer NICs a GPU; alone where its family has no such knob."""
     name, *options = topology.name.split(",")
     family = name.partition(":")[0]
-    if family not in families() or KNOB not in knobs(family) or not _is_spelled(topology):
+    if family not in families() or KNOB not in knobs(family) or not is_spelled(topology):
         return [topology]
     given = dict(each.split("=", 1) for each in options)
     own = int(given.pop(KNOB, "1"))
@@ -34,7 +34,7 @@ def with_fewer_nics(topology: Topology) -> list[Topology]:
     return variants
 
 
-def _is_spelled(topology: Topology) -> bool:
+def is_spelled(topology: Topology) -> bool:
     """Return whether the fabric is what its name says, with no fault and no rate changed afterwards."""
     try:
         spelled = fabric(topology.name)

@@ -47,10 +47,10 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
 
 @dataclass
 class _Stretches:
-    """Into how many parts each task is cut, and which part ends a piece: (bucket, class, piece) -> name."""
+    """Into how many parts each task is cut, and which ends a piece: (bucket, class, piece) -> task, part (-1: its last one)."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    made: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    made: dict[tuple[str, str, int], tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, workload: Workload, buckets: list[Payload], cuts: Mapping[str, int]) -> _Stretches:
@@ -82,7 +82,7 @@ class _Stretches:
             count = max(self.counts.get(name, 1), len(listed))
             self.counts[name] = count
             for turn, piece in enumerate(listed):
-                self.made[bucket, of, piece] = f"{name}|{turn - len(listed)}"  # counted from the end
+                self.made[bucket, of, piece] = name, turn - len(listed)
 
     def parts(self, task: Task) -> list[Task]:
         """Return the parts of a task; the last one has its name."""
@@ -107,8 +107,8 @@ class _Stretches:
         """Return the parts that end a piece of a bucket, one a class."""
         names = []
         for producer in bucket.producers:
-            task, _, back = self.made[bucket.name, of[producer], piece].partition("|")
-            names.append(self.name(task, self.counts.get(task, 1) + int(back)))
+            task, part = self.made[bucket.name, of[producer], piece]
+            names.append(self.name(task, self.counts.get(task, 1) + part))
         return tuple(dict.fromkeys(names))
 
 
