@@ -124,6 +124,7 @@ def test_a_bucket_that_is_too_large_is_seen_in_a_recording() -> None:
     # With buckets of 8 MiB the job takes 375 ms, by the simulator that recorded it; 525 with all in one.
     assert change["gain_p05"] <= 1 - 0.375 / 0.525 <= change["gain_p95"]
     assert change["gain_p05"] > 0.2
+    assert "of sizes that were not recorded" in change["ground"]
 
 
 def test_who_communicates_alone_is_not_told_to_change() -> None:

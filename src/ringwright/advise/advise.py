@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import mean
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from ringwright.advise.space import Space, space
 from ringwright.studies.jobs.memory import device_bytes
 from ringwright.studies.jobs.recorded import FAR
 from ringwright.studies.jobs.remedies import IN_PRACTICE
-from ringwright.studies.jobs.rows import NOT_EQUAL, told_equal
+from ringwright.studies.jobs.rows import NOT_EQUAL
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told
 MOST_DECLINED = 0.2  # of the draws
-MOST_DOUBTS = 5  # changes that are doubtful, after which nothing is told
+MOST_DOUBTS = 5  # changes that are doubtful, after which no others are tried in their place
 GROUND = {
     GROUNDS[0]: "replay of its dependencies, operations at their measured times",
     GROUNDS[1]: "replay of its times, operations at their measured times",
@@ -86,7 +87,7 @@ def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = Non
             seed=spec.seed,
             advance=advance,
         )
-        draws = Draws(evaluator, spec.seed, began + spec.seconds)
+        draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
         _tell(told, evaluator, listed, search, spec, draws)
         told["stopped"] = search.stopped or draws.stopped
     told["evaluated"], told["work"] = evaluator.runs, evaluator.work
@@ -178,13 +179,13 @@ def _tell(
     while True:  # what is doubtful is left out, with all that was built on it
         without = {setting for each in doubtful for setting in each.settings}
         sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without])
-        doubt = next((each for each in sure if not _is_sure(draws.gain(each.after))), None)
-        if doubt is None or len(doubtful) == MOST_DOUBTS:
+        told_so_far = list(takewhile(lambda each: _is_sure(draws.gain(each.after)), sure))
+        if len(told_so_far) == len(sure) or len(doubtful) == MOST_DOUBTS:
             break
-        doubtful.append(doubt)
+        doubtful.append(sure[len(told_so_far)])
     changes = [
         _change(each, draws.gain(each.after), draws.gain(each.after, each.before), evaluator, spec)
-        for each in (sure if doubt is None else [])
+        for each in told_so_far
     ]
     doubts = [_doubt(each, draws.gain(each.after)) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
@@ -216,14 +217,13 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
     whole_s = mean(measured) if measured else (base.step_s or 0.0)
     after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
     held = (base.peak_bytes, after.peak_bytes)
-    run = evaluator.result(each.after)
-    unequal = [NOT_EQUAL] if told_equal(run) == NOT_EQUAL else []
-    turned_on = [text.partition(IN_PRACTICE)[2] for text in run.decided if IN_PRACTICE in text]
+    unequal = [] if after.exact else [NOT_EQUAL]
+    turned_on = [text.partition(IN_PRACTICE)[2] for text in after.decided if IN_PRACTICE in text]
     return {
         "what": _joined(one.what for one in each.settings),
         "where": _joined([*(one.where for one in each.settings), *turned_on]),
         "layer": each.settings[0].layer,
-        "ground": GROUND[evaluator.situation.ground],
+        "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured]),
         "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
         "step_us": whole_s * (1 - middle) * 1e6,
         "gain_p05": low,
@@ -232,7 +232,7 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
         "adds_p05": adds.ends[0],
         "adds_p50": adds.ends[1],
         "adds_p95": adds.ends[2],
-        "alone": 1 - (alone.step_s or 0.0) / (base.step_s or 1.0) if alone.step_s is not None else 0.0,
+        "alone": None if alone.step_s is None or not base.step_s else 1 - alone.step_s / base.step_s,
         "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
         "export": export_of(evaluator.situation, each.settings),
         "measure": measure_of(evaluator.situation, each.settings, spec.command),
@@ -241,10 +241,11 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
 
 
 def _doubt(each: RankedChange, gain: Gain) -> RefusedAdvice:
-    low, middle, high = gain.ends if gain.declined < 1 else (0.0, 0.0, 0.0)
-    why = f"it would gain {middle:.1%}, but anything from {low:.1%} to {high:.1%}"
     if gain.declined > MOST_DECLINED:
-        why = f"it cannot be done in {gain.declined:.0%} of the recorded steps"
+        why = f"it cannot be done in some of the recorded steps ({gain.declined:.0%} of the draws)"
+    else:
+        low, middle, high = gain.ends
+        why = f"it would gain {middle:.1%}, but anything from {low:.1%} to {high:.1%}"
     return {
         "what": _joined(one.what for one in each.settings),
         "why": why,

@@ -27,9 +27,9 @@ class AdvisedStep(TypedDict):
 class AdvisedChange(TypedDict):
     """A change, with those above it: the step in us, and what all of them gain, as shares of the step of today.
 
-    ``adds_*`` is what this one adds to those above; ``alone`` what it gains by itself. ``memory_bytes`` is what a rank holds
-    more at its peak, null where that is not known. ``export``: what writes the file that does it, null where a line of code
-    does; ``measure``: the command that shows whether it was true. ``spelling`` is what simulate takes.
+    ``adds_*`` is what this one adds to those above; ``alone`` what it gains by itself, null where it cannot be. ``memory_bytes``
+    is what a rank holds more at its peak, null where that is not known. ``export``: what writes the file that does it, null
+    where a line of code does; ``measure``: the command that shows whether it was true. ``spelling`` is what simulate takes.
     """
 
     what: str
@@ -44,7 +44,7 @@ class AdvisedChange(TypedDict):
     adds_p05: float
     adds_p50: float
     adds_p95: float
-    alone: float
+    alone: float | None
     memory_bytes: int | None
     export: str | None
     measure: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
+from ringwright.advise.unmeasured import told_unmeasured
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.memory import peak_bytes
 from ringwright.studies.jobs.least import LeastStep
@@ -25,12 +27,20 @@ REFUSALS = (*DECLINES, UsageError)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A setup's step in seconds and the bytes that a rank holds at its peak (None: not known), or why it was refused."""
+    """A setup's step in seconds and the bytes that a rank holds at its peak (None: not known), or why it was refused.
+
+    ``instances`` of tasks and operations were simulated; ``decided`` is what its policies say of themselves. ``exact``: whether
+    gradients stay the same numbers. ``unmeasured``: in words, which of its operations the recording does not have.
+    """
 
     setup: Setup
     step_s: float | None
     peak_bytes: int | None = None
     refused: str = ""
+    instances: int = 0
+    decided: tuple[str, ...] = ()
+    exact: bool = True
+    unmeasured: tuple[str, ...] = ()
 
 
 @dataclass
@@ -58,16 +68,15 @@ class Evaluator:
     def result(self, setup: Setup, iteration: int = 0) -> PolicyResult:
         """Return the whole run of a setup, in an iteration; raise why it is refused."""
         self.runs += 1
-        return self.answered(setup, self.situation.job(setup, iteration), self.plan(setup, iteration))
+        return self.answered(self.situation.job(setup, iteration), self.plan(setup, iteration))
 
-    def answered(self, setup: Setup, job: Job, plan: Workload) -> PolicyResult:
+    def answered(self, job: Job, plan: Workload) -> PolicyResult:
         """Return the run of a job by a plan, and count its work."""
         result = answer(job, lambda _workload, _costs: plan)
         fitting(result.workload, self.memory_bytes)
         if not self.inexact and told_equal(result) == NOT_EQUAL:
             raise InfeasibleError(NOT_EQUAL, remedy="--inexact")
-        laid = result.undisturbed.laid
-        self.work += laid.per_step * laid.steps
+        self.work += instances_of(result)
         return result
 
     def least_s(self, setup: Setup) -> float:
@@ -91,17 +100,15 @@ class Evaluator:
 
     def _scheduled(self, setup: Setup, iteration: int) -> Workload | RingwrightError:
         """Return what the first scheduler of a setup makes that declines nothing; the last refusal where all do."""
-        refused: RingwrightError = UsageError("no policy is named")
         try:
             job = self.situation.job(Setup(tuple(each for each in setup if each.slot in PLANNED_BY)), iteration)
+            *others, last = self.situation.schedulers(setup)
+            for schedule in others:
+                with suppress(*REFUSALS):
+                    return schedule(job.workload, job.costs)
+            return last(job.workload, job.costs)
         except REFUSALS as error:
             return error
-        for schedule in self.situation.schedulers(setup):
-            try:
-                return schedule(job.workload, job.costs)
-            except REFUSALS as error:
-                refused = error
-        return refused
 
     def _least_step(self, setup: Setup) -> LeastStep:
         key = self._planned(setup, 0)
@@ -118,4 +125,18 @@ class Evaluator:
             result = self.result(setup)
         except REFUSALS as error:
             return Evaluation(setup, None, refused=error.what)
-        return Evaluation(setup, result.step_s, peak_bytes(result.workload))
+        return Evaluation(
+            setup,
+            result.step_s,
+            peak_bytes(result.workload),
+            instances=instances_of(result),
+            decided=result.decided,
+            exact=told_equal(result) != NOT_EQUAL,
+            unmeasured=told_unmeasured(result),
+        )
+
+
+def instances_of(result: PolicyResult) -> int:
+    """Return how many instances of tasks and operations a run simulated."""
+    laid = result.undisturbed.laid
+    return laid.per_step * laid.steps

@@ -19,9 +19,8 @@ import numpy as np
 from ringwright.advise.evaluation import REFUSALS
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import MODEL, Situation
-from ringwright.advise.unmeasured import LikenedCosts
+from ringwright.advise.unmeasured import LikenedCosts, measured_of
 from ringwright.costs.measured import MeasuredCosts
-from ringwright.studies.jobs.recorded import Changed
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator
@@ -95,26 +94,22 @@ class DrawnCosts:
     def _off(self, op: str, size_bytes: int, role: str) -> float:
         """Return by how much the logarithm of an operation's time is off."""
         system = self._algorithms.get(op) or self._algorithms.get("", "")
-        if isinstance(self.costs, Changed):
-            own = math.sqrt(1 - OF_MACHINE - OF_OPERATION)
+        measured, own = measured_of(self.costs), math.sqrt(1 - OF_MACHINE - OF_OPERATION)
+        if measured is not None:
             changed = ENGINE_SIGMA * own * self._draw.normal("changed", op, system) if system else 0.0
-            return self._of_size(self.costs.measured, op, size_bytes, role) + changed
-        if isinstance(self.costs, LikenedCosts):
-            return self._of_size(self.costs, op, size_bytes, role)
+            return self._of_size(measured, op, size_bytes, role) + changed
         machine = math.sqrt(OF_MACHINE) * self._draw.normal("machine")
         operation = math.sqrt(OF_OPERATION) * self._draw.normal("operation", op)
-        own = math.sqrt(1 - OF_MACHINE - OF_OPERATION) * self._draw.normal("system", op, system)
-        return ENGINE_SIGMA * (machine + operation + own) + self._compute * self._draw.normal("compute")
+        of_system = own * self._draw.normal("system", op, system)
+        return ENGINE_SIGMA * (machine + operation + of_system) + self._compute * self._draw.normal("compute")
 
-    def _of_size(self, costs: object, op: str, size_bytes: int, role: str) -> float:
+    def _of_size(self, costs: LikenedCosts, op: str, size_bytes: int, role: str) -> float:
         """Return by how much a size is off: one that was measured by what its mean may be off."""
-        if not isinstance(costs, LikenedCosts):
-            return 0.0
         if (op, size_bytes, role) in costs.measured.exact:
             return mean_sigma(costs.measured, op, size_bytes, role) * self._draw.normal(
                 "measured", op, size_bytes, role
             )
-        other = op if op in costs.measured.lines else costs.likened.get(op, op)
+        other = costs.stands_for(op) or op
         sigma = size_sigma(costs.measured, other)
         size = 0.8 * self._draw.normal("size", op) + 0.6 * self._draw.normal("size", op, size_bytes.bit_length())
         return sigma * size + (LIKENED_SIGMA * self._draw.normal("likened", op) if other != op else 0.0)
@@ -141,9 +136,13 @@ def size_sigma(costs: MeasuredCosts, op: str) -> float:
 
 @dataclass
 class Draws:
-    """Draws for one situation, the same for all its setups; steps that were simulated with them are remembered."""
+    """Draws for one situation, the same for all its setups; steps that were simulated with them are remembered.
+
+    ``fidelity``: how much longer the replay, unchanged, is than what was measured, as a share of it; 0 of a model.
+    """
 
     evaluator: Evaluator
+    fidelity: float = 0.0
     seed: int = 0
     until: float = math.inf  # of the monotonic clock: no further draw is begun then
     stopped: bool = False
@@ -157,9 +156,9 @@ class Draws:
     @cached_property
     def draws(self) -> list[Draw]:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
-        laid = self.evaluator.result(Setup()).undisturbed.laid
         steps = self.situation.iterations
-        count = int(np.clip(WORK // max(1, laid.per_step * laid.steps * steps), FEWEST_DRAWS, MOST_DRAWS))
+        instances = self.evaluator.run(Setup()).instances * steps
+        count = int(np.clip(WORK // max(1, instances), FEWEST_DRAWS, MOST_DRAWS))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 
@@ -198,15 +197,7 @@ class Draws:
             return Gain(shares)
         off = np.array([[each.normal("replay"), each.normal("step", setup.key)] for each in self.draws[: len(shares)]])
         off = off.reshape(len(shares), 2)
-        return Gain(shares * (1 + self._infidelity * off[:, 0]) + self._step_sigma * off[:, 1])
-
-    @cached_property
-    def _infidelity(self) -> float:
-        """How far the replay, unchanged, is from what was measured, as a share of it; 0 of a model."""
-        if not self._measured_s:
-            return 0.0
-        replays = [self.evaluator.result(Setup(), at).step_s for at in range(self.situation.iterations)]
-        return abs(float(np.mean(replays)) / self._measured_s - 1)
+        return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) + self._step_sigma * off[:, 1])
 
     @property
     def _step_sigma(self) -> float:
@@ -223,7 +214,7 @@ class Draws:
         costs = DrawnCosts(job.costs, draw, setup.algorithms, self._compute)
         try:
             plan = self.evaluator.plan(setup, iteration)
-            return self.evaluator.answered(setup, replace(job, costs=costs), plan).step_s
+            return self.evaluator.answered(replace(job, costs=costs), plan).step_s
         except REFUSALS:
             return math.nan
 

@@ -60,7 +60,7 @@ def _changes(out: Console, changes: list[AdvisedChange]) -> None:
             milliseconds(each["step_us"]),
             layout.percent(each["gain_p50"]),
             f"{each['gain_p05']:.1%} to {each['gain_p95']:.1%}",
-            layout.percent(each["alone"]),
+            "-" if each["alone"] is None else layout.percent(each["alone"]),
             "-" if each["memory_bytes"] is None else _memory(each["memory_bytes"]),
         )
         for number, each in enumerate(changes, 1)
