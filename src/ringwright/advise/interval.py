@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.advise.evaluation import REFUSALS
-from ringwright.advise.settings import Setup
+from ringwright.advise.settings import BROKEN, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
 from ringwright.costs.measured import MeasuredCosts
@@ -35,6 +35,7 @@ COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data she
 SIZE_SIGMA, ONE_SIZE_SIGMA = 0.15, 0.4  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
+MENDED_SIGMA = 0.3  # of the logarithm of what a mended rank gains
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 
 
@@ -195,9 +196,10 @@ class Draws:
         shares = (before - after) / np.maximum(base, self._measured_s)
         if setup.key == over.key:
             return Gain(shares)
-        off = np.array([[each.normal("replay"), each.normal("step", setup.key)] for each in self.draws[: len(shares)]])
-        off = off.reshape(len(shares), 2)
-        return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) + self._step_sigma * off[:, 1])
+        what = (("replay",), ("step", setup.key), ("mended", setup.spelling(BROKEN)))
+        off = np.array([[each.normal(*words) for words in what] for each in self.draws[: len(shares)]]).reshape(-1, 3)
+        mended = np.exp(MENDED_SIGMA * off[:, 2]) if setup.spelling(BROKEN) != over.spelling(BROKEN) else 1.0
+        return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) * mended + self._step_sigma * off[:, 1])
 
     @property
     def _step_sigma(self) -> float:

@@ -6,14 +6,13 @@ what the engines say of that change. A job from a model has simulated times.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import median
 from typing import TYPE_CHECKING
 
 from ringwright.advise.machines import machine_of
+from ringwright.advise.mended import factors
 from ringwright.advise.prefetch import ahead
 from ringwright.advise.settings import BROKEN, FORM, IN, MACHINE, OPERATION, PLACED, PREFETCH, Setup
 from ringwright.advise.unmeasured import LikenedCosts
@@ -200,7 +199,8 @@ class _Recorded:
 
     def made(self, setup: Setup, iteration: int) -> Job:
         replay, workload = self.replays[iteration], self.workloads[iteration]
-        slowdowns = _slowdowns(setup.spelling(BROKEN), workload)
+        mended = setup.spelling(BROKEN)
+        slowdowns = factors(workload, [int(rank) for rank in mended.split(",")]) if mended else {}
         measured = None if replay.ground == GROUNDS[2] or replay.costs is None else LikenedCosts(replay.costs)
         made = setup.without(BROKEN)
         if measured is not None and not made:
@@ -227,26 +227,3 @@ class _Recorded:
             else:
                 self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload)
         return self.timed[key]
-
-
-def computed_s(workload: Workload) -> dict[int, float]:
-    """Return rank -> seconds of computation in a step."""
-    by_class: dict[str, float] = defaultdict(float)
-    for task in workload.tasks:
-        by_class[task.of] += task.seconds * (workload.micro_batches if task.per == "micro-batch" else 1)
-    return {
-        rank: by_class[each.name]
-        for each in workload.classes
-        for rank in range(workload.mesh.size)
-        if dict(each.at).items() <= workload.mesh.place(rank).items()
-    }
-
-
-def _slowdowns(spelling: str, workload: Workload) -> dict[int, float]:
-    """Return rank -> factor by which ranks, '3,5', compute no longer than the others do; empty for nothing."""
-    mended = [int(each) for each in spelling.split(",")] if spelling else []
-    if not mended:
-        return {}
-    computing = computed_s(workload)
-    usual = median(seconds for rank, seconds in computing.items() if rank not in mended)
-    return {rank: usual / computing[rank] for rank in mended if computing[rank] > usual > 0}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from statistics import mean, median
+from statistics import mean
 from typing import TYPE_CHECKING
 
+from ringwright.advise.mended import computed_s, usual_s
 from ringwright.advise.settings import BROKEN, Setting, Setup
-from ringwright.advise.situation import computed_s
 from ringwright.analysis.arrivals import arrivals
 from ringwright.errors import UsageError
 
@@ -46,12 +46,11 @@ def repair_settings(situation: Situation) -> list[Setting]:
 
 
 def slower(situation: Situation, late: list[int]) -> dict[int, float]:
-    """Return how many times as long as the others late ranks compute, mean over the iterations."""
+    """Return how many times as long as others usually do late ranks compute, mean over the iterations."""
     times: dict[int, list[float]] = defaultdict(list)
     for iteration in range(situation.iterations):
         computing = computed_s(situation.job(Setup(), iteration).workload)
-        others = [seconds for rank, seconds in computing.items() if rank not in late]
-        if others and median(others) > 0:
-            for rank in late:
-                times[rank].append(computing.get(rank, 0.0) / median(others))
+        usual = usual_s(computing, late)
+        for rank in late if usual else ():
+            times[rank].append(computing.get(rank, 0.0) / usual)
     return {rank: mean(each) for rank, each in times.items()}
