@@ -27,7 +27,7 @@ def graph_settings(situation: Situation) -> list[Setting]:
     is_large = len(situation.workload.tasks) > MOST_TASKS
     spellings = [spelling for each in known for spelling in ([each.slug] if is_large else _spellings(each))]
     return [
-        Setting("rewrites", GRAPH, each, f"step rewritten: {each}", f"ringwright simulate ... --policy {each}", RISK)
+        Setting("rewrites", GRAPH, each, f"step rewritten: {each}", "the program of the job", RISK)
         for each in spellings
     ]
 
