@@ -24,8 +24,9 @@ from ringwright.fabrics.faults import apply
 from ringwright.program import Program
 from ringwright.registry import algorithm, scheduler
 from ringwright.studies.jobs.account import account
-from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, TimedRanks
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
+from ringwright.studies.jobs.known import TimedRanks
 from ringwright.studies.jobs.study import NONE, Job
 from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.topology import NIC, Topology
@@ -237,7 +238,7 @@ def share_a_nic(costs: FabricCosts) -> bool:
     topology = costs.topology
     if topology.hosts is None:
         return False
-    for groups in costs.beside.values():
+    for groups in costs.met.beside.values():
         used: Counter[int] = Counter()
         for group in groups:
             ranks = np.array(group.ranks)

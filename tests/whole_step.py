@@ -16,7 +16,8 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.messages import MessageGraph
 from ringwright.engines.slots import machines
-from ringwright.studies.jobs.costs import FabricCosts, TimedRanks
+from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.known import TimedRanks
 from ringwright.workload import Workload
 
 Ids = np.ndarray | int

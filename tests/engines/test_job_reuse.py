@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 import random_workloads as drawn
-from ringwright.costs.stages import Costs, LinkCosts
+from ringwright.costs.stages import Costs, LinkCosts, Stage
+from ringwright.engines.job import layout
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.reuse import Layouts
+from ringwright.engines.job.sending import Sending
+from ringwright.engines.job.timed_anew import timed_anew
 from ringwright.errors import RingwrightError
 from ringwright.studies.jobs.study import Job, answer
 from ringwright.workload import Mesh, RankClass, Workload
@@ -214,9 +217,65 @@ def test_a_thousand_candidates_need_no_more_memory_than_a_few() -> None:
     assert held[1] < held[0] + 1000, "a block or more is left of each"
 
 
-def test_a_copy_of_a_job_begins_with_nothing() -> None:
+def test_a_copy_of_a_job_is_answered_by_its_own_costs() -> None:
     job = Job(chain("job", [ChainLayer(1e-3, 2e-3, 40_000)], 2), LinkCosts(1e6))
     before = answer(job, "none").step_s
     slower = replace(job, costs=LinkCosts(1e5))
-    assert slower.layouts is not job.layouts
-    assert answer(slower, "none").step_s > before
+    assert answer(slower, "none").step_s == answer(replace(slower, layouts=Layouts()), "none").step_s > before
+
+
+# ------------------------------------------------------------------------------------------------------- timed anew
+class DrawnStages:
+    """Costs that are drawn: how long each operation takes, of how many phases it is, and what it loads."""
+
+    def __init__(self, seed: int, phases: int = 1) -> None:
+        self.seed, self.phases = seed, phases
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        r = random.Random(repr((self.seed, op, size_bytes, ranks, role)))
+        return tuple(
+            Stage(
+                r.random() * 1e-3,
+                r.random() * 1e-5,
+                ("push", "pull")[at] if self.phases > 1 else "",
+                tuple((f"{name}.tx", r.random()) for name in ("nic", "nvlink") if r.random() < 0.7),
+                r.random() / 4,
+                tuple((link, r.random()) for link in r.sample(range(6), r.randrange(4))),
+            )
+            for at in range(self.phases)
+        )
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_other_costs_are_laid_out_as_alone(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    anew = []
+    monkeypatch.setattr(layout, "timed_anew", lambda *asked: anew.append(timed_anew(*asked)) or anew[-1])
+    r = random.Random(block)
+    for seed in range(block * 20, block * 20 + 20):
+        made, layouts = drawn.workload(seed), Layouts()
+        for at in range(5):
+            costs = DrawnStages(seed * 10 + at, r.choice((1, 1, 1, 2)))
+            check(made, costs, layouts, f"seed {seed}, costs {at}")
+    assert sum(each is not None for each in anew) > 20
+    assert any(each is None for each in anew), "costs of two phases are no costs of one"
+
+
+def test_what_does_not_cost_time_is_not_laid_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(chain("job", [ChainLayer(1e-3, 2e-3, 40_000)] * 3, 2), LinkCosts(1e6))
+    answer(job, "none")
+    written = []
+    monkeypatch.setattr(Sending, "lay", lambda *_: written.append(1))
+    answer(replace(job, costs=LinkCosts(1e5)), "none")
+    assert not written
+
+
+def test_links_that_are_watched_stay_whoever_times_them() -> None:
+    made, costs = chain("job", [ChainLayer(1e-3, 2e-3, 40_000)] * 2, 2), DrawnStages(3)
+    for watched in ((0, 1, 2, 3, 4, 5), (2,)):
+        layouts = Layouts()
+        classes = layouts.rank_classes(made, None, (), folded=True)
+        for each in (costs, DrawnStages(4), DrawnStages(5)):
+            found = lay_out(made, each, classes, 2, layouts=layouts, watched=watched)
+            alone = lay_out(made, each, classes, 2, watched=watched)
+            assert not differs(found.flat, alone.flat)
+            assert found.resource_of == alone.resource_of

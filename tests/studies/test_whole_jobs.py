@@ -11,8 +11,9 @@ import whole_jobs
 import whole_step
 from ringwright.engines.job.run import simulate
 from ringwright.studies.jobs import costs as job_costs
-from ringwright.studies.jobs.costs import MOST_TOGETHER, FabricCosts, TimedRanks, on_fabric
+from ringwright.studies.jobs.costs import MOST_TOGETHER, FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
+from ringwright.studies.jobs.known import TimedRanks
 
 # Pipeline stages and tensor-parallel groups on the NIC of a host; experts on four hosts; one NIC for each GPU; an uneven pipeline.
 pytestmark = pytest.mark.once  # what is compiled in it is held to its Python twin elsewhere

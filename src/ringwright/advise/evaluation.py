@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
 from ringwright.advise.unmeasured import told_unmeasured
+from ringwright.engines.job.reuse import Layouts
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.memory import peak_bytes
 from ringwright.studies.jobs.least import LeastStep
-from ringwright.studies.jobs.memory import fitting
+from ringwright.studies.jobs.memory import fits
 from ringwright.studies.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.studies.jobs.study import DECLINES, answer
 
@@ -58,6 +59,8 @@ class Evaluator:
     known: dict[object, Evaluation] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], Workload | RingwrightError] = field(default_factory=dict)
     _least: dict[tuple[object, ...], LeastStep] = field(default_factory=dict)
+    _peaks: dict[int, tuple[Workload, int | None]] = field(default_factory=dict)
+    _layouts: Layouts = field(default_factory=Layouts)
 
     def run(self, setup: Setup) -> Evaluation:
         """Return the simulated step of a setup, from memory where it was asked for before."""
@@ -72,8 +75,9 @@ class Evaluator:
 
     def answered(self, job: Job, plan: Workload) -> PolicyResult:
         """Return the run of a job by a plan, and count its work."""
-        result = answer(job, lambda _workload, _costs: plan)
-        fitting(result.workload, self.memory_bytes)
+        result = answer(replace(job, layouts=self._layouts), lambda _workload, _costs: plan)
+        if self.memory_bytes is not None:
+            fits(self._held(plan), self.memory_bytes)
         if not self.inexact and told_equal(result) == NOT_EQUAL:
             raise InfeasibleError(NOT_EQUAL, remedy="--inexact")
         self.work += instances_of(result)
@@ -116,6 +120,12 @@ class Evaluator:
             self._least[key] = LeastStep(self.plan(setup))
         return self._least[key]
 
+    def _held(self, plan: Workload) -> int | None:
+        """Return the most that a rank holds by a plan, whatever its operations take; None where that is not known."""
+        if id(plan) not in self._peaks:
+            self._peaks[id(plan)] = plan, peak_bytes(plan)
+        return self._peaks[id(plan)][1]
+
     @staticmethod
     def _planned(setup: Setup, iteration: int) -> tuple[object, ...]:
         return setup.policies, tuple(setup.spelling(slot) for slot in PLANNED_BY), iteration
@@ -128,7 +138,7 @@ class Evaluator:
         return Evaluation(
             setup,
             result.step_s,
-            peak_bytes(result.workload),
+            self._held(result.workload),
             instances=instances_of(result),
             decided=result.decided,
             exact=told_equal(result) != NOT_EQUAL,

@@ -9,7 +9,7 @@ import numpy as np
 from ringwright.advise.settings import MACHINE, PLACED, Setup
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs.placements import PlacedAxes, placements
+from ringwright.studies.jobs.placements import PlacedAxes, every_placement, placements
 from ringwright.studies.provision.network import NetworkTiers
 from ringwright.studies.renumbered import renumbered
 
@@ -48,8 +48,9 @@ def placed_axes(topology: Topology, workload: Workload) -> list[tuple[str, Place
 
 def _devices(topology: Topology, workload: Workload, spelling: str) -> np.ndarray:
     """Return the device of each rank, int64 of shape (ranks,)."""
-    for said, each in placed_axes(topology, workload):
-        if said == spelling:
+    levels, every = every_placement(workload.mesh, topology)
+    for each in every:
+        if _said(each, levels, workload.mesh) == spelling:
             return each.devices
     raise UsageError(f"no placement is '{spelling}'", remedy="ringwright workload MODEL --place")
 

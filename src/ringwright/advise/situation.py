@@ -103,12 +103,20 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
 
     plain: dict[object, Job] = {}
 
-    def make(setup: Setup, iteration: int) -> Job:
-        asked = _formed(spec, setup.spelling(FORM))
+    def on(setup: Setup) -> Job:
         key = tuple(setup.spelling(slot) for slot in (FORM, MACHINE, PLACED))
-        if key not in plain:
+        if key in plain:
+            return plain[key]
+        if setup.spelling(PLACED):
+            job = on(setup.without(PLACED))
+            plain[key] = generated.laid_out_anew(job, machine_of(machine, job.workload, setup))
+        else:
+            asked = _formed(spec, setup.spelling(FORM))
             plain[key] = generated.made(asked, machine_of(machine, generated.workload(asked), setup))
-        job = plain[key]
+        return plain[key]
+
+    def make(setup: Setup, iteration: int) -> Job:
+        job = on(setup)
         if not setup.algorithms or not isinstance(job.costs, FabricCosts):
             return job
         return replace(job, costs=job.costs.done_by({**spec.algorithms, **setup.algorithms}))

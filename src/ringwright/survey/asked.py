@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ringwright.costs.gpus import OF_FABRIC, gpu
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import generated, recorded, study, written
-from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts, on_fabric
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
 from ringwright.studies.model_workload import WorkloadSpec, form
 from ringwright.survey.form import fitting
@@ -229,5 +229,4 @@ def _command(path: str, machine: str) -> Callable[[str, str], str]:
 
 def _by(base: FabricCosts, algorithm: str) -> FabricCosts:
     """Return the costs by another algorithm; what every algorithm leaves to the library is timed once for all."""
-    kept: dict[Any, Any] = {key: value for key, value in base.timed.items() if key[0] == RING}
-    return replace(base, algorithms={"": algorithm} if algorithm else {}, known=kept)
+    return base.done_by({"": algorithm} if algorithm else {})

@@ -39,8 +39,8 @@ def quickest(
             f"ringwright export {operation.op} --algorithm {system.slug} (MSCCL, MSCCL++)",
             risk,
         )
-        taken = alone_s(situation, setting, operation)
-        if taken is not None and taken <= GAIN * operation.alone_s:
+        taken = alone_s(situation, setting, operation, GAIN * operation.alone_s)
+        if taken is not None:
             timed.append((taken, setting))
     return [setting for _, setting in sorted(timed, key=lambda each: (each[0], each[1].spelling))[:MOST]]
 

@@ -30,9 +30,7 @@ def forced_settings(situation: Situation, operations: list[MainOperation], relea
     pairs = [(name, protocol) for name in ALGORITHMS for protocol in PROTOCOLS]
     settings = []
     for each in operations:
-        timed = [
-            (taken, plain) for plain, taken in _timed(situation, each, pairs, release) if taken <= SLOWER * each.alone_s
-        ]
+        timed = [(taken, plain) for plain, taken in _timed(situation, each, pairs, release)]
         kept = sorted(timed, key=lambda one: (one[0], one[1].spelling))[:MOST_PAIRS]
         settings += [plain for _, plain in kept]
         if kept:
@@ -50,7 +48,7 @@ def _timed(
             plain = _setting(operation, pair, None, release)
         except UsageError:  # a combination that no machine has
             continue
-        taken = alone_s(situation, plain, operation)
+        taken = alone_s(situation, plain, operation, SLOWER * operation.alone_s)
         if taken is not None:
             yield plain, taken
 

@@ -11,6 +11,7 @@ from ringwright.costs.stages import seconds
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.studies.jobs.aggregated import ALONE, fabric_costs
 from ringwright.studies.jobs.exposed_operations import exposed_operations
+from ringwright.studies.jobs.recorded import Changed
 
 if TYPE_CHECKING:
     from ringwright.advise.settings import Setting
@@ -57,15 +58,23 @@ def on_known_machine(situation: Situation) -> None:
         )
 
 
-def alone_s(situation: Situation, setting: Setting, operation: MainOperation) -> float | None:
-    """Return what the operation takes alone with a setting; None where its system leaves it to the library, or declines."""
+def alone_s(situation: Situation, setting: Setting, operation: MainOperation, most_s: float) -> float | None:
+    """Return what the operation takes alone with a setting.
+
+    None where that is more than ``most_s``, and where its system leaves it to the library or declines.
+    """
     try:
         job = situation.job(Setup((setting,)))
-        taken = seconds(job.costs, operation.op, operation.size_bytes, operation.ranks, operation.role)
+        on, asked = fabric_costs(job), (operation.op, operation.size_bytes, operation.ranks)
+        # What was measured changes as the engines say: so much is what is told of the machine.
+        today_s = seconds(job.costs.before, *asked) if isinstance(job.costs, Changed) else operation.alone_s
+        if on is None or on.least_s(*asked) * operation.alone_s > most_s * today_s:
+            return None
+        taken = seconds(job.costs, *asked, operation.role)
     except RingwrightError:
         return None
-    costs = fabric_costs(job)
-    return None if costs is None or costs.refusal(operation.op, operation.ranks) is not None else taken
+    declines = on.refusal(operation.op, operation.ranks) is not None
+    return None if declines or taken > most_s else taken
 
 
 def slot_of(operation: MainOperation) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,23 @@ def flatten(
         n_traffic=_n_traffic(policy),
         n_tags=len(tasks.tags),
         interference=interference,
+    )
+
+
+def timed_flat(flat: FlatJob, step: StepBuilder, steps: int, watched: Collection[int] = ()) -> FlatJob:
+    """Return the arrays of a step of which only what bands take and load is not as it was."""
+    bands = _Bands(step)
+    load_start, load, share, claim = _rows(_contended(step, bands, watched), 2, bands, "loads", steps)
+    return replace(
+        flat,
+        work_ps=np.tile(bands.values("work", "last_work"), steps),
+        latency_ps=np.tile(bands.values("latency", "last_latency"), steps),
+        sms=np.tile(bands.values("sms"), steps),
+        load_start=load_start,
+        load=load,
+        share=share,
+        claim=claim,
+        n_resources=len(step.resources),
     )
 
 

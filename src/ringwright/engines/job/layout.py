@@ -18,6 +18,7 @@ from ringwright.engines.job.measured import measured
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import Band, Instances
+from ringwright.engines.job.timed_anew import timed_anew
 from ringwright.errors import InfeasibleError
 from ringwright.rewrites import Operation, operations
 from ringwright.workload import Workload
@@ -62,7 +63,13 @@ def lay_out(
     ``watched``: links that outages will hit, so that all who use them must be known. What ``layouts`` remembers of other
     layouts is not done again, and this one is remembered.
     """
-    found_operations, layouts = operations(workload), layouts or Layouts()
+    found_operations, layouts, watched = operations(workload), layouts or Layouts(), tuple(watched)
+    interference = interference or Interference()
+    asked = (steps, interference, watched)
+    known = layouts.laid(workload, rank_classes, found_operations, asked)
+    anew = None if known is None else timed_anew(known[0], known[1], workload, costs, watched)
+    if anew is not None:
+        return anew
     written = layouts.begun(workload, costs, rank_classes, found_operations)
     step = written.step
     written.sending.lay(step)
@@ -74,10 +81,11 @@ def lay_out(
         )
     numbers = {link: step.resources.get((-1, f"link {link}")) for link in watched}
     resource_of = {link: number for link, number in numbers.items() if number is not None}
-    flat = flatten(workload, step, steps, written.tasks, interference or Interference(), resource_of.values())
+    flat = flatten(workload, step, steps, written.tasks, interference, resource_of.values())
     if flat.interference.model == "measured":
         model, rows = measured(flat.interference, workload, (band.name for band in step.bands))
         rows = np.repeat(rows, [band.instances for band in step.bands])
         flat = replace(flat, interference=model, tiles=np.tile(rows, steps))
-    layouts.keep(written)
-    return Laid(flat, step.bands, step.n, steps, rank_classes, found_operations, resource_of)
+    laid = Laid(flat, step.bands, step.n, steps, rank_classes, found_operations, resource_of)
+    layouts.keep(written, workload, laid, asked)
+    return laid

@@ -23,7 +23,10 @@ from ringwright.workload import Queue, Workload
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.engines.job.layout import Laid
+
 MOST_KEPT, MOST_ALIKE = 6, 2  # steps, the latest, and of those with the same tasks: a few MB
+MOST_LAID = 1 << 19  # instances of what is remembered as arrays: some 100 MB
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,22 @@ class WrittenStep:
         return alike
 
 
+@dataclass(frozen=True)
+class LaidStep:
+    """A step as arrays, what it was laid out from, and what else was asked for: steps, interference, links that are watched."""
+
+    workload: Workload
+    written: WrittenStep
+    laid: Laid
+    asked: tuple[Any, ...]
+
+
 class Layouts:
     """The latest steps that were laid out of a job, for the next; copies begin with none."""
 
     def __init__(self) -> None:
         self._kept: tuple[WrittenStep, ...] = ()
+        self._laid: tuple[LaidStep, ...] = ()
         self._classes: tuple[tuple[Any, RankClasses], ...] = ()
 
     def __reduce__(self) -> tuple[type[Layouts], tuple[()]]:
@@ -113,8 +127,20 @@ class Layouts:
         sending = before.sending.resumed(workload, operations, first)
         return WrittenStep(read, classes, step, before.tasks, before.behind_tasks, sending)
 
-    def keep(self, written: WrittenStep) -> None:
-        """Remember a step of which all is written; its edges without a rule are let go."""
+    def laid(
+        self, workload: Workload, classes: RankClasses, operations: list[Operation], asked: tuple[Any, ...]
+    ) -> tuple[Laid, WrittenStep] | None:
+        """Return the latest layout of the same workload by the same question, whatever its costs were, and its step."""
+        for each in self._laid:
+            known = each.workload is workload and each.written.rank_classes is classes and each.asked == asked
+            if known and each.written.read == _read(workload) and each.laid.operations == operations:
+                return each.laid, each.written
+        return None
+
+    def keep(self, written: WrittenStep, workload: Workload, laid: Laid, asked: tuple[Any, ...]) -> None:
+        """Remember a step of which all is written; its edges without a rule are let go. A small one stays as arrays too."""
+        if laid.flat.n <= MOST_LAID:
+            self._laid = (LaidStep(workload, written, laid, asked), *self._laid)[:MOST_ALIKE]
         written.step.joined.clear()
         kept, alike = [written], 1
         for each in self._kept:

@@ -44,6 +44,17 @@ class PhaseCosts(NamedTuple):
     phases: Phases
 
 
+class PhaseTiming(NamedTuple):
+    """What costs say of a phase, as the engine is told: work and latency of a full and of the last piece (ps), its loads."""
+
+    work: int
+    last_work: int
+    latency: int
+    last_latency: int
+    sms: float
+    loads: int
+
+
 class SendingMark(NamedTuple):
     """How far a step was written behind an operation, and how many pieces there were."""
 
@@ -87,11 +98,7 @@ class Sending:
         counts = self._counts()
         self.latest = dict(self.posted)
         for operation, count in zip(self.operations[len(self.marks) :], counts, strict=True):
-            whole, rest = operation.sizes()
-            groups = self.groups.groups(operation)
-            phases = [self._phases(operation, whole, rest, group) for group in groups]
-            loads = self._loads(step, operation.op, groups, phases)
-            for group, asked, mine in zip(groups, phases, loads, strict=True):
+            for group, asked, mine in self._of_groups(step, operation):
                 sent = self._operation(step, operation, group.members, zip(asked.phases, mine, strict=True))
                 self._delivered(step, operation, group.members, sent)
             self.marks.append(
@@ -104,6 +111,23 @@ class Sending:
             self._wall(step, rank_class, later, each)
         if self.workload.policy.boundary == "reads":
             self._reads(step)
+
+    def timed(self, step: StepBuilder) -> Iterator[tuple[str, PhaseTiming]]:
+        """Yield the name of each phase of all operations and what the engine is told of it, in the order in which ``lay`` does.
+
+        Nothing but loads and resources is written into the step.
+        """
+        for operation in self.operations:
+            for _, asked, mine in self._of_groups(step, operation):
+                for (large, small), loads in zip(asked.phases, mine, strict=True):
+                    yield large.phase, _timing(large, small, loads)
+
+    def _of_groups(self, step: StepBuilder, operation: Operation) -> list[tuple[Group, PhaseCosts, list[int]]]:
+        """Return what each group of an operation takes, and the numbers of what each phase of it loads."""
+        whole, rest = operation.sizes()
+        groups = self.groups.groups(operation)
+        phases = [self._phases(operation, whole, rest, group) for group in groups]
+        return list(zip(groups, phases, self._loads(step, operation.op, groups, phases), strict=True))
 
     def resumed(self, workload: Workload, operations: list[Operation], first: int) -> Sending:
         """Return it for another workload, whose first operations are those that it has laid."""
@@ -261,10 +285,16 @@ class Sending:
         queue = step.queues.setdefault(communicator, len(step.queues))
         layer, where = operation.payloads[0].layer, (mine.first, mine.pieces, mine.batches)
         sizes = (1.0, 1.0) if counted == "operations" else (float(whole), float(rest))
-        work, latency = _ps(large.wire_s, small.wire_s), _ps(large.latency_s, small.latency_s)
+        work, last_work, latency, last_latency, sms, loads = _timing(large, small, loads)
         step.add(
             Band(*where, "operation", name, members, "C", role, large.phase, whole, rest, layer),
-            Timing(queue, key, *work, *latency, size=sizes[0], last_size=sizes[1], sms=large.sms, loads=loads),
+            Timing(
+                *(queue, key, work, last_work, latency, last_latency),
+                size=sizes[0],
+                last_size=sizes[1],
+                sms=sms,
+                loads=loads,
+            ),
         )
 
     def _phases(self, operation: Operation, whole: int, rest: int, group: Group) -> PhaseCosts:
@@ -313,8 +343,10 @@ class Sending:
                             step.link(made[0], mine.first + first, (made[1], 1, 0), *(loops[::-1] if fused else loops))
 
 
-def _ps(large_s: float, small_s: float) -> tuple[int, int]:
-    return round(large_s * PS), round(small_s * PS)
+def _timing(large: Stage, small: Stage, loads: int) -> PhaseTiming:
+    taken = (large.wire_s, small.wire_s, large.latency_s, small.latency_s)
+    work, last_work, latency, last_latency = (round(seconds * PS) for seconds in taken)
+    return PhaseTiming(work, last_work, latency, last_latency, large.sms, loads)
 
 
 def _made(operation: Operation, mine: Sent) -> dict[str, list[Run]]:

@@ -32,6 +32,7 @@ MESSAGES, SUMS = 1, 2  # classes of traffic; 0 is what is not scheduled
 MIB = 1 << 20
 TIED = ("embedding",)  # the matrix that the first and the last stage share
 KEPT_RATE = 0.95
+ClassTimes = tuple[dict[str, float], dict[str, float], float]  # first start and last end of each task; a step of work
 PROBED = 1 << 20  # bytes of what shows which links a class uses
 IN_PRACTICE = (
     "in practice: groups of their own for pipeline and data parallelism, Megatron-LM --high-priority-stream-groups pp "
@@ -95,7 +96,9 @@ def urgencies(
     workload: Workload, costs: Costs, dense: Iterable[Payload], sparse: Iterable[Payload] = ()
 ) -> dict[str, int]:
     """Return the order of the sums: rows due at the next look-up, dense gradients by ascending slack, other rows by slack."""
-    slack = {each.name: slack_s(workload, costs, each) for each in (*dense, *sparse)}
+    dense, sparse = tuple(dense), tuple(sparse)
+    times = {of: _times(workload, of) for of in {each.of for each in (*dense, *sparse)}}
+    slack = {each.name: _slack_s(workload, costs, each, times[each.of]) for each in (*dense, *sparse)}
     rows = sorted(sparse, key=lambda each: slack[each.name])
     soonest = min((_due(workload, each) for each in rows), default=0)
     prior = [each for each in rows if _due(workload, each) == soonest]
@@ -106,14 +109,18 @@ def urgencies(
 # ------------------------------------------------------------------------------------------------------------- deadlines
 def slack_s(workload: Workload, costs: Costs, payload: Payload) -> float:
     """Return how long a payload may wait: from its release to its deadline, less its own time, in seconds of steady work."""
-    starts, ends, batch_s = _times(workload, payload.of)
+    return _slack_s(workload, costs, payload, _times(workload, payload.of))
+
+
+def _slack_s(workload: Workload, costs: Costs, payload: Payload, times: ClassTimes) -> float:
+    starts, ends, batch_s = times
     released = max((ends[name] for name in payload.producers if name in ends), default=0.0)
     due = [starts[name] + distance * batch_s for name, distance in _users(workload, payload) if name in starts]
     took = seconds(costs, payload.asked, payload.size_bytes, workload.group(payload.of, payload.axes), payload.role)
     return min(due, default=float("inf")) - released - took
 
 
-def _times(workload: Workload, of: str) -> tuple[dict[str, float], dict[str, float], float]:
+def _times(workload: Workload, of: str) -> ClassTimes:
     """Return when each task of a class first starts and last ends in a step of nothing but work, and how long that is."""
     line = [name for name, _ in workload.line(of)]
     line += [each.name for each in workload.tasks if each.of == of and each.per == "step" and each.kind != "U"]

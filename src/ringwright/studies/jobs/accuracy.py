@@ -17,6 +17,7 @@ from ringwright.errors import UsageError
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.known import KnownOperations
 from ringwright.studies.jobs.measured import MeasuredStep
 from ringwright.studies.model_workload import WorkloadSpec
 
@@ -79,7 +80,9 @@ class Predictor:
         question = generated.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
         job = generated.made(question, self._topology(row))
         timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
-        costs: Costs = replace(job.costs, known=timed) if isinstance(job.costs, FabricCosts) else job.costs
+        costs: Costs = (
+            replace(job.costs, known=KnownOperations(timed)) if isinstance(job.costs, FabricCosts) else job.costs
+        )
         return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s
 
     def _topology(self, row: MeasuredStep) -> Topology:

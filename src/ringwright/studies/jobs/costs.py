@@ -19,6 +19,7 @@ from ringwright.collective import Collective
 from ringwright.costs.stages import Stage, hops_of
 from ringwright.engines.beside import LOWER_BOUND, alone_and_beside
 from ringwright.engines.choose import simulate
+from ringwright.engines.crossed import crossed
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.engines.together import simulate_together
@@ -29,6 +30,7 @@ from ringwright.studies.jobs.copies import copied_s
 from ringwright.studies.jobs.faults import marked
 from ringwright.studies.jobs.followed import Bound, FollowedPackets
 from ringwright.studies.jobs.host_links import HostLinks
+from ringwright.studies.jobs.known import MOST_ASKED, MOST_TIMED, KnownOperations, Timed, TimedRanks, remembered
 from ringwright.studies.jobs.passing import PassingFault, staying
 from ringwright.studies.jobs.places import places
 from ringwright.studies.jobs.siblings import Siblings
@@ -46,37 +48,13 @@ PROBE = 16 << 20  # bytes of the operations that show who shares a link with who
 MOST_TOGETHER = 8_000_000  # moves of sibling groups in one graph; above, one of them is timed on its share of the links
 MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed by itself
 LEAST_BYTES = 1 << 12
-MOST_TIMED, MOST_ASKED = 1 << 14, 1 << 12  # operations, phases of operations that are remembered: some 20 MB each
 MOST_USED = 1 << 8  # groups of which is remembered what they use: a byte a link
 MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
 COPY = "copy"
 LEAST_SHARE = 0.02
-
-
-@dataclass(frozen=True)
-class TimedRanks:
-    """Ranks as they are timed; ``healthy``: none of their hosts' links has a fault."""
-
-    ranks: tuple[int, ...]
-    healthy: bool = True
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Seconds of one operation beside its siblings; the links and shared capacities that they keep busy, and the share of each.
-
-    Numbered as in a ``Machine``; arrays int64 and float64 of shape (links,).
-    """
-
-    seconds: float
-    links: np.ndarray
-    shares: np.ndarray
-
-    def lasting(self, seconds: float) -> Timed:
-        """Return it with other seconds, in which its links carry the same bytes."""
-        return replace(self, seconds=seconds, shares=self.shares * (self.seconds / seconds) if seconds else self.shares)
+OF_MACHINE = ("healthy", "places", "watched", "faulty", "host_links", "siblings")  # what no system changes
 
 
 def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
@@ -99,8 +77,7 @@ class FabricCosts:
     ``bound``: whether what packets add is counted as it is most likely, or as its least or most.
     Of the machine's faults those that stay are met by every operation; ``passing`` are the outages, which no
     operation has a time for.
-    ``known`` is what was timed before on the same machine by the same algorithms, and
-    is added to; a copy by ``replace`` begins without.
+    ``known`` is what was found out before on the same machine, and is added to; a copy by ``replace`` begins without.
     """
 
     topology: Topology
@@ -112,19 +89,14 @@ class FabricCosts:
     others: tuple[Program, ...] = ()
     bound: Bound = "seconds"
     passing: tuple[PassingFault, ...] = ()
-    known: InitVar[dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None] = None
-    timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(init=False, repr=False)
-    beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(
-        init=False, default_factory=dict, repr=False
-    )
-    sent: dict[tuple[str, TimedRanks, int], float] = field(init=False, default_factory=dict, repr=False)
+    known: InitVar[KnownOperations | None] = None
+    met: KnownOperations = field(init=False, repr=False)
     stays: tuple[str, ...] = field(init=False, default=())  # sentences about faults that begin late or pass
     left: dict[str, str] = field(init=False, default_factory=dict)  # what was left to the library: operation -> why
-    refused: dict[tuple[str, TimedRanks], str] = field(init=False, default_factory=dict, repr=False)
     packets: FollowedPackets = field(init=False, default_factory=FollowedPackets, repr=False)
 
-    def __post_init__(self, known: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None) -> None:
-        object.__setattr__(self, "timed", {} if known is None else known)
+    def __post_init__(self, known: KnownOperations | None) -> None:
+        object.__setattr__(self, "met", known or KnownOperations())
         object.__setattr__(self, "algorithms", dict(self.algorithms))
         stays = staying(self.topology)
         object.__setattr__(self, "topology", stays.topology)
@@ -144,16 +116,20 @@ class FabricCosts:
     @cached_property
     def sound(self) -> FabricCosts:
         """The costs on the machine without its faults; what healthy groups take is known already."""
-        return replace(self, topology=self.healthy, passing=(), known=self.timed)
+        return replace(self, topology=self.healthy, passing=(), known=KnownOperations(self.met.timed))
 
     def done_by(self, algorithms: Mapping[str, str]) -> FabricCosts:
-        """Return the costs of operations that these do; what stays with whom did it is not timed again."""
+        """Return the costs of operations that these do; what is known of each system on the machine is known to both."""
+        other = replace(self, algorithms=algorithms, known=self.met)
+        object.__setattr__(other, "stays", self.stays)
+        other.__dict__.update({name: each for name, each in self.__dict__.items() if name in OF_MACHINE})
+        return other
 
-        def by(listed: Mapping[str, str], op: str) -> str:
-            return listed.get(op, listed.get("", ""))
-
-        same = {key: each for key, each in self.timed.items() if by(algorithms, key[0]) == by(self.algorithms, key[0])}
-        return replace(self, algorithms=algorithms, known=same)
+    def by(self, op: str) -> str:
+        """Return the spelling of the system that does an operation."""
+        if op in (COPY, RING):
+            return self.algorithms.get(RING) or LIBRARY
+        return self.algorithms.get(op) or self.algorithms.get("", LIBRARY)
 
     @cached_property
     def calm(self) -> FabricCosts:
@@ -192,16 +168,15 @@ class FabricCosts:
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return the phases of an operation among ``ranks``: one, but for a server's two."""
-        return self._known_stages(op, size_bytes, ranks)
-
-    @cached_property
-    def _known_stages(self) -> Callable[[str, int, tuple[int, ...]], tuple[Stage, ...]]:
-        return lru_cache(MOST_ASKED)(self._phases)
-
-    def _phases(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
         if len(ranks) < 2:
             return (Stage(0.0, loads=()),)
-        return tuple(self._stage(*each) for each in _asked(op, size_bytes, ranks))
+        by = tuple(self.by(each) for each in _parts(op))
+        return remembered(
+            self.met.stages,
+            (by, op, size_bytes, ranks),
+            MOST_ASKED,
+            lambda: tuple(self._stage(*each) for each in _asked(op, size_bytes, ranks)),
+        )
 
     def programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[list[Program]]:
         """Return, for each phase of an operation, the programs that are at work at once: its siblings', its own last."""
@@ -213,6 +188,17 @@ class FabricCosts:
             for kind, size, alike, _ in _asked(op, size_bytes, ranks)
             if len(ranks) > 1
         ]
+
+    def least_s(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> float:
+        """Return what an operation takes where nobody else is at work: with its siblings it takes no less."""
+        if len(ranks) < 2:
+            return 0.0
+        taken = 0.0
+        for kind, size, alike, _ in _asked(op, size_bytes, ranks):
+            group = self._canonical(alike[0])
+            low, _ = self._sizes(size, (group,))
+            taken += simulate(self.program(kind, low, group), self._machine(group)).time_s
+        return taken
 
     def own_programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[Program]:
         """Return the program of each phase of an operation among these very ranks, whoever is at work beside them."""
@@ -226,7 +212,8 @@ class FabricCosts:
 
     def refusal(self, op: str, ranks: tuple[int, ...]) -> str | None:
         """Return why the chosen algorithm left an operation among ranks to the library; None where it did not."""
-        asked = (self.refused.get((kind, self._canonical(each[0]))) for kind, _, each, _ in _asked(op, 1, ranks))
+        parts = _asked(op, 1, ranks)
+        asked = (self.met.refused.get((self.by(kind), kind, self._canonical(each[0]))) for kind, _, each, _ in parts)
         return next(filter(None, asked), None)
 
     def _stage(self, op: str, size_bytes: int, alike: tuple[tuple[int, ...], ...], phase: str) -> Stage:
@@ -297,25 +284,24 @@ class FabricCosts:
         """
         if groups[-1].healthy:  # one answer for all of them, whoever asks
             groups = tuple(sorted(groups, key=lambda each: each.ranks))
-        key = (op, groups, size_bytes)
-        if key not in self.timed:
-            machine = self._machine(groups[-1])
-            lost_s = self._lost_s(op, size_bytes, groups, machine)
-            programs = [self.program(op, size_bytes, group) for group in groups]
-            self._keep_sent(op, size_bytes, groups[-1], programs[-1])
-            timed = self._run(
-                programs,
-                machine if lost_s is None else without_losses(machine),
-                groups[-1].healthy,
-            )
-            timed = timed.lasting(timed.seconds + lost_s) if lost_s else timed
-            if not groups[-1].healthy:
-                healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
-                timed = max(timed, healthy, key=lambda each: each.seconds)
-            while len(self.timed) >= MOST_TIMED:
-                del self.timed[next(iter(self.timed))]  # what was asked first
-            self.timed[key] = timed
-        return self.timed[key]
+        return remembered(
+            self.met.timed,
+            (self.by(op), op, groups, size_bytes),
+            MOST_TIMED,
+            lambda: self._made(op, size_bytes, groups),
+        )
+
+    def _made(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...]) -> Timed:
+        machine = self._machine(groups[-1])
+        lost_s = self._lost_s(op, size_bytes, groups, machine)
+        programs = [self.program(op, size_bytes, group) for group in groups]
+        self._keep_sent(op, size_bytes, groups[-1], programs[-1])
+        timed = self._run(programs, machine if lost_s is None else without_losses(machine), groups[-1].healthy)
+        timed = timed.lasting(timed.seconds + lost_s) if lost_s else timed
+        if groups[-1].healthy:
+            return timed
+        healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
+        return max(timed, healthy, key=lambda each: each.seconds)
 
     def _lost_s(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> float | None:
         """Return what an operation's packets add, in seconds; None where nothing acts on them or they cannot be followed."""
@@ -362,7 +348,7 @@ class FabricCosts:
         if op == COPY:
             sent = self.program(RING, size_bytes, group)
             return replace(sent, software=NO_SOFTWARE) if self._in_one_host(ranks) else sent
-        spelling = self.algorithms.get(op) or (LIBRARY if op == RING else self.algorithms.get("", LIBRARY))
+        spelling = self.by(op)
         _, make, knobs = algorithm(spelling)
         even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
         try:
@@ -370,7 +356,7 @@ class FabricCosts:
         except UsageError as error:
             if spelling == LIBRARY:
                 raise
-            self.refused.setdefault((op, group), error.what)
+            self.met.refused.setdefault((spelling, op, group), error.what)
             _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
             self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
             program = make(Collective(op, ranks, even, "float32"), machine)
@@ -379,7 +365,7 @@ class FabricCosts:
     def _keep_sent(self, op: str, size_bytes: int, group: TimedRanks, program: Program) -> None:
         """Keep what a program sends, where it declares it: who asks for it later need not have the program made again."""
         if not program.aggregators:
-            self.sent[op, group, size_bytes] = sent_by_ranks(program)
+            self.met.sent[self.by(op), op, group, size_bytes] = sent_by_ranks(program)
 
     def sent_bytes(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> float:
         """Return the bytes that all ranks of a group together put on wires in one operation, a protocol's flags among them."""
@@ -391,10 +377,11 @@ class FabricCosts:
             return sum(self.sent_bytes(each, size_bytes, ranks) for each in ("reduce-scatter", "all-gather"))
         if op == "factors":
             return self.sent_bytes("all-gather", size_bytes * len(ranks), ranks)
-        key = (op, self._canonical(ranks), size_bytes)
-        if key not in self.sent:
-            self.sent[key] = sent_by_ranks(self.program(op, size_bytes, key[1]))
-        return self.sent[key]
+        group = self._canonical(ranks)
+        key = (self.by(op), op, group, size_bytes)
+        if key not in self.met.sent:
+            self.met.sent[key] = sent_by_ranks(self.program(op, size_bytes, group))
+        return self.met.sent[key]
 
     def _machine(self, group: TimedRanks) -> Topology:
         return self.healthy if group.healthy else self.topology
@@ -402,8 +389,8 @@ class FabricCosts:
     # --------------------------------------------------------------------------------------------------------- siblings
     def _together(self, op: str, own: tuple[TimedRanks, ...]) -> tuple[TimedRanks, ...]:
         """Return what is timed with ``own``: siblings that share links with it or with one that does; its first comes last."""
-        key = (op, own)
-        if key not in self.beside:
+        key = (self.by(op), op, own)
+        if key not in self.met.beside:
             group = own[0]
             alike = dict.fromkeys(ranks for each in own for ranks in (each.ranks, *self.siblings.of(each.ranks)))
             siblings = [TimedRanks(ranks, group.healthy) for ranks in alike if ranks != group.ranks]
@@ -412,8 +399,8 @@ class FabricCosts:
             while more := [each for each in siblings if each not in near and bool((used[each] & reached).any())]:
                 near += more
                 reached = np.logical_or.reduce([reached, *(used[each] for each in more)])
-            self.beside[key] = (*(each for each in siblings if each in near), group)
-        return self.beside[key]
+            self.met.beside[key] = (*(each for each in siblings if each in near), group)
+        return self.met.beside[key]
 
     @cached_property
     def siblings(self) -> Siblings:
@@ -426,9 +413,7 @@ class FabricCosts:
 
     def _used(self, op: str, group: TimedRanks) -> np.ndarray:
         """Return which links and shared capacities an operation of some size uses. bool of shape (links + capacities,)."""
-        machine = self._machine(group)
-        used: np.ndarray = self._of_links(simulate(self.program(op, PROBE, group), machine).busy_ps) > 0
-        return used
+        return crossed(self.program(op, PROBE, group), self._machine(group))
 
     def _of_links(self, busy_ps: np.ndarray) -> np.ndarray:
         """Return the part that is of links and what they share: behind it programs have resources of their own."""
@@ -454,6 +439,11 @@ def _asked(op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[tuple[str, 
     if kind in SHIFTS:
         return [(RING if kind == "shift" else COPY, size_bytes, tuple(_rounds(ranks, hops)), "")]
     return [(op, size_bytes, (ranks,), "")]
+
+
+def _parts(op: str) -> tuple[str, ...]:
+    """Return what is done in each phase of an operation."""
+    return tuple(each[0] for each in _asked(op, 1, (0, 1)))
 
 
 def _rounds(ranks: tuple[int, ...], hops: int) -> list[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
-from ringwright.studies.jobs.costs import LIBRARY, stages_of
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, stages_of
 from ringwright.studies.jobs.measured import SYSTEMS
 from ringwright.studies.jobs.networks import on_networks, said_of
 from ringwright.studies.jobs.study import Job
@@ -106,6 +106,21 @@ def made(
         left_out=LEFT_OUT,
         remarks=costs.told,
         likely=None if others else _likely(question, card, device, step.parallel.world),
+    )
+
+
+def laid_out_anew(job: Job, topology: Topology) -> Job:
+    """Return a job without further networks on the same machine with its ranks in other places."""
+    if not isinstance(job.costs, FabricCosts):
+        return job
+    costs = replace(job.costs, topology=topology)
+    return replace(
+        job,
+        costs=costs,
+        slowdowns=faults.slowdowns(costs.topology),
+        marked=costs.marked,
+        fabric=topology.name,
+        remarks=costs.told,
     )
 
 

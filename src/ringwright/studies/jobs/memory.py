@@ -78,9 +78,12 @@ def limited(workload: Workload, memory_bytes: int) -> Workload:
 
 def fitting(workload: Workload, memory_bytes: int | None) -> None:
     """Raise InfeasibleError where a rank holds more than this at its peak, or nobody knows; None: no limit."""
-    if memory_bytes is None:
-        return
-    most = peak_bytes(workload)
+    if memory_bytes is not None:
+        fits(peak_bytes(workload), memory_bytes)
+
+
+def fits(most: int | None, memory_bytes: int) -> None:
+    """Raise InfeasibleError where a peak is more than this, or not known (None)."""
     if most is None:
         raise InfeasibleError(f"whether {format_size(memory_bytes)} are enough is not known: {UNKNOWN}")
     if most > memory_bytes:

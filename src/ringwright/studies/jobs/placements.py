@@ -23,7 +23,7 @@ from ringwright.studies.renumbered import renumbered
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
-    from ringwright.workload import Workload
+    from ringwright.workload import Mesh, Workload
 
 SCHEMA = "ringwright.placements/1"
 USUAL, USUAL_RANKS, LEAST = 16, 64, 4  # placements that are simulated: fewer of a job of more ranks, which takes longer
@@ -58,7 +58,13 @@ class PlacedAxes:
 
 def placements(workload: Workload, topology: Topology) -> tuple[MachineLevels, list[PlacedAxes]]:
     """Return the machine's levels and every placement, those first that cost least by rings; UsageError where none fits."""
-    mesh = workload.mesh
+    levels, every = every_placement(workload.mesh, topology)
+    prices = [_price_s(workload, topology, each.devices) for each in every]
+    return levels, [every[at] for at in sorted(range(len(every)), key=lambda at: (prices[at], at))]
+
+
+def every_placement(mesh: Mesh, topology: Topology) -> tuple[MachineLevels, list[PlacedAxes]]:
+    """Return the machine's levels and every placement of a job's axes over them; UsageError where none fits."""
     if mesh.size > topology.n_ranks:
         raise UsageError(
             f"{mesh.size} ranks do not fit on {topology.name}, which has {topology.n_ranks}",
@@ -71,8 +77,7 @@ def placements(workload: Workload, topology: Topology) -> tuple[MachineLevels, l
         PlacedAxes(matrix, levels.order[devices(matrix).reshape(-1)])
         for matrix in matrices([size for _, size in mesh.axes], levels.sizes)
     ]
-    prices = [_price_s(workload, topology, each.devices) for each in every]
-    return levels, [every[at] for at in sorted(range(len(every)), key=lambda at: (prices[at], at))]
+    return levels, every
 
 
 def _price_s(workload: Workload, topology: Topology, of: np.ndarray) -> float:

@@ -57,7 +57,7 @@ class Job:
     late: Mapping[int, float] = field(default_factory=dict)  # rank -> seconds by which it begins each step later
     passes: str = ""  # what its forward pass is called: prefill or decode; else it is one of training
     likely: Callable[[float], Probable] | None = None  # us of a simulated step -> what such steps took on GPUs
-    layouts: Layouts = field(init=False, default_factory=Layouts, repr=False, compare=False)  # of the policies so far
+    layouts: Layouts = field(default_factory=Layouts, repr=False, compare=False)  # of the policies so far
 
 
 @dataclass(frozen=True)

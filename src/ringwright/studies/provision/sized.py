@@ -175,5 +175,6 @@ class HealthyTimes:
                 del self._costs[next(iter(self._costs))]
         elif network in self._costs:
             known = self._costs[network]
-            mine.timed.update({key: each for key, each in known.timed.items() if all(one.healthy for one in key[1])})
-            mine.beside.update(known.beside)
+            healthy = {key: each for key, each in known.met.timed.items() if all(one.healthy for one in key[2])}
+            mine.met.timed.update(healthy)
+            mine.met.beside.update(known.met.beside)
