@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ringwright.advise.settings import Setup
+from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.situation import PLANNED_BY
 from ringwright.advise.unmeasured import told_unmeasured
 from ringwright.engines.job.reuse import Layouts
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.memory import peak_bytes
+from ringwright.studies.jobs.aggregated import fabric_costs
+from ringwright.studies.jobs.known import KnownOperations
 from ringwright.studies.jobs.least import LeastStep
 from ringwright.studies.jobs.memory import fits
 from ringwright.studies.jobs.rows import NOT_EQUAL, told_equal
@@ -42,6 +44,17 @@ class Evaluation:
     decided: tuple[str, ...] = ()
     exact: bool = True
     unmeasured: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BoundedSetup:
+    """What another process knows of a setup: its bound, its plan (or why there is none), and what its operations take."""
+
+    setup: Setup
+    least_s: float
+    work: int
+    plan: Workload | RingwrightError | None = field(repr=False)
+    operations: KnownOperations = field(repr=False)
 
 
 @dataclass
@@ -101,6 +114,32 @@ class Evaluator:
         if isinstance(plan, RingwrightError):
             raise plan
         return plan
+
+    def tell(self, setup: Setup) -> BoundedSetup:
+        """Return the bound of a setup with all that was learnt on the way, for another process."""
+        try:
+            on = fabric_costs(self.situation.job(setup))
+        except REFUSALS:
+            on = None
+        known, began = (KnownOperations() if on is None else on.met.copy()), self.work
+        least_s = self.least_s(setup)
+        plan = self._plans.get(self._planned(setup, 0))
+        learnt = KnownOperations() if on is None else on.met.since(known)
+        return BoundedSetup(setup, least_s, self.work - began, plan, learnt)
+
+    def learn(self, told: BoundedSetup) -> None:
+        """Take in what another process knows of a setup."""
+        self.work += told.work
+        if told.plan is not None:
+            self._plans.setdefault(self._planned(told.setup, 0), told.plan)
+        if told.operations.timed:
+            on = fabric_costs(self.situation.job(told.setup))
+            if on is not None:
+                on.met.update(told.operations)
+
+    def is_planned_anew(self, setup: Setup) -> bool:
+        """Whether a setup needs another plan or machine than today's job: what takes long to ask about."""
+        return any(not each.slot.startswith(OPERATION) for each in setup)
 
     def _scheduled(self, setup: Setup, iteration: int) -> Workload | RingwrightError:
         """Return what the first scheduler of a setup makes that declines nothing; the last refusal where all do."""

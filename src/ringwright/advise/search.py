@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.advise.settings import Setup
+from ringwright.advise.beside import BoundsBeside
+from ringwright.advise.settings import FORM, GRAPH, MACHINE, OPERATION, PLACED, Setup
 from ringwright.advise.surrogate import Likeness, guessed
 from ringwright.studies.jobs.auto import SURE
 
@@ -34,6 +35,8 @@ TRIES = 4  # draws for each setup that is wanted of three settings or more
 NEIGHBOURS = 2  # of the best, a slot
 # Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
+HEAVY = (GRAPH, PLACED, FORM, MACHINE)  # slots whose settings take long to plan, or need everything timed anew
+MANY_TASKS = 1000  # of a step, from which on that is worth a process of its own
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
@@ -68,6 +71,11 @@ class _Search:
         self.stopped = self.stopped or late
         return late
 
+    @property
+    def is_large(self) -> bool:
+        """Whether planning takes longer than copying a process."""
+        return len(self.evaluator.situation.workload.tasks) >= MANY_TASKS
+
     def best(self) -> Evaluation:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
         return min(done, key=lambda each: (each.step_s or math.inf, len(each.setup)))
@@ -99,7 +107,7 @@ def searched(
     The job as it is today must not be refused.
     """
     search = _Search(evaluator, slots, time.monotonic() + RUNNING * seconds, advance)
-    considered = list(_considered(slots, seed))
+    considered = considered_setups(slots, seed)
     wanted = runs or min(MOST_RUNS, max(FEWEST_RUNS, round(SHARE * len(considered))))
     begun = evaluator.runs
     try:
@@ -114,38 +122,76 @@ def searched(
     )
 
 
+def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -> list[Setup]:
+    """Return the setups that a search considers, fewest settings first: all of them, or so many."""
+    return list(_considered(slots, seed))
+
+
 def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
-    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped."""
-    for each in considered:
-        if time.monotonic() > until:
-            search.stopped = True
-            return
-        search.bound(each)
+    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped.
+
+    Who does what needs no new plan and comes first; then all other single settings, the last of them in a process beside; then
+    what these promise, best first.
+    """
+    evaluator = search.evaluator
+    quick = [each for each in considered if not evaluator.is_planned_anew(each)]
+    singles = [each for each in considered if len(each) == 1 and evaluator.is_planned_anew(each)]
+    heavy = [each for each in singles if any(setting.slot in HEAVY for setting in each)] if search.is_large else []
+    beside = BoundsBeside(evaluator, heavy)
+    try:
+        for each in (*quick, *(each for each in singles if each not in heavy)):
+            search.bounds.update(beside.answered())
+            if time.monotonic() > until:
+                search.stopped = True
+                return
+            search.bound(each)
+        while beside.is_working and time.monotonic() < until:
+            search.bounds.update(beside.answered(wait_s=max(0.0, until - time.monotonic())))
+        for each in (*beside.left, *_promising(search, considered)):
+            if time.monotonic() > until:
+                search.stopped = True
+                return
+            search.bound(each)
+    finally:
+        beside.close()
+
+
+def _promising(search: _Search, considered: Sequence[Setup]) -> list[Setup]:
+    """Return the setups that have no bound, first those of the best settings: a setup promises what its settings do together."""
+    base = search.bound(Setup())
+
+    def promise(setup: Setup) -> float:
+        alone = [search.bounds.get(Setup((each,)), math.inf) for each in setup]
+        return sum(math.log(max(each, 1e-12) / base) if math.isfinite(each) else math.inf for each in alone)
+
+    left = [each for each in considered if each not in search.bounds]
+    return sorted(left, key=promise) if base > 0 else left
 
 
 def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator[Setup]:
     """Yield setups, fewest settings first: all of them, or so many."""
-    every = math.prod(1 + len(listed) for listed in slots.values())
-    if every <= MOST_SETUPS:
-        choices = [(None, *listed) for listed in slots.values()]
-        whole = [Setup.of(each for each in chosen if each is not None) for chosen in product(*choices)]
-        yield from sorted(whole, key=len)
+    if math.prod(1 + len(listed) for listed in slots.values()) <= MOST_SETUPS:
+        yield from _every(slots.values())
         return
     yield Setup()
     singles = [setting for listed in slots.values() for setting in listed]
     yield from (Setup((each,)) for each in singles)
+    quick = [listed for slot, listed in slots.items() if slot.startswith(OPERATION)]
+    together = [each for each in _every(quick) if len(each) > 1] if _are_few(quick) else []
+    yield from together
     pairs = [Setup.of(pair) for pair in combinations(singles, 2) if pair[0].slot != pair[1].slot]
+    pairs = [each for each in pairs if each not in set(together)] if together else pairs
     drawn = np.random.default_rng(seed)
-    left = max(0, MOST_SETUPS - 1 - len(singles))
+    left = max(0, MOST_SETUPS - 1 - len(singles) - len(together))
     kept = (
         pairs
         if len(pairs) <= left // 2
         else [pairs[at] for at in sorted(drawn.choice(len(pairs), left // 2, False).tolist())]
     )
     yield from kept
-    seen: set[Setup] = set()
+    seen = set(together)
     for _ in range(TRIES * left):  # there may be fewer of them than are wanted
-        if len(seen) >= left - len(kept):
+        if len(seen) - len(together) >= left - len(kept):
             return
         chosen = Setup.of(
             listed[int(drawn.integers(len(listed)))] for listed in slots.values() if drawn.random() < 0.75
@@ -153,6 +199,17 @@ def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator
         if len(chosen) > 2 and chosen not in seen:
             seen.add(chosen)
             yield chosen
+
+
+def _every(slots: Collection[tuple[Setting, ...]]) -> list[Setup]:
+    """Return all setups of some slots, fewest settings first."""
+    choices = [(None, *listed) for listed in slots]
+    whole = [Setup.of(each for each in chosen if each is not None) for chosen in product(*choices)]
+    return sorted(whole, key=len)
+
+
+def _are_few(slots: Collection[tuple[Setting, ...]]) -> bool:
+    return math.prod(1 + len(listed) for listed in slots) <= MOST_SETUPS // 4
 
 
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:

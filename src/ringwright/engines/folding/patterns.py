@@ -6,6 +6,7 @@ several digits may run along one axis: what rank r sends to its successor in an 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +14,9 @@ from ringwright.program import Affine
 
 if TYPE_CHECKING:
     import numpy as np
+
+MOST_STEPS = 4  # different ones, of a list that is looked at
+SHORT = 64  # values
 
 
 class AxisTerm(NamedTuple):
@@ -63,32 +67,51 @@ def recognised(field: Affine | np.ndarray) -> IndexPattern | None:
 
 def recognise(values: np.ndarray) -> IndexPattern | None:
     """Return the pattern of a list as long as its digits' modulus: each digit grows by its weight and wraps once."""
-    import numpy as np
-
     n = len(values)
     if n == 0:
         return None
+    if n <= SHORT:
+        return _recognised_short(values.tolist())
+    import numpy as np
+
     steps = np.roll(values, -1) - values  # from each to the next, the last to the first
     usual, counts = np.unique(steps, return_counts=True)
-    if len(usual) > 4:
+    if len(usual) > MOST_STEPS:
         return None
     for step in usual[np.argsort(-counts, kind="stable")].tolist():
-        found = _wraps(values, steps, step)
+        wraps = np.flatnonzero(steps != step)
+        found = _wraps(n, int(values[0]), wraps.tolist(), (step - steps[wraps]).tolist())
         if found is not None and np.array_equal(found.at(np.arange(n)[:, None]), values):
             return found
     return None
 
 
-def _wraps(values: np.ndarray, steps: np.ndarray, usual: int) -> IndexPattern | None:
-    """Return the digits that wrap where the step is not the usual one."""
-    import numpy as np
-
+def _recognised_short(values: list[int]) -> IndexPattern | None:
+    """Return the same of few values, for which arrays take longer than numbers."""
     n = len(values)
-    wraps = np.flatnonzero(steps != usual).tolist()
-    fallen = [usual - int(steps[at]) for at in wraps]
+    steps = [after - before for before, after in zip(values, [*values[1:], values[0]], strict=True)]
+    counts = Counter(steps)
+    if len(counts) > MOST_STEPS:
+        return None
+    for step, _ in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        wraps = [at for at, each in enumerate(steps) if each != step]
+        found = _wraps(n, values[0], wraps, [step - steps[at] for at in wraps])
+        if found is None:
+            continue
+        digits = [(part.weight, offset) for part, offset in zip(found.parts, found.offsets, strict=True)]
+        if all(
+            found.base + sum(weight * ((at + offset) % n) for weight, offset in digits) == value
+            for at, value in enumerate(values)
+        ):
+            return found
+    return None
+
+
+def _wraps(n: int, first: int, wraps: list[int], fallen: list[int]) -> IndexPattern | None:
+    """Return the digits that wrap at some of ``n`` values, where they fall by so much; ``first`` is the first value."""
     if any(drop % n for drop in fallen) or len(wraps) > 3:
         return None
-    parts, offsets, base = [], [], int(values[0])
+    parts, offsets, base = [], [], first
     for at, drop in zip(wraps, fallen, strict=True):
         weight, offset = drop // n, -(at + 1) % n
         if weight < 0:

@@ -1,0 +1,98 @@
+"""How much of the gain that there is does ``advise`` find on a large job, in how much time? Searched once, and run through.
+
+    python benchmarks/bench_advise.py            # the search alone, 60 s
+    python benchmarks/bench_advise.py --exhaust  # then everything that it considered of some layers, with the engine
+
+The search gets its seconds after the job as it is has been simulated once, on as many processors as there are. The run through
+is of setups that the search considered, in its order, as many as are asked for; what a bound excludes is counted and not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import sys
+import time
+
+from ringwright.advise.evaluation import Evaluator
+from ringwright.advise.search import considered_setups, searched
+from ringwright.advise.settings import Setup
+from ringwright.advise.situation import of_model
+from ringwright.advise.space import asked_layers, space
+from ringwright.fabrics import fabric
+from ringwright.studies.jobs.generated import GeneratedJobSpec
+from ringwright.studies.model_workload import WorkloadSpec
+
+JOB = {"model": "llama3-70b", "gpus": 512, "parallel": "tp8,pp4,dp16,zero1", "fabric": "dgx-h100:64"}
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--seconds", type=float, default=60.0)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--may", help="layers, as of advise")
+    asked.add_argument("--exhaust", type=int, nargs="?", const=1000, default=0, help="setups that are all run")
+    options = asked.parse_args()
+    spec = GeneratedJobSpec(WorkloadSpec(JOB["model"], gpus=JOB["gpus"], parallel=JOB["parallel"]))
+    situation = of_model(spec, fabric(JOB["fabric"]), "pytorch-ddp")
+    evaluator = Evaluator(situation)
+    base = evaluator.result(Setup())
+    began, cpu = time.monotonic(), time.process_time()
+    listed = space(situation, base, asked_layers(options.may))
+    left = options.seconds - (time.monotonic() - began)
+    outcome = searched(evaluator, listed.slots, seconds=left / 0.85, seed=options.seed)
+    took, used = time.monotonic() - began, time.process_time() - cpu
+    step_s, best_s = evaluator.run(Setup()).step_s, evaluator.run(outcome.best).step_s
+    told: dict[str, object] = {
+        **JOB,
+        "seconds": round(took, 1),
+        "cpu_s": round(used, 1),
+        "setups": listed.setups,
+        "considered": outcome.considered,
+        "bounded": outcome.bounded,
+        "runs": outcome.runs,
+        "stopped": outcome.stopped,
+        "step_ms": step_s * 1e3,
+        "best_ms": best_s * 1e3,
+        "gain": 1 - best_s / step_s,
+        "best": [each.spelling for each in outcome.best],
+    }
+    if options.exhaust:
+        told["exhaustion"] = exhausted(evaluator, listed.slots, options.exhaust, options.seed, step_s - best_s)
+    told["memory_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(json.dumps(told, indent=2))
+    return 0
+
+
+def exhausted(evaluator: Evaluator, slots: dict, count: int, seed: int, gained_s: float) -> dict[str, object]:
+    """Run the first setups that were considered, and say which share of the best gain the search found."""
+    began, step_s = time.process_time(), evaluator.run(Setup()).step_s
+    best, excluded, refused, runs = step_s, 0, 0, 0
+    for at, setup in enumerate(considered_setups(slots, seed)[:count]):
+        least = evaluator.least_s(setup)
+        if not math.isfinite(least):
+            refused += 1
+        elif least >= best:
+            excluded += 1
+        else:
+            runs += 1
+            done = evaluator.run(setup).step_s
+            refused += done is None
+            best = min(best, done or math.inf)
+        if at % 50 == 0:
+            print(f"{at} of {count}, best {best * 1e3:.1f} ms", file=sys.stderr)
+    return {
+        "setups": count,
+        "excluded_by_bound": excluded,
+        "refused": refused,
+        "runs": runs,
+        "best_ms": best * 1e3,
+        "share_of_gain": gained_s / (step_s - best) if best < step_s else 1.0,
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
