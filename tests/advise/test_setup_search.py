@@ -27,6 +27,7 @@ class Measured:
     step: Callable[[Setup], float]
     tightness: float
     runs: int = 0
+    is_large: bool = False
     known: dict[object, Evaluation] = field(default_factory=dict)
 
     def run(self, setup: Setup) -> Evaluation:

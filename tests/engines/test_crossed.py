@@ -12,7 +12,7 @@ from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
 from ringwright.registry import algorithm, systems
 
-FABRICS = ("dgx-h100:2", "torus:2x3", "fat-tree:4", "dgx-a100:2,sharp=true")
+FABRICS = ("torus:2x3", "dgx-a100:1,sharp=true")
 QUICK = ("forest", "flow-all-to-all")  # of those that search
 
 
@@ -25,14 +25,13 @@ def test_the_links_that_a_run_has_busy(spelled: str) -> None:
         if system.problem is not None or not (system.kind in ("block", "published") or system.slug in QUICK):
             continue
         for op in system.ops:
-            for group in (tuple(range(machine.n_ranks)), tuple(range(0, machine.n_ranks, 2)), (3, 1)):
-                for size in (12, 1 << 20):
-                    try:
-                        _, make, knobs = algorithm(system.slug)
-                        program = make(Collective(op, group, size, "float32"), machine, **knobs)
-                        busy = simulate(program, machine).busy_ps[: machine.n_links + len(machine.groups)]
-                    except RingwrightError:
-                        continue
-                    assert np.array_equal(crossed(program, machine), busy > 0), (system.slug, op, group, size)
-                    seen += 1
+            for group, size in ((tuple(range(machine.n_ranks)), 1 << 18), ((3, 1, 4), 8)):
+                try:
+                    _, make, knobs = algorithm(system.slug)
+                    program = make(Collective(op, group, size, "float32"), machine, **knobs)
+                    busy = simulate(program, machine).busy_ps[: machine.n_links + len(machine.groups)]
+                except RingwrightError:
+                    continue
+                assert np.array_equal(crossed(program, machine), busy > 0), (system.slug, op, group, size)
+                seen += 1
     assert seen > 60

@@ -31,7 +31,7 @@ def test_what_was_forgotten_is_answered_as_before(monkeypatch: pytest.MonkeyPatc
     forgetful = made()
     for asked in ASKED * 2:
         assert ask(forgetful, *asked) == wanted[asked]
-        assert len(forgetful.timed) <= 3
+        assert len(forgetful.met.timed) <= 3
 
 
 def test_a_second_question_is_answered_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ringwright.advise.settings import OPERATION, Setup
+from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
 from ringwright.advise.unmeasured import told_unmeasured
 from ringwright.engines.job.reuse import Layouts
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.workload import Workload
 
+MANY_TASKS = 1000  # of a step
 REFUSALS = (*DECLINES, UsageError)
 
 
@@ -137,9 +138,10 @@ class Evaluator:
             if on is not None:
                 on.met.update(told.operations)
 
-    def is_planned_anew(self, setup: Setup) -> bool:
-        """Whether a setup needs another plan or machine than today's job: what takes long to ask about."""
-        return any(not each.slot.startswith(OPERATION) for each in setup)
+    @property
+    def is_large(self) -> bool:
+        """Whether planning takes longer than copying a process."""
+        return len(self.situation.workload.tasks) >= MANY_TASKS
 
     def _scheduled(self, setup: Setup, iteration: int) -> Workload | RingwrightError:
         """Return what the first scheduler of a setup makes that declines nothing; the last refusal where all do."""

@@ -33,10 +33,10 @@ FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that
 WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
 TRIES = 4  # draws for each setup that is wanted of three settings or more
 NEIGHBOURS = 2  # of the best, a slot
+MOST_WAIT_S = 3600.0  # for one answer of the process beside
 # Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
 HEAVY = (GRAPH, PLACED, FORM, MACHINE)  # slots whose settings take long to plan, or need everything timed anew
-MANY_TASKS = 1000  # of a step, from which on that is worth a process of its own
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
@@ -70,11 +70,6 @@ class _Search:
         late = time.monotonic() > self.until
         self.stopped = self.stopped or late
         return late
-
-    @property
-    def is_large(self) -> bool:
-        """Whether planning takes longer than copying a process."""
-        return len(self.evaluator.situation.workload.tasks) >= MANY_TASKS
 
     def best(self) -> Evaluation:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
@@ -134,9 +129,9 @@ def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
     what these promise, best first.
     """
     evaluator = search.evaluator
-    quick = [each for each in considered if not evaluator.is_planned_anew(each)]
-    singles = [each for each in considered if len(each) == 1 and evaluator.is_planned_anew(each)]
-    heavy = [each for each in singles if any(setting.slot in HEAVY for setting in each)] if search.is_large else []
+    quick = [each for each in considered if not each.is_planned_anew]
+    singles = [each for each in considered if len(each) == 1 and each.is_planned_anew]
+    heavy = [each for each in singles if any(setting.slot in HEAVY for setting in each)] if evaluator.is_large else []
     beside = BoundsBeside(evaluator, heavy)
     try:
         for each in (*quick, *(each for each in singles if each not in heavy)):
@@ -146,7 +141,7 @@ def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
                 return
             search.bound(each)
         while beside.is_working and time.monotonic() < until:
-            search.bounds.update(beside.answered(wait_s=max(0.0, until - time.monotonic())))
+            search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
         for each in (*beside.left, *_promising(search, considered)):
             if time.monotonic() > until:
                 search.stopped = True
