@@ -9,6 +9,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ringwright.analysis.adders import InNetworkSaid
 from ringwright.analysis.burst_document import ToldBursts
+from ringwright.analysis.normal_document import NormalRow
 from ringwright.analysis.topology_document import ReadTopology
 
 Row = dict[str, Any]  # a row of a frame, as its analysis names the columns
@@ -227,6 +228,8 @@ class Conclusions(TypedDict):
 
     findings: list[JobFinding]
     warnings: list[str]
+    normal: list[NormalRow]
+    normal_unknown: list[str]
     claims: list[Row]
     limits: list[str]
     coverage: str

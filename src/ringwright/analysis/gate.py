@@ -17,7 +17,7 @@ A threshold file is TOML::
     max_size = "1M"
     max_count = 10000            # any of max_count, min_count, max_bytes, min_bytes, max_share (of all bytes),
     max_time_us = 900.0          # max_time_us (of its slowest size), min_busbw_gbs (of its slowest size), max_wait_share,
-    min_busbw_gbs = 35.0         # max_exposed_share
+    min_busbw_gbs = 35.0         # max_exposed_share, min_percentile (of such systems, as summary's "normal" says)
 
 What a limit asks for and the input does not tell fails: it cannot be judged.
 """

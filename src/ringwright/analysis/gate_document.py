@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 CountedBound = Literal["max_count", "min_count", "max_bytes", "min_bytes", "max_share"]
-TimedBound = Literal["max_time_us", "min_busbw_gbs", "max_wait_share", "max_exposed_share"]
+TimedBound = Literal["max_time_us", "min_busbw_gbs", "min_percentile", "max_wait_share", "max_exposed_share"]
 COUNTED: tuple[CountedBound, ...] = ("max_count", "min_count", "max_bytes", "min_bytes", "max_share")
-TIMED: tuple[TimedBound, ...] = ("max_time_us", "min_busbw_gbs", "max_wait_share", "max_exposed_share")
+TIMED: tuple[TimedBound, ...] = (
+    "max_time_us",
+    "min_busbw_gbs",
+    "min_percentile",
+    "max_wait_share",
+    "max_exposed_share",
+)
 
 
 class ClassLimit(TypedDict, total=False):
@@ -23,6 +29,7 @@ class ClassLimit(TypedDict, total=False):
     max_exposed_share: float
     max_time_us: float
     min_busbw_gbs: float
+    min_percentile: float
     max_count: int
     min_count: int
 

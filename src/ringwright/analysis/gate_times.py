@@ -17,7 +17,11 @@ from ringwright.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NUMBERS: tuple[Literal["max_time_us", "min_busbw_gbs"], ...] = ("max_time_us", "min_busbw_gbs")
+NUMBERS: tuple[Literal["max_time_us", "min_busbw_gbs", "min_percentile"], ...] = (
+    "max_time_us",
+    "min_busbw_gbs",
+    "min_percentile",
+)
 
 
 def number(key: str, value: object, where: str) -> float:
@@ -46,13 +50,15 @@ def whole(summary: Summary, limits: Thresholds) -> list[CheckResult]:
 
 
 def of_class(summary: Summary, limit: ClassLimit, name: str) -> list[CheckResult]:
-    """Judge one operation and size class: its slowest size, its lowest bus bandwidth, its waiting and exposed shares."""
+    """Judge one operation and size class: slowest size, lowest bandwidth and place among systems, waiting and exposed shares."""
     timed = [row for row in summary.get("bandwidth") or [] if _selected(row, limit) and (row.get("time_us") or 0) > 0]
     bare = [row for row in (summary.get("overlap") or {}).get("operations") or [] if _selected(row, limit)]
     rates = [row["busbw_gbs"] for row in timed if row.get("busbw_gbs") is not None]
+    beside = [row["percentile"] for row in summary.get("normal") or [] if _is_in(row["op"], row["size_bytes"], limit)]
     measured: dict[TimedBound, float | None] = {
         "max_time_us": max((row["time_us"] for row in timed), default=None),
         "min_busbw_gbs": min(rates, default=None),
+        "min_percentile": min(beside, default=None),
         "max_wait_share": _wait_share(timed),
         "max_exposed_share": _ratio(sum(row["exposed_us"] for row in bare), sum(row["comm_us"] for row in bare)),
     }
@@ -60,11 +66,14 @@ def of_class(summary: Summary, limit: ClassLimit, name: str) -> list[CheckResult
 
 
 def _selected(row: Row, limit: ClassLimit) -> bool:
-    size = row.get("size_bytes")
+    return _is_in(row.get("op"), row.get("size_bytes"), limit)
+
+
+def _is_in(op: str | None, size: int | None, limit: ClassLimit) -> bool:
     low, high = limit.get("min_size", 0), limit.get("max_size")
     if size is None:
-        return limit.get("op") in (None, row.get("op")) and low == 0 and high is None
-    return limit.get("op") in (None, row.get("op")) and low <= size and (high is None or size <= high)
+        return limit.get("op") in (None, op) and low == 0 and high is None
+    return limit.get("op") in (None, op) and low <= size and (high is None or size <= high)
 
 
 def _wait_share(timed: list[Row]) -> float | None:
@@ -112,6 +121,7 @@ def _gbs(value: float) -> str:
 _SHOWN: dict[TimedBound, tuple[str, Callable[[float], str]]] = {
     "max_time_us": ("time of the slowest size", _us),
     "min_busbw_gbs": ("lowest bus bandwidth", _gbs),
+    "min_percentile": ("share of such systems that are slower, lowest size", lambda value: f"{value:.3g} %"),
     "max_wait_share": ("waiting for late ranks", _percent),
     "max_exposed_share": ("share not hidden behind compute", _percent),
 }

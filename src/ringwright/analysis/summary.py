@@ -31,6 +31,8 @@ from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.findings import findings, is_log
 from ringwright.analysis.judged import judged
 from ringwright.analysis.kernels import kernels
+from ringwright.analysis.normal import Normal, normal
+from ringwright.analysis.normal import findings as slower_than_most
 from ringwright.analysis.overlap import overlap
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
@@ -257,11 +259,15 @@ def _judgements(given: _Prepared, facts: Facts) -> Judgements:
 
 def _conclusions(given: _Prepared, seen: Judged) -> Conclusions:
     told = findings(seen, given.claims)
+    beside = normal(given.trace, seen["bandwidth"]) if seen["bandwidth"] else Normal([], [])
+    told += slower_than_most(given.trace, beside.rows)
     if given.has["measured"]:
         told += [*expected(given.trace, rates=seen["bandwidth"]), *cliffs(given.trace, rates=seen["bandwidth"])]
     return {
         "findings": told,
         "warnings": [f"{each['title']}: {each['detail']}" for each in told if each["severity"] == "warning"],
+        "normal": beside.rows,
+        "normal_unknown": beside.unknown,
         "claims": given.claims,
         "limits": _limits(seen),
         "coverage": _coverage(seen),

@@ -29,7 +29,8 @@ def check(
     config
         Thresholds in TOML: max_refused_share, expected_ranks, allow_verdict, allow_empty, allow_truncated, max_step_us,
         max_wait_share, max_exposed_share, and any number of [[limit]], each with op, min_size, max_size and bounds: max_count,
-        min_count, max_bytes, min_bytes, max_share, max_time_us, min_busbw_gbs, max_wait_share, max_exposed_share.
+        min_count, max_bytes, min_bytes, max_share, max_time_us, min_busbw_gbs,
+        min_percentile (of such systems), max_wait_share, max_exposed_share.
     max_refused
         Share of lines that may be refused, 1% if left out.
     ranks

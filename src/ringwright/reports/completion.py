@@ -55,6 +55,8 @@ _EMPTY: dict[str, Any] = {
     "overlapped_us": None,
     "overlap": {},
     "bandwidth": [],
+    "normal": [],
+    "normal_unknown": [],
     "culprits": [],
     "waits": [],
     "bars": None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Summary
+from ringwright.analysis.normal_document import NormalRow
 from ringwright.reports import layout
 from ringwright.reports import overlap as account
 from ringwright.reports.overlap import us
@@ -46,6 +47,17 @@ def all_tables(view: Summary) -> dict[str, PageTable]:
         ]
         for r in view["bandwidth"]
     ]
+    normal = [
+        [
+            text(r["op"]),
+            size(r["size_bytes"]),
+            *(number(r[name], _gbs) for name in ("busbw_gbs", "p05", "p50", "p95")),
+            number(r["percentile"], lambda v: f"{v:.0f} %"),
+            text(_ground(r)),
+            text(r["table"]),
+        ]
+        for r in view["normal"]
+    ]
     culprits = [
         [text(r["kind"]), text(_ranks(r["ranks"])), number(r["confidence"], lambda v: f"{v:.2f}"), text(_because(r))]
         for r in _others(view)
@@ -71,6 +83,12 @@ def all_tables(view: Summary) -> dict[str, PageTable]:
         ),
         table("kernels", "Kernels", ["name", "class", "count", "summed", "union"], kernels),
         table("bandwidth", "Bandwidth", ["op", "size", "time", "algbw", "busbw", "ranks", "of"], bandwidth),
+        table(
+            "normal",
+            "Is it normal? Beside what such systems reach",
+            ["op", "size", "busbw", "5 %", "50 %", "95 %", "slower systems", "ground", "of"],
+            normal,
+        ),
         table("culprits", "Who is to blame", ["kind", "ranks", "confidence", "evidence"], culprits),
         table(
             "overlap",
@@ -150,6 +168,39 @@ def _bandwidth(out: Console, view: Summary) -> None:
         ],
     )
     layout.cut(out, TOP, len(rows), "sizes")
+    _normal(out, view)
+
+
+def _normal(out: Console, view: Summary) -> None:
+    """Show the largest sizes beside what such systems reach, and why there is nothing to compare with."""
+    rows = view["normal"]
+    for why in view["normal_unknown"] if view["bandwidth"] else []:
+        layout.line(out, f"not compared with other systems: {why}")
+    if not rows:
+        return
+    layout.heading(out, "is it normal", "busbw in GB/s beside 90 % of such systems; slower: the share of them that are")
+    largest = sorted(rows, key=lambda r: -r["size_bytes"])[:TOP]
+    layout.table(
+        out,
+        ("op", "size", "busbw", "5 %", "50 %", "95 %", "slower"),
+        [
+            (
+                *(r["op"], format_size(r["size_bytes"]), _gbs(r["busbw_gbs"]), _gbs(r["p05"]), _gbs(r["p50"])),
+                *(_gbs(r["p95"]), f"{r['percentile']:.0f} %"),
+            )
+            for r in largest
+        ],
+    )
+    layout.cut(out, TOP, len(rows), "sizes")
+    for said in dict.fromkeys(_ground(r) for r in largest):
+        layout.line(out, said)
+
+
+def _ground(row: NormalRow) -> str:
+    words = [f"{row['n_systems']} such systems were measured"]
+    words += [f"assumed {each}" for each in row["assumed"]]
+    words += [f"none of them was like this in: {', '.join(row['outside'])}"] if row["outside"] else []
+    return "; ".join(words)
 
 
 def _short(name: str) -> str:

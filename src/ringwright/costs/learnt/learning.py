@@ -134,4 +134,5 @@ def _seen(calls: Sequence[LibraryCall]) -> Seen:
         (min(sizes), max(sizes)),
         (releases[0], releases[-1]),
         tuple(sorted({call.system.capability for call in calls})),
+        len({call.owner for call in calls}),
     )

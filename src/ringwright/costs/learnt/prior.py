@@ -25,13 +25,14 @@ ANCHOR_SPREADS = (-1.0, 0.6, 2.2)  # what stands for nodes in one node: of 3, 13
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was measured over one transport: operations, and the least and most nodes, bytes and ranks."""
+    """What was measured over one transport: operations, the least and most nodes, bytes and releases, and of how many systems."""
 
     operations: tuple[str, ...]
     nodes: tuple[int, int]
     sizes_bytes: tuple[int, int]
     releases: tuple[str, str]
     capabilities: tuple[int, ...]
+    systems: int
 
 
 class Prior(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):

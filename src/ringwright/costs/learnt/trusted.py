@@ -177,7 +177,7 @@ def outside(call: LibraryCall, size_bytes: int, prior: Prior, measured: Sequence
 def _seen_of(call: LibraryCall) -> Seen:
     nodes = call.system.nodes
     sizes = (min(call.sizes_bytes), max(call.sizes_bytes))
-    return Seen((call.op,), (nodes, nodes), sizes, (call.release, call.release), (call.system.capability,))
+    return Seen((call.op,), (nodes, nodes), sizes, (call.release, call.release), (call.system.capability,), 1)
 
 
 def _within(value: object, ranges: Sequence[tuple[object, ...]]) -> bool:
