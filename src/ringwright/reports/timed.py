@@ -174,7 +174,8 @@ def _bandwidth(out: Console, view: Summary) -> None:
 def _normal(out: Console, view: Summary) -> None:
     """Show the largest sizes beside what such systems reach, and why there is nothing to compare with."""
     rows = view["normal"]
-    for why in view["normal_unknown"] if view["bandwidth"] else []:
+    is_benchmark = any(r.get("kind") == "benchmark" for r in view["bandwidth"])
+    for why in view["normal_unknown"] if is_benchmark else []:
         layout.line(out, f"not compared with other systems: {why}")
     if not rows:
         return
