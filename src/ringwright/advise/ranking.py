@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from ringwright.advise.settings import BROKEN, Setting, Setup
+from ringwright.advise.settings import REPAIRS, Setting, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class RankedChange:
 def ranked(evaluator: Evaluator, best: Setup, repairs: Sequence[Setting] = ()) -> list[RankedChange]:
     """Return repairs, then the changes that lead to a setup, the one that gains most first; what adds nothing is left out."""
     base = _step(evaluator, Setup())
-    now, left = Setup(), [each for each in best if each.slot != BROKEN]
+    now, left = Setup(), [each for each in best if each.slot not in REPAIRS]
     changes: list[RankedChange] = []
     for each in repairs:  # what is broken is mended first, though the step that is searched with may not show it
         changes.append(RankedChange((each,), now, now.and_(each)))

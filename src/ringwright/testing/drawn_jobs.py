@@ -157,9 +157,8 @@ def _between(rng: Random, ends: tuple[float, float]) -> float:
 
 def recorded(job: DrawnJob, plan: Workload, turn: int, noise: HealthyNoise | None = None) -> Trace:
     """Return a recording of a job by a plan: each step with noise of its own; ``turn`` tells recordings of one job apart."""
-    noise, rng = noise or ours(), np.random.default_rng((job.seed, turn, *b"run"))
-    p = plan.mesh.size
-    late = job.noise_scale * (noise.ranks(p, job.steps, rng) + noise.together(job.steps, rng))
+    rng, p = np.random.default_rng((job.seed, turn, *b"run")), plan.mesh.size
+    late = job.noise_scale * _late(noise or ours(), p, job, rng)
     events: list[Row] = []
     clock = 0.0
     for step in range(job.steps):
@@ -176,6 +175,21 @@ def recorded(job: DrawnJob, plan: Workload, turn: int, noise: HealthyNoise | Non
     return Trace.of(frames, {"source": "simulator", "world": p, "inputs": [job.workload.name]})
 
 
+def _late(noise: HealthyNoise, p: int, job: DrawnJob, rng: Random) -> np.ndarray:
+    """Return by how much ranks take longer, in shares of a step: float64 of shape (ranks, steps).
+
+    The ranks of a job are the same in all its recordings: those of one real job each, at another time.
+    """
+    host = np.random.default_rng((job.seed, *b"ranks"))
+    shared = noise.shared[int(host.integers(len(noise.shared)))]
+    mine = []
+    for _ in range(p):
+        table = noise.late[int(host.integers(len(noise.late)))]
+        row = int(host.integers(len(table)))
+        mine.append(HealthyNoise((table[row : row + 1],), (shared,), noise.origin))
+    return np.concatenate([each.ranks(1, job.steps, rng) for each in mine]) + mine[0].together(job.steps, rng)
+
+
 def _run(job: DrawnJob, plan: Workload, costs: Costs, slowed: Mapping[int, float]) -> JobRun:
     return simulate(plan, costs, slowdowns=slowed, folded=False, interference=job.interference)
 
@@ -186,7 +200,10 @@ def _columns(events: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def _events(run: JobRun, plan: Workload, step: int, clock: float) -> list[Row]:
-    """Return the last step of a run as one of a recording: each rank's work, and its calls from when it came to them."""
+    """Return the last step of a run as one of a recording: each rank's work, and its calls from when it came to them.
+
+    As profilers tell it, ``enqueue_s`` is when the rank handed a call in, between the work before and behind it.
+    """
     last = run.laid.steps - 1
     begin = run.finished(last - 1) / PS
     made = {each.name: each for each in operations(plan)}
@@ -207,6 +224,7 @@ def _events(run: JobRun, plan: Workload, step: int, clock: float) -> list[Row]:
                     "stream": "compute",
                     "rank": rank,
                     "iteration": step,
+                    "enqueue_s": clock + float(starts[0]),
                     "start_s": clock + float(starts[0]),
                     "duration_s": float(stops[-1] - starts[0]),
                 }
@@ -237,6 +255,7 @@ def _events(run: JobRun, plan: Workload, step: int, clock: float) -> list[Row]:
                     "nranks": len(ranks),
                     "sequence": step * len(calls) + at,
                     "size_bytes": size,
+                    "enqueue_s": clock + min(ready, came),
                     "start_s": clock + came,
                     "duration_s": stop - came,
                 }

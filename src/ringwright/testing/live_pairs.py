@@ -23,7 +23,7 @@ RANKS = 2
 STEP_S = (0.08, 0.2)
 ELEMENTS = (150_000, 600_000)
 LINK = (0.3, 1.3)  # seconds of sending for one of computing
-STEPS, AFTER_STEPS = 34, 20
+TURNS, STEPS = 3, 10  # of each run, so that a busy minute of the machine meets no change alone; steps of a turn
 CHANGES = 3  # a job
 FLOAT_BYTES, MIB = 4, 1 << 20
 CAPS = (0.05, 1.0)  # of all gradients, a bucket
@@ -48,13 +48,13 @@ def planned(seed: int) -> LivePlan:
     rng = np.random.default_rng((seed, *b"live"))
     job = _drawn(rng)
     spellings = [_buckets(job, rng) for _ in range(CHANGES)] + [_sliced(job, rng)]
-    return LivePlan(seed, spellings[0], tuple(spellings[1:]), replace(job, steps=STEPS))
+    return LivePlan(seed, spellings[0], tuple(spellings[1:]), job)
 
 
 def planted(cause: str, seed: int) -> LivePlan:
     """Return a job with a cause put in, wrong-order or straggler, and as its change the same without: what the cause costs."""
     rng = np.random.default_rng((seed, *b"live", *cause.encode()))
-    job = replace(_drawn(rng), steps=AFTER_STEPS)
+    job = _drawn(rng)
     mib = job.elements * FLOAT_BYTES / MIB
     usual = f"pytorch-ddp:bucket_cap_mb={mib / 4:.4g}:first_bucket_mb={mib / 8:.4g}"
     if cause == "straggler":
@@ -68,7 +68,7 @@ def planted(cause: str, seed: int) -> LivePlan:
 def _drawn(rng: np.random.Generator) -> LiveJob:
     step_s, elements = float(rng.uniform(*STEP_S)), int(np.exp(rng.uniform(*np.log(ELEMENTS))))
     rate = elements * FLOAT_BYTES / (step_s * float(rng.uniform(*LINK)))
-    return LiveJob(str(rng.choice(MODELS)), "", RANKS, rate, 0, step_s, elements, AFTER_STEPS)
+    return LiveJob(str(rng.choice(MODELS)), "", RANKS, rate, 0, step_s, elements, STEPS)
 
 
 def _buckets(job: LiveJob, rng: np.random.Generator) -> str:
@@ -86,7 +86,7 @@ def _sliced(job: LiveJob, rng: np.random.Generator) -> str:
 
 def runs(plan: LivePlan) -> list[LiveJob]:
     """Return the jobs that are run for a plan: as it is first, then with each change, and no cause put in."""
-    after = replace(plan.job, steps=AFTER_STEPS, reverse=False, slowdowns={})
+    after = replace(plan.job, reverse=False, slowdowns={})
     return [_by(plan.job, plan.before), *(_by(after, each) for each in plan.changes)]
 
 
@@ -97,8 +97,9 @@ def _by(job: LiveJob, spelling: str) -> LiveJob:
 
 def record(plans: Sequence[LivePlan]) -> list[list[Trace]]:
     """Return the recordings of each plan, in the order of ``runs``; MissingExtraError without PyTorch."""
-    from ringwright.execute.live.recordings import recorded
+    from ringwright.execute.live.recordings import in_turns, recorded
 
-    jobs = [job for plan in plans for job in runs(plan)]
+    jobs = [job for plan in plans for _ in range(TURNS) for job in runs(plan)]
     made = iter(recorded(jobs))
-    return [[next(made) for _ in runs(plan)] for plan in plans]
+    turns = [[[next(made) for _ in runs(plan)] for _ in range(TURNS)] for plan in plans]
+    return [[in_turns(each) for each in zip(*by_turn, strict=True)] for by_turn in turns]
