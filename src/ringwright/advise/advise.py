@@ -178,7 +178,8 @@ def _tell(
     doubtful: list[RankedChange] = []
     while True:  # what is doubtful is left out, with all that was built on it
         without = {setting for each in doubtful for setting in each.settings}
-        sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without])
+        easier = {slot: [each for each in listed.slots[slot] if each not in without] for slot in listed.slots}
+        sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without], easier)
         told_so_far = list(takewhile(lambda each: is_sure(draws.gain(each.after)), sure))
         if len(told_so_far) == len(sure) or len(doubtful) == MOST_DOUBTS:
             break
