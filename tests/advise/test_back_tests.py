@@ -184,10 +184,11 @@ def test_a_mended_link_shortens_what_goes_over_it_and_not_what_an_empty_operatio
 def test_tensors_of_a_stretch_are_ready_no_later_than_its_end(made: RecordedPair) -> None:
     situation = of_recording(made.before, None)
     whole = situation.workload
-    rough = lumped(whole, lambda *what: 0.99 if len(what) > 1 else 0.0)
+    rough = lumped(whole, lambda *what: 2.5 if what[0] == "tensor" else -2.5 if what == ("tensors",) else 0.0)
     assert sum(each.seconds for each in rough.tasks) == pytest.approx(sum(each.seconds for each in whole.tasks))
     assert max(each.seconds for each in rough.tasks) > max(each.seconds for each in whole.tasks)
-    assert lumped(whole, lambda *_what: 0.0).tasks == whole.tasks, "each piece is a tensor"
+    fine = lumped(whole, lambda *what: -9.0 if what[0] == "tensor" else 0.0)
+    assert [each.seconds for each in fine.tasks] == pytest.approx([each.seconds for each in whole.tasks])
 
 
 def test_what_fills_a_bucket_beyond_the_smallest_is_one_tensor() -> None:

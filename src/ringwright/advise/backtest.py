@@ -32,10 +32,10 @@ SCHEMA = "ringwright.back-test/1"
 HALVES, PAIR = "halves", "pair"
 FEWEST_STEPS = 4  # of a recording that is halved
 BATCHES = 4  # of steps, whose means tell how slowly they wander
-RUN_SIGMA = 0.005  # by which a run differs from the next one as a whole
+RUN_SIGMA = 0.01  # by which a run differs from the next one as a whole
 PER_DRAW = 32  # means of recordings that are drawn for each draw of a gain
 MOST_DRAWS = 32
-FREEDOM = 6  # degrees of it: how well so few steps tell how far they wander
+FREEDOM = 4  # degrees of it: how well so few steps tell how far they wander
 
 
 class BackTest(TypedDict):
@@ -76,7 +76,7 @@ def of_halves(trace: Trace, topology: Topology | None = None, seed: int = 0) -> 
         )
     middle = steps[len(steps) // 2]
     first, second = (_part(trace, low, high) for low, high in ((steps[0], middle), (middle, steps[-1] + 1)))
-    return _judged(HALVES, of_recording(first, topology), of_recording(second, topology), "", seed)
+    return _judged(HALVES, of_recording(first, topology), of_recording(second, topology, most=1), "", seed)
 
 
 def of_pair(before: Trace, after: Trace, change: str, topology: Topology | None = None, seed: int = 0) -> BackTest:
@@ -84,7 +84,7 @@ def of_pair(before: Trace, after: Trace, change: str, topology: Topology | None 
 
     An empty change: both ran alike.
     """
-    return _judged(PAIR, of_recording(before, topology), of_recording(after, topology), change, seed)
+    return _judged(PAIR, of_recording(before, topology), of_recording(after, topology, most=1), change, seed)
 
 
 def _part(trace: Trace, low: int, high: int) -> Trace:

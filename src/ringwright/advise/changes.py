@@ -37,7 +37,7 @@ def _setting(situation: Situation, text: str) -> Setting:
         return _mended(situation, text.removeprefix("repair:"))
     if kind == "fsdp" and rest.isdigit() and int(rest) > 0:
         return Setting("fsdp", PREFETCH, rest, f"parameters gathered {rest} layers ahead", "")
-    if op in VOLUME:
+    if op in VOLUME and system:
         return Setting("algorithm", f"{OPERATION}{op}", system, f"{op} by {system}", "")
     if text.startswith((FASTER, NAMED)):
         return Setting("fabric", MACHINE, text, text, "")

@@ -39,8 +39,9 @@ ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a st
 ONE_STEP_SIGMA = 0.01  # of a step
 MENDED_SIGMA = 0.2  # of the logarithm of what a mended rank gains
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
-# Of the smallest measured operation, what any piece of it takes too: where its line says nothing of it, the most, how sure.
-LEAST_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.9, 1.0
+# Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
+LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.03, 0.9, 1.0
+ENOUGH_SIZES = 5
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,6 @@ class Draw:
         """Return the number of something, the same whenever it is asked for."""
         words = np.frombuffer(repr(what).encode(), np.uint8).tolist()
         return float(np.random.default_rng([self.seed, *words]).standard_normal())
-
-    def uniform(self, *what: object) -> float:
-        """Return a number from 0 to 1 of something, the same whenever it is asked for."""
-        return 0.5 * (1 + math.erf(self.normal(*what) / math.sqrt(2)))
 
 
 @dataclass(frozen=True)
@@ -140,7 +137,9 @@ def _begins(costs: MeasuredCosts, op: str, size_bytes: int, normal: float) -> fl
     if part >= 1:
         return 0.0
     told = latency_s / (latency_s + s_per_byte * least) if latency_s else 0.0
-    begin = min(MOST_BEGIN, max(told / 2, LEAST_BEGIN) * math.exp(BEGIN_SIGMA * normal))
+    sizes = len({each.size_bytes for each in costs.samples if each.op == op})
+    known = told if sizes >= ENOUGH_SIZES else min(told, FEW_BEGIN)
+    begin = min(MOST_BEGIN, max(known, LEAST_BEGIN) * math.exp(BEGIN_SIGMA * normal))
     return math.log((begin + (1 - begin) * part) / part)
 
 
@@ -258,7 +257,7 @@ class Draws:
         try:
             plan = self.evaluator.plan(setup, iteration)
             if draw is not None and self.situation.trace is not None:
-                plan = lumped(plan, draw.uniform)
+                plan = lumped(plan, draw.normal)
             return self.evaluator.answered(job, plan).step_s
         except REFUSALS:
             return math.nan

@@ -6,6 +6,7 @@ before the others are, and no recording of buckets says which belong together.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,28 +18,44 @@ if TYPE_CHECKING:
     from ringwright.workload import Task, Workload
 
 FEWEST_ENDS, MOST_ENDS = 0.1, 1.0  # of the pieces, that end a tensor
+# How long a tensor's work is for its bytes: what all before or behind share (wide layers lie at one end), and its own. Of the
+# logarithm, standard deviations.
+TREND, OWN = 1.0, 0.7
 
 
-def lumped(workload: Workload, chance: Callable[..., float]) -> Workload:
-    """Return a step whose backward pieces are of drawn tensors; ``chance(*what)`` is a number from 0 to 1 for something.
+def lumped(workload: Workload, normal: Callable[..., float]) -> Workload:
+    """Return a step whose backward pieces are of drawn tensors; ``normal(*what)`` is a standard normal number for something.
 
     How long each stretch takes stays, and so when the last of its pieces is ready; all ranks have the same tensors.
     """
-    ends = FEWEST_ENDS + (MOST_ENDS - FEWEST_ENDS) * chance("tensors")
+    ends = FEWEST_ENDS + (MOST_ENDS - FEWEST_ENDS) * _chance(normal("tensors"))
+    trend = TREND * normal("trend")
     seconds: dict[str, float] = {}
     for stretch, parts in _stretches(workload).items():
         own = stretch.rpartition(".")[2]
-        begun, taken = parts[0].name, 0.0
+        tensors: list[list[Task]] = [[]]
         for at, each in enumerate(parts):
-            taken += each.seconds
-            seconds[each.name] = 0.0
-            if at == len(parts) - 1 or chance("tensor", own, at) < ends:
-                seconds[begun], taken = taken, 0.0
-                begun = parts[at + 1].name if at + 1 < len(parts) else ""
+            tensors[-1].append(each)
+            if at < len(parts) - 1 and _chance(normal("tensor", own, at)) < ends:
+                tensors.append([])
+        weights = [
+            sum(each.seconds for each in tensor)
+            * math.exp(trend * (2 * at / max(1, len(tensors) - 1) - 1) + OWN * normal("work", own, at))
+            for at, tensor in enumerate(tensors)
+        ]
+        whole, weighed = sum(each.seconds for each in parts), sum(weights)
+        for tensor, weight in zip(tensors, weights, strict=True):
+            seconds |= {each.name: 0.0 for each in tensor}
+            seconds[tensor[0].name] = whole * weight / weighed if weighed else 0.0
     if not seconds:
         return workload
     tasks = tuple(replace(each, seconds=seconds.get(each.name, each.seconds)) for each in workload.tasks)
     return replace(workload, tasks=tasks)
+
+
+def _chance(normal: float) -> float:
+    """Return a standard normal number as one from 0 to 1, each as probable as the other."""
+    return 0.5 * (1 + math.erf(normal / math.sqrt(2)))
 
 
 def _stretches(workload: Workload) -> dict[str, list[Task]]:

@@ -148,11 +148,11 @@ def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
     return replace(spec, card=replace(spec.card, parallel=form, micro_batches=int(batches)))
 
 
-def of_recording(trace: Trace, topology: Topology | None) -> Situation:
-    """Return a recorded job; InputError where nothing of it can be replayed."""
+def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERATIONS) -> Situation:
+    """Return a recorded job, up to ``most`` steps of it replayed; InputError where nothing of it can be."""
     first = replayed(trace)
     steps = steady_steps(trace) if first.ground != GROUNDS[2] else {}
-    more = [replayed(trace, step=step) for step in _spread(list(steps), first)]
+    more = [replayed(trace, step=step) for step in _spread(list(steps), first, most)]
     replays = (first, *(each for each in more if each.costs is not None))
     finer = None if first.costs is None else in_pieces(first.workload)
     return Situation(
@@ -177,10 +177,10 @@ def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) ->
     return tuple(said.values()) if all(agrees) and (agrees or not replayed_s) else tuple(replayed_s.values())
 
 
-def _spread(steps: list[int], first: Replay) -> list[int]:
+def _spread(steps: list[int], first: Replay, most: int) -> list[int]:
     """Return up to so many steps, evenly spread, without the one that is replayed first."""
     others = [step for step in steps if first.step != f"step {step}"]
-    count = min(len(others), MOST_ITERATIONS - 1)
+    count = min(len(others), most - 1)
     return [others[at * len(others) // count] for at in range(count)]
 
 
