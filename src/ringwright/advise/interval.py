@@ -40,7 +40,7 @@ ONE_STEP_SIGMA = 0.01  # of a step
 MENDED_SIGMA = 0.2  # of the logarithm of what a mended rank gains
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 # Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
-LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.03, 0.9, 1.0
+LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8
 ENOUGH_SIZES = 5
 
 
