@@ -23,6 +23,7 @@ from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
 from ringwright.costs.measured import MeasuredCosts
 from ringwright.studies.jobs.recorded import Changed
+from ringwright.workloads.recorded.timeline import HOST_NOTE
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator
@@ -37,7 +38,10 @@ COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data she
 SIZE_SIGMA, ONE_SIZE_SIGMA = 0.08, 0.25  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
-MENDED_SIGMA = 0.2  # of the logarithm of what a mended rank gains
+MENDED_SIGMA, CALLS_ALONE_SIGMA = (
+    0.2,
+    0.3,
+)  # of the logarithm of what is gained by mending; where calls alone were recorded
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 # Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
 LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8
@@ -236,7 +240,8 @@ class Draws:
         mends, mended_before = (tuple(each.spelling(slot) for slot in (LINK, BROKEN)) for each in (setup, over))
         what = (("replay",), ("step", setup.key), ("mended", *mends))
         off = np.array([[each.normal(*words) for words in what] for each in self.draws[: len(shares)]]).reshape(-1, 3)
-        mended = np.exp(MENDED_SIGMA * off[:, 2]) if mends != mended_before else 1.0
+        sigma = CALLS_ALONE_SIGMA if HOST_NOTE in self.situation.assumptions else MENDED_SIGMA
+        mended = np.exp(sigma * off[:, 2]) if mends != mended_before else 1.0
         return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) * mended + self._step_sigma * off[:, 1])
 
     @property

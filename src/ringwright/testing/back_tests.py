@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, final
 
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.backtest import BackTest, of_halves, of_pair
@@ -49,6 +49,7 @@ NAMED = ("slow-nic", "straggler")  # causes of which the ranks must be named
 GAINS = 0.05  # of a step, from which on advice should tell
 
 
+@final
 class JudgedPair(TypedDict):
     """A pair: its kind and seed, whether real ranks ran it, the interval, what was measured, and the gain without noise."""
 
@@ -66,6 +67,7 @@ class JudgedPair(TypedDict):
     why: str
 
 
+@final
 class JudgedCause(TypedDict):
     """A recording with a cause ("": nothing gains): what was told first, and whether that is right."""
 
@@ -240,8 +242,8 @@ def _as_told(
     cause: str, seed: int, loss: float, told: Advice | None, why: str, *, is_right: bool, is_real: bool
 ) -> JudgedCause:
     first = told["changes"][0] if told and told["changes"] else None
-    ends = (first["adds_p05"], first["adds_p95"]) if first else (None, None)
-    inside = ends[0] <= loss <= ends[1] if ends[0] is not None and ends[1] is not None and cause else None
+    low, high = (first["adds_p05"], first["adds_p95"]) if first else (None, None)
+    inside = low <= loss <= high if cause and low is not None and high is not None else None
     return {
         "cause": cause,
         "seed": seed,
@@ -250,8 +252,8 @@ def _as_told(
         "told": f"{first['layer']}: {first['what']}" if first else why,
         "is_right": is_right,
         "is_inside": inside,
-        "gain_p05": ends[0],
-        "gain_p95": ends[1],
+        "gain_p05": low,
+        "gain_p95": high,
     }
 
 

@@ -57,22 +57,22 @@ def in_turns(parts: Sequence[Trace]) -> Trace:
     """Return recordings of one job, made one after another, as one; of each the last step is left out: nothing tells its end."""
     import polars as pl
 
-    frames, steps, clock, calls = [], 0, 0.0, 0
+    frames, steps, clock_s, calls = [], 0, 0.0, 0
     for each in parts:
         events = each.table("events")
-        last = events["iteration"].max()
-        kept = events.filter(pl.col("iteration") < last)
+        ends = events["start_s"] + events["duration_s"].fill_null(0.0)
+        kept = events.filter(pl.col("iteration") < pl.col("iteration").max())
         frames.append(
             kept.with_columns(
                 pl.col("iteration") + steps,
-                pl.col("start_s") + clock,
-                pl.col("enqueue_s") + clock,
+                pl.col("start_s") + clock_s,
+                pl.col("enqueue_s") + clock_s,
                 pl.col("sequence") + calls,
             )
         )
-        steps += int(last)  # type: ignore[call-overload]
-        clock += float((events["start_s"] + events["duration_s"].fill_null(0.0)).max())  # type: ignore[arg-type]
-        calls += int(events["sequence"].max() or 0) + 1  # type: ignore[call-overload]
+        steps += max(events["iteration"].drop_nulls().to_list(), default=0)
+        clock_s += max(ends.drop_nulls().to_list(), default=0.0)
+        calls += max(events["sequence"].drop_nulls().to_list(), default=0) + 1
     others = {name: parts[0].table(name) for name in ("communicators", "claims")}
     return Trace.of({**others, "events": pl.concat(frames)}, parts[0].meta)
 
