@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,15 @@ from ringwright.errors import InputError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.registry import scheduler
 from ringwright.reports.backtested import write_judged
-from ringwright.testing.back_tests import BackTestSizes, JudgedCause, JudgedPair, campaign, figures
+from ringwright.testing.back_tests import (
+    SEALED,
+    BackTestSizes,
+    JudgedCause,
+    JudgedPair,
+    campaign,
+    document,
+    figures,
+)
 from ringwright.testing.drawn_jobs import drawn, recorded
 from ringwright.testing.drawn_pairs import KINDS, RecordedPair, buckets, pair
 from ringwright.testing.live_pairs import planned, runs
@@ -307,3 +316,27 @@ def test_the_verdict_comes_first(judged: BackTest, width: int) -> None:
     out = io.StringIO()
     write_judged(refused, out, width=width)
     assert out.getvalue().startswith("Cannot tell: so")
+
+
+# ------------------------------------------------------------------------------------------------- what the page tells
+RECORD = json.loads((files("ringwright") / "testing" / "back_tests.json").read_text())
+
+
+def test_the_record_is_counted_from_its_rows() -> None:
+    """``scripts/back-test --json src/ringwright/testing/back_tests.json`` writes it, in parts that --join puts together."""
+    again = document(RECORD["pairs"], RECORD["causes"], RECORD["first_seed"])
+    assert again == RECORD
+    assert RECORD["first_seed"] >= SEALED, "no seed that was fitted to"
+    assert {each["seed"] for each in [*RECORD["pairs"], *RECORD["causes"]]} >= {SEALED}
+
+
+def test_the_page_tells_the_record() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "advise.md").read_text().split())
+    told = RECORD["figures"]
+    drawn = figures([each for each in RECORD["pairs"] if not each["is_real"]], [])
+    real = figures([each for each in RECORD["pairs"] if each["is_real"]], [])
+    for name, one in (("simulated jobs", drawn), ("real ranks", real)):
+        assert f"| {name} | {one['pairs']} | {one['covered']:.0%} | {(one['width'] or 0) * 100:.1f} points |" in page
+    right = sum(each["is_right"] for each in RECORD["causes"] if each["cause"])
+    assert f"in {right} of {told['planted']} recordings" in page
+    assert f"{told['false_promises']} of {told['nulls']} jobs in which nothing gains" in page
