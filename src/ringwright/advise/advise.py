@@ -25,7 +25,7 @@ from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.measures import measure_of
 from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, easiest, searched
-from ringwright.advise.settings import BROKEN, Setup
+from ringwright.advise.settings import REPAIRS, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.space import Space, space
 from ringwright.studies.jobs.memory import device_bytes
@@ -174,12 +174,13 @@ def _tell(
     refused: list[RefusedAdvice] = [
         {"what": ", ".join(layers), "why": why, "remedy": remedy} for (why, remedy), layers in alike.items()
     ]
-    repairs = listed.slots.get(BROKEN, ())
+    repairs = [each for slot in REPAIRS for each in listed.slots.get(slot, ())]
     doubtful: list[RankedChange] = []
     while True:  # what is doubtful is left out, with all that was built on it
         without = {setting for each in doubtful for setting in each.settings}
-        sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without])
-        told_so_far = list(takewhile(lambda each: _is_sure(draws.gain(each.after)), sure))
+        easier = {slot: [each for each in listed.slots[slot] if each not in without] for slot in listed.slots}
+        sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without], easier)
+        told_so_far = list(takewhile(lambda each: is_sure(draws.gain(each.after)), sure))
         if len(told_so_far) == len(sure) or len(doubtful) == MOST_DOUBTS:
             break
         doubtful.append(sure[len(told_so_far)])
@@ -205,7 +206,7 @@ def _tell(
         told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
 
 
-def _is_sure(gain: Gain) -> bool:
+def is_sure(gain: Gain) -> bool:
     """Return whether a gain is worth telling, and surely one."""
     return gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0
 

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.advise.evaluation import REFUSALS
-from ringwright.advise.settings import BROKEN, Setup
+from ringwright.advise.lumps import lumped
+from ringwright.advise.settings import BROKEN, LINK, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
 from ringwright.costs.measured import MeasuredCosts
+from ringwright.studies.jobs.recorded import Changed
+from ringwright.workloads.recorded.timeline import HOST_NOTE
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator
@@ -32,11 +35,17 @@ ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of mea
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
 OF_MACHINE, OF_OPERATION = 0.6, 0.2
 COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data sheet, by a fit
-SIZE_SIGMA, ONE_SIZE_SIGMA = 0.15, 0.4  # of a size beside several measured ones, and beside one
+SIZE_SIGMA, ONE_SIZE_SIGMA = 0.08, 0.25  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
-MENDED_SIGMA = 0.3  # of the logarithm of what a mended rank gains
+MENDED_SIGMA, CALLS_ALONE_SIGMA = (
+    0.2,
+    0.3,
+)  # of the logarithm of what is gained by mending; where calls alone were recorded
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
+# Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
+LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8
+ENOUGH_SIZES = 5
 
 
 @dataclass(frozen=True)
@@ -76,8 +85,13 @@ class Gain:
 class DrawnCosts:
     """Costs of which those that were not measured are off by what a draw says. What else is asked, the costs answer."""
 
-    def __init__(self, costs: Costs, draw: Draw, algorithms: dict[str, str], compute: float) -> None:
+    def __init__(
+        self, costs: Costs, draw: Draw, algorithms: dict[str, str], compute: float, *, is_once: bool = True
+    ) -> None:
         self.costs, self._draw, self._algorithms, self._compute = costs, draw, algorithms, compute
+        self._is_once = (
+            is_once  # one step was recorded: else which steps are averaged over says how far their mean is off
+        )
         self._known: dict[tuple[str, int, str], float] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -97,7 +111,8 @@ class DrawnCosts:
         system = self._algorithms.get(op) or self._algorithms.get("", "")
         measured, own = measured_of(self.costs), math.sqrt(1 - OF_MACHINE - OF_OPERATION)
         if measured is not None:
-            changed = ENGINE_SIGMA * own * self._draw.normal("changed", op, system) if system else 0.0
+            is_changed = bool(system) or isinstance(self.costs, Changed)  # who does it, or the machine
+            changed = ENGINE_SIGMA * own * self._draw.normal("changed", op, system) if is_changed else 0.0
             return self._of_size(measured, op, size_bytes, role) + changed
         machine = math.sqrt(OF_MACHINE) * self._draw.normal("machine")
         operation = math.sqrt(OF_OPERATION) * self._draw.normal("operation", op)
@@ -107,13 +122,29 @@ class DrawnCosts:
     def _of_size(self, costs: LikenedCosts, op: str, size_bytes: int, role: str) -> float:
         """Return by how much a size is off: one that was measured by what its mean may be off."""
         if (op, size_bytes, role) in costs.measured.exact:
-            return mean_sigma(costs.measured, op, size_bytes, role) * self._draw.normal(
-                "measured", op, size_bytes, role
-            )
+            sigma = mean_sigma(costs.measured, op, size_bytes, role) if self._is_once else 0.0
+            return sigma * self._draw.normal("measured", op, size_bytes, role)
         other = costs.stands_for(op) or op
         sigma = size_sigma(costs.measured, other)
         size = 0.8 * self._draw.normal("size", op) + 0.6 * self._draw.normal("size", op, size_bytes.bit_length())
-        return sigma * size + (LIKENED_SIGMA * self._draw.normal("likened", op) if other != op else 0.0)
+        begin = _begins(costs.measured, other, size_bytes, self._draw.normal("begin", op))
+        return sigma * size + begin + (LIKENED_SIGMA * self._draw.normal("likened", op) if other != op else 0.0)
+
+
+def _begins(costs: MeasuredCosts, op: str, size_bytes: int, normal: float) -> float:
+    """Return by how much longer a piece takes than its share of the smallest measured operation, in its logarithm.
+
+    A share of that one's time is the same for any piece, however small: how large it is no recording shows for sure.
+    """
+    latency_s, s_per_byte, least = costs.lines.get(op, (0.0, 0.0, 0))
+    part = size_bytes / least if least else 1.0
+    if part >= 1:
+        return 0.0
+    told = latency_s / (latency_s + s_per_byte * least) if latency_s else 0.0
+    sizes = len({each.size_bytes for each in costs.samples if each.op == op})
+    known = told if sizes >= ENOUGH_SIZES else min(told, FEW_BEGIN)
+    begin = min(MOST_BEGIN, max(known, LEAST_BEGIN) * math.exp(BEGIN_SIGMA * normal))
+    return math.log((begin + (1 - begin) * part) / part)
 
 
 def mean_sigma(costs: MeasuredCosts, op: str, size_bytes: int, role: str) -> float:
@@ -147,6 +178,7 @@ class Draws:
     seed: int = 0
     until: float = math.inf  # of the monotonic clock: no further draw is begun then
     stopped: bool = False
+    most: int = MOST_DRAWS
     known: dict[object, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -158,32 +190,41 @@ class Draws:
     def draws(self) -> list[Draw]:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
         steps = self.situation.iterations
-        instances = self.evaluator.run(Setup()).instances * steps
-        count = int(np.clip(WORK // max(1, instances), FEWEST_DRAWS, MOST_DRAWS))
+        instances = self.evaluator.run(Setup()).instances
+        count = int(np.clip(WORK // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 
     def steps(self, setup: Setup) -> np.ndarray:
         """Return the mean step of a setup with each draw, s: float64 of shape (draws,), fewer where seconds ran out.
 
-        NaN where one of its iterations declines the setup.
+        NaN where one of its iterations declines the setup. What costs are off by is drawn on one iteration, and changes all of
+        them by as much.
         """
         if setup.key not in self.known:
             drawn: list[float] = []
+            plain: dict[int, float] = {}
             try:
                 for at, draw in enumerate(self.draws):
                     if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
                         self.stopped = True
                         break
-                    drawn.append(self._mean_step(setup, draw))
+                    drawn.append(self._mean_step(setup, draw, plain))
             except KeyboardInterrupt:  # what was drawn so far is told, and nothing more is begun
                 self.stopped, self.until = True, -math.inf
             self.known[setup.key] = np.array(drawn)
         return self.known[setup.key]
 
-    def _mean_step(self, setup: Setup, draw: Draw) -> float:
-        each = {iteration: self._step(setup, draw, iteration) for iteration in dict.fromkeys(draw.iterations)}
-        return float(np.mean([each[iteration] for iteration in draw.iterations]))
+    def _mean_step(self, setup: Setup, draw: Draw, plain: dict[int, float]) -> float:
+        """Return the mean over the iterations of a draw; ``plain`` remembers them without one."""
+        first = draw.iterations[0]
+        if len(draw.iterations) == 1:
+            return self._step(setup, draw, first)
+        for iteration in draw.iterations:
+            if iteration not in plain:
+                plain[iteration] = self._step(setup, None, iteration)
+        off = self._step(setup, draw, first) / plain[first]
+        return float(np.mean([plain[iteration] for iteration in draw.iterations])) * off
 
     def gain(self, setup: Setup, over: Setup | None = None) -> Gain:
         """Return what a setup gains over another one (None: today's), as shares of today's step.
@@ -196,9 +237,11 @@ class Draws:
         shares = (before - after) / np.maximum(base, self._measured_s)
         if setup.key == over.key:
             return Gain(shares)
-        what = (("replay",), ("step", setup.key), ("mended", setup.spelling(BROKEN)))
+        mends, mended_before = (tuple(each.spelling(slot) for slot in (LINK, BROKEN)) for each in (setup, over))
+        what = (("replay",), ("step", setup.key), ("mended", *mends))
         off = np.array([[each.normal(*words) for words in what] for each in self.draws[: len(shares)]]).reshape(-1, 3)
-        mended = np.exp(MENDED_SIGMA * off[:, 2]) if setup.spelling(BROKEN) != over.spelling(BROKEN) else 1.0
+        sigma = CALLS_ALONE_SIGMA if HOST_NOTE in self.situation.assumptions else MENDED_SIGMA
+        mended = np.exp(sigma * off[:, 2]) if mends != mended_before else 1.0
         return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) * mended + self._step_sigma * off[:, 1])
 
     @property
@@ -211,12 +254,16 @@ class Draws:
         measured = self.situation.measured_s
         return float(np.mean(measured)) if measured else 0.0
 
-    def _step(self, setup: Setup, draw: Draw, iteration: int) -> float:
-        job = self.situation.job(setup, iteration)
-        costs = DrawnCosts(job.costs, draw, setup.algorithms, self._compute)
+    def _step(self, setup: Setup, draw: Draw | None, iteration: int) -> float:
+        """Return the step of an iteration with what a draw says that costs are off by, s; NaN where it declines the setup."""
+        job, is_once = self.situation.job(setup, iteration), self.situation.iterations == 1
+        if draw is not None:
+            job = replace(job, costs=DrawnCosts(job.costs, draw, setup.algorithms, self._compute, is_once=is_once))
         try:
             plan = self.evaluator.plan(setup, iteration)
-            return self.evaluator.answered(replace(job, costs=costs), plan).step_s
+            if draw is not None and self.situation.trace is not None:
+                plan = lumped(plan, draw.normal)
+            return self.evaluator.answered(job, plan).step_s
         except REFUSALS:
             return math.nan
 

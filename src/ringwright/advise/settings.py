@@ -22,6 +22,8 @@ EFFORT = {  # layer -> how much of a change it is: a repair, a variable or an ar
 LAYERS = tuple(EFFORT)
 ORDER, GRAPH, PLACED, MACHINE, FORM = "order", "graph", "placed", "machine", "form"
 PREFETCH, BROKEN = "prefetch", "broken"
+NETWORK, LINK = "network", "link"
+REPAIRS = (NETWORK, LINK, BROKEN)  # slots of what is mended, in the order in which it is told
 IN = " in "  # between a parallel form and its micro-batches
 OPERATION = "operation "  # begins the slot of one operation: who does it
 

@@ -11,10 +11,23 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ringwright.advise.links import hosts_of, mended_links
 from ringwright.advise.machines import machine_of
 from ringwright.advise.mended import factors
 from ringwright.advise.prefetch import ahead
-from ringwright.advise.settings import BROKEN, FORM, IN, MACHINE, OPERATION, PLACED, PREFETCH, Setup
+from ringwright.advise.settings import (
+    BROKEN,
+    FORM,
+    IN,
+    LINK,
+    MACHINE,
+    NETWORK,
+    OPERATION,
+    PLACED,
+    PREFETCH,
+    REPAIRS,
+    Setup,
+)
 from ringwright.advise.unmeasured import LikenedCosts
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
@@ -27,6 +40,7 @@ from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import GROUNDS, Replay, replayed
 
 if TYPE_CHECKING:
+    from ringwright.costs.stages import Costs
     from ringwright.studies.jobs.generated import GeneratedJobSpec
     from ringwright.topology import Topology
     from ringwright.trace import Trace
@@ -36,7 +50,7 @@ MOST_ITERATIONS = 8
 SAME = 0.05  # by which what a source says of a step may differ from the time between its first work and the next step's
 AS_RECORDED, MODEL = "as recorded", "model"
 PLANNED_BY = (FORM, PREFETCH)  # those of them that a policy sees; it plans with the costs of today
-MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, BROKEN)  # slots, besides those of operations, that make another job
+MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, *REPAIRS)  # slots, besides those of operations, that make another job
 
 
 @dataclass(frozen=True)
@@ -142,11 +156,11 @@ def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
     return replace(spec, card=replace(spec.card, parallel=form, micro_batches=int(batches)))
 
 
-def of_recording(trace: Trace, topology: Topology | None) -> Situation:
-    """Return a recorded job; InputError where nothing of it can be replayed."""
+def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERATIONS) -> Situation:
+    """Return a recorded job, up to ``most`` steps of it replayed; InputError where nothing of it can be."""
     first = replayed(trace)
     steps = steady_steps(trace) if first.ground != GROUNDS[2] else {}
-    more = [replayed(trace, step=step) for step in _spread(list(steps), first)]
+    more = [replayed(trace, step=step) for step in _spread(list(steps), first, most)]
     replays = (first, *(each for each in more if each.costs is not None))
     finer = None if first.costs is None else in_pieces(first.workload)
     return Situation(
@@ -155,7 +169,7 @@ def of_recording(trace: Trace, topology: Topology | None) -> Situation:
         _as_it_is if finer is None else _joined(finer[1]),
         AS_RECORDED,
         topology,
-        _Recorded(replays, topology).made,
+        _Recorded(replays, topology, hosts_of(trace)).made,
         _measured_s(replays, steps),
         len(replays),
         trace,
@@ -171,10 +185,10 @@ def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) ->
     return tuple(said.values()) if all(agrees) and (agrees or not replayed_s) else tuple(replayed_s.values())
 
 
-def _spread(steps: list[int], first: Replay) -> list[int]:
+def _spread(steps: list[int], first: Replay, most: int) -> list[int]:
     """Return up to so many steps, evenly spread, without the one that is replayed first."""
     others = [step for step in steps if first.step != f"step {step}"]
-    count = min(len(others), MOST_ITERATIONS - 1)
+    count = min(len(others), most - 1)
     return [others[at * len(others) // count] for at in range(count)]
 
 
@@ -197,6 +211,7 @@ class _Recorded:
 
     replays: tuple[Replay, ...]
     topology: Topology | None
+    host_of: Mapping[int, str] = field(default_factory=dict, repr=False)
     timed: dict[object, FabricCosts] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -209,8 +224,8 @@ class _Recorded:
         replay, workload = self.replays[iteration], self.workloads[iteration]
         mended = setup.spelling(BROKEN)
         slowdowns = factors(workload, [int(rank) for rank in mended.split(",")]) if mended else {}
-        measured = None if replay.ground == GROUNDS[2] or replay.costs is None else LikenedCosts(replay.costs)
-        made = setup.without(BROKEN)
+        measured = self._measured(replay, setup)
+        made = Setup(tuple(each for each in setup if each.slot not in REPAIRS))
         if measured is not None and not made:
             return Job(workload, measured, slowdowns, assumptions=workload.assumptions)
         after = self._on(made, workload)
@@ -218,6 +233,13 @@ class _Recorded:
             return Job(workload, after, slowdowns, after.marked, assumptions=workload.assumptions)
         costs = Changed(measured, self._on(Setup(), workload), after)
         return Job(workload, costs, slowdowns, after.marked, assumptions=workload.assumptions)
+
+    def _measured(self, replay: Replay, setup: Setup) -> Costs | None:
+        """Return the measured times, without a slow link that is mended; None where the network is another one, or without."""
+        if replay.ground == GROUNDS[2] or replay.costs is None or setup.spelling(NETWORK):
+            return None
+        measured, mended = LikenedCosts(replay.costs), setup.spelling(LINK)
+        return mended_links(measured, mended, self.host_of) if mended else measured
 
     def _on(self, setup: Setup, workload: Workload) -> FabricCosts:
         """Return what operations take on the machine of a setup."""

@@ -10,6 +10,8 @@ from ringwright.costs.stages import VOLUME, Stage
 from ringwright.studies.jobs.recorded import Changed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ringwright.costs.stages import Costs
     from ringwright.studies.jobs.study import PolicyResult
 
@@ -46,10 +48,36 @@ class LikenedCosts:
         return max(known, key=lambda each: (known[each], each), default=None)
 
 
+@dataclass(frozen=True)
+class MendedLinks:
+    """Measured times without a slow link: operations over it take so many ``times`` less for their bytes, and as long to begin.
+
+    ``slow`` are the ranks behind it, ``host_of`` the hosts of ranks where they are known: what stays in one host does not use it.
+    """
+
+    measured: LikenedCosts
+    slow: tuple[int, ...]
+    times: float
+    host_of: Mapping[int, str]
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        """Return the phases."""
+        stages = self.measured.stages(op, size_bytes, ranks, role)
+        hosts = {self.host_of.get(rank, str(rank)) for rank in ranks}
+        if len(hosts) < 2 or not set(self.slow).intersection(ranks):
+            return stages
+        known = self.measured.measured
+        begin_s = known.lines[op][0] if op in known.lines else 0.0
+        return tuple(
+            replace(each, wire_s=min(each.wire_s, begin_s + (each.wire_s - begin_s) / self.times)) for each in stages
+        )
+
+
 def measured_of(costs: Costs) -> LikenedCosts | None:
     """Return the measured times that costs rest on; None where they are simulated."""
-    inner = costs.measured if isinstance(costs, Changed) else costs
-    return inner if isinstance(inner, LikenedCosts) else None
+    while isinstance(costs, Changed | MendedLinks):
+        costs = costs.measured
+    return costs if isinstance(costs, LikenedCosts) else None
 
 
 def told_unmeasured(result: PolicyResult) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ sender, a column a receiver, a single cell a path (C4, arXiv 2406.04594); all ra
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.series import Series, series
-from ringwright.analysis.slow_cells import Cell, explained
+from ringwright.analysis.slow_cells import Cell, Slow, explained
 from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -177,13 +178,18 @@ def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFram
     return frame[kept].with_columns(pl.Series("src", src, pl.Int32), pl.Series("dst", dst, pl.Int32))
 
 
-def _slow_pairs(trace: Trace) -> list[Culprit]:
+def slow_parts(trace: Trace) -> tuple[list[Slow], list[Slow]]:
+    """Return what explains slow pairs between hosts, and what explains those inside one, the largest first."""
     slowdowns, hosts, nics = pair_slowdown(trace)
-    culprits = []
     # Links inside a host and the network between hosts fail apart: each is looked at without the other.
     inside = {(a, b): factor for (a, b), factor in slowdowns.items() if a in hosts and hosts[a] == hosts.get(b)}
     between = {pair: factor for pair, factor in slowdowns.items() if pair not in inside}
-    for slow in [*explained(between, hosts, nics), *explained(inside, hosts, nics)]:
+    return explained(between, hosts, nics), explained(inside, hosts, nics)
+
+
+def _slow_pairs(trace: Trace) -> list[Culprit]:
+    culprits = []
+    for slow in itertools.chain(*slow_parts(trace)):
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
         command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"

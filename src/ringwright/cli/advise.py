@@ -14,6 +14,8 @@ from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
+    from ringwright.topology import Topology
+    from ringwright.trace import Trace
 
 
 @Parameter(name="*", group=options.JOB)
@@ -50,7 +52,40 @@ class AdvisedModel:
         return of_model(spec, machine.build() if named else None, self.policy)
 
 
-NO_MODEL, ANY_MACHINE = AdvisedModel(), MachineOptions()
+@Parameter(name="*", group=options.QUESTION)
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Whether a prediction was true."""
+
+    back_test: Annotated[
+        list[str] | None,
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            help="Judge a prediction: of the first half on the second, or beside OTHER, a run after --change.",
+        ),
+    ] = None
+    change: Annotated[str, Parameter(help="What is different in OTHER: ddp:bucket_cap_mb=25, p3, repair:3 ...")] = ""
+
+    def answer(self, trace: Trace, machine: Topology | None, seed: int, *, json: bool) -> int:
+        """Print how a recording's prediction did; 1 where it was wrong."""
+        from ringwright.advise.backtest import of_halves, of_pair
+        from ringwright.reports.backtested import write_judged
+
+        if self.back_test:
+            made = of_pair(trace, reading.trace(reading.inputs(tuple(self.back_test))), self.change, machine, seed)
+        elif self.change:
+            raise UsageError("a change is judged beside a run with it", where="--change", remedy="--back-test OTHER")
+        else:
+            made = of_halves(trace, machine, seed)
+        if json:
+            reading.print_json(dict(made))
+        else:
+            write_judged(made, sys.stdout)
+        return 1 if made["is_inside"] is False else 0
+
+
+NO_MODEL, ANY_MACHINE, NOT_JUDGED = AdvisedModel(), MachineOptions(), Judged()
 
 
 def advise(
@@ -63,6 +98,7 @@ def advise(
     release: Annotated[str, Parameter(group=options.QUESTION)] = "",
     inexact: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     model: AdvisedModel = NO_MODEL,
+    judged: Judged = NOT_JUDGED,
     machine: MachineOptions = ANY_MACHINE,
     json: options.Json = False,
 ) -> int:
@@ -93,6 +129,7 @@ def advise(
     ringwright advise --sample
     ringwright advise --model gpt3-125m --gpus 4 --fabric switch:4,rate=10Gb/s --may ddp,policy
     ringwright advise --model gpt3-125m --gpus 8 --parallel fsdp --fabric dgx-h100:1 --may fsdp
+    ringwright advise before/ --back-test after/ --change ddp:bucket_cap_mb=25
     """
     from ringwright.advise.advise import AdviceSpec
     from ringwright.advise.advise import advise as answer
@@ -109,8 +146,13 @@ def advise(
     with progress.steps("trying") as advance:
         if paths or sample:
             named = machine.fabric is not None or machine.topology is not None
-            situation = of_recording(
-                reading.trace(reading.inputs(paths, sample=sample)), machine.build() if named else None
+            trace, built = reading.trace(reading.inputs(paths, sample=sample)), machine.build() if named else None
+            if judged.back_test is not None or judged.change:
+                return judged.answer(trace, built, seed, json=json)
+            situation = of_recording(trace, built)
+        elif judged.back_test is not None or judged.change:
+            raise UsageError(
+                "only a recording is judged", where="--back-test", remedy="ringwright advise job/ --back-test"
             )
         else:
             situation = model.situation(machine)

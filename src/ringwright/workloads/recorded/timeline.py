@@ -58,6 +58,7 @@ def plans(lines: Mapping[int, Line], roles: dict[int, str]) -> dict[int, RankSte
 
 def _plan(line: Line, gradients: set[int]) -> RankStep:
     _without_the_update_before(line, gradients)
+    _without_updates_beside(line)
     if not line.works:
         line.works = _host_work(line, gradients)
     else:
@@ -82,6 +83,19 @@ def _without_the_update_before(line: Line, gradients: set[int]) -> None:
     for work in line.works:
         if work.phase == OPTIMIZER and work.start_s < min(sums):
             work.phase = ""
+
+
+def _without_updates_beside(line: Line) -> None:
+    """Leave out updates of single gradients, as schedulers of priorities make them: beside backward, and beside the next step.
+
+    Each begins when its sum is there, and what lies between two of them is no work.
+    """
+    passes = [work.start_s for work in line.works if work.phase == BACKWARD]
+    end_s = line.end_s if line.is_closed and line.end_s is not None else None
+    if passes and end_s is not None:
+        line.works = [
+            work for work in line.works if work.phase != OPTIMIZER or max(passes) <= work.start_s < end_s - EPSILON_S
+        ]
 
 
 def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
@@ -229,7 +243,8 @@ class _Timeline:
         waited: dict[int, float] = {}
         if tail is not None and tail:
             ended = max(call.end_s or 0.0 for call in sums)
-            self._wait(tail, ended, waited)
+            for at in range(tail, len(self.works)):  # updates of single gradients wait for each
+                self._wait(at, ended, waited)
         for call in self.line.calls:
             if call.event in self.gradients or call.end_s is None:
                 continue

@@ -1,0 +1,342 @@
+"""Predictions held against recordings: halves, pairs, causes that were put in, and what is said of each."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringwright.advise.advise import AdviceSpec, advise
+from ringwright.advise.backtest import BackTest, of_halves, of_pair, wander
+from ringwright.advise.changes import setup_of
+from ringwright.advise.links import SOCKETS, slow_link, sockets_seen
+from ringwright.advise.lumps import lumped
+from ringwright.advise.settings import GRAPH, LINK, MACHINE, NETWORK, ORDER, Setup
+from ringwright.advise.situation import of_recording
+from ringwright.cli import main
+from ringwright.errors import InputError, UsageError
+from ringwright.fabrics import fabric
+from ringwright.registry import scheduler
+from ringwright.reports.backtested import write_judged
+from ringwright.testing.back_tests import (
+    SEALED,
+    BackTestSizes,
+    JudgedCause,
+    JudgedPair,
+    campaign,
+    document,
+    figures,
+)
+from ringwright.testing.drawn_jobs import drawn, recorded
+from ringwright.testing.drawn_pairs import KINDS, RecordedPair, buckets, pair
+from ringwright.testing.live_pairs import planned, runs
+from ringwright.testing.planted_causes import CAUSES, PlantedRecording, planted
+
+SEED = 21  # below those that are fitted to
+
+
+@pytest.fixture(scope="module")
+def made() -> RecordedPair:
+    return pair("buckets", SEED)
+
+
+@pytest.fixture(scope="module")
+def judged(made: RecordedPair) -> BackTest:
+    return of_pair(made.before, made.after, made.change)
+
+
+@pytest.mark.once
+def test_a_pair_is_predicted_from_its_first_recording_alone(made: RecordedPair, judged: BackTest) -> None:
+    assert judged["gain_p05"] is not None
+    assert judged["gain_p95"] is not None
+    assert judged["gain_p05"] < judged["gain_p95"] < 1
+    steps = [of_recording(each, None).measured_s for each in (made.before, made.after)]
+    assert judged["measured_gain"] == pytest.approx(1 - np.mean(steps[1]) / np.mean(steps[0]))
+    assert judged["is_inside"] is (judged["gain_p05"] <= judged["measured_gain"] <= judged["gain_p95"])
+    other = of_pair(made.before, made.before, made.change)
+    assert [other[name] for name in ("gain_p05", "gain_p50", "gain_p95")] == [
+        judged[name] for name in ("gain_p05", "gain_p50", "gain_p95")
+    ], "what was measured afterwards is not seen"
+
+
+@pytest.mark.once
+def test_a_gain_that_is_not_there_is_seen(made: RecordedPair) -> None:
+    """A recording beside itself has no gain: where the change is predicted to gain surely, it lies outside."""
+    faster = of_pair(made.before, made.before, "repair:0" if made.before.df["rank"].max() else "p3")
+    assert faster["measured_gain"] == 0
+    assert faster["is_inside"] is not None
+
+
+@pytest.mark.once
+def test_halves_of_a_job_that_slows_down_differ() -> None:
+    job = drawn(SEED)
+    plan = job.planned(scheduler(buckets(job, 0.25))[1])
+    steady = recorded(job, plan, 0)
+    calm = of_halves(steady)
+    assert calm["is_inside"]
+    assert (calm["change"], calm["kind"]) == ("", "halves")
+    import polars as pl
+
+    from ringwright.trace import Trace
+    from ringwright.trace_tables import TABLES
+
+    frames = {name: steady.table(name) for name in TABLES}
+    middle = frames["events"].filter(pl.col("iteration") == job.steps // 2)["start_s"].min()
+    assert isinstance(middle, float)
+    late = pl.col("start_s") >= middle
+    frames["events"] = (
+        frames["events"]
+        .with_columns(
+            pl.when(late).then(middle + 2 * (pl.col(name) - middle)).otherwise(pl.col(name)).alias(name)
+            for name in ("start_s", "enqueue_s")
+        )
+        .with_columns(pl.when(late).then(2 * pl.col("duration_s")).otherwise(pl.col("duration_s")).alias("duration_s"))
+    )
+    slower = of_halves(Trace.of(frames, steady.meta))
+    assert slower["is_inside"] is False
+    assert slower["measured_gain"] < -0.5
+
+
+def test_steps_that_wander_slowly_are_less_sure() -> None:
+    drift = np.random.default_rng(0)
+    fast = np.exp(drift.normal(0, 0.02, 64))
+    slow = fast * np.exp(np.repeat(drift.normal(0, 0.02, 4), 16))
+    assert wander([1.0, 1.0, 1.0]) == 0
+    assert wander(fast.tolist()) == pytest.approx(0.02, rel=0.5)
+    assert wander(slow.tolist()) > 2 * wander(fast.tolist())
+
+
+@pytest.mark.parametrize(
+    ("text", "slot", "spelling"),
+    [
+        ("ddp:bucket_cap_mb=25", ORDER, "pytorch-ddp:bucket_cap_mb=25"),
+        ("p3", ORDER, "p3"),
+        ("dear", GRAPH, "dear"),
+        ("repair:1", "broken", "1"),
+        ("0,1", "broken", "0,1"),
+        ("all-reduce=ring", "operation all-reduce", "ring"),
+        ("fsdp:2", "prefetch", "2"),
+        ("links link x2", MACHINE, "links link x2"),
+        ("nccl-2-4:algorithm=tree:protocol=simple", "operation all-reduce", "nccl-2-4:algorithm=tree:protocol=simple"),
+    ],
+)
+def test_changes_as_they_are_spelled(made: RecordedPair, text: str, slot: str, spelling: str) -> None:
+    assert setup_of(of_recording(made.before, None), text).spelling(slot) == spelling
+
+
+@pytest.mark.parametrize("text", ["", "; ;", "buckets=25", "repair:99", "ddp:cap=3", "fsdp:0", "all-reduce"])
+def test_what_is_no_change(made: RecordedPair, text: str) -> None:
+    with pytest.raises(UsageError):
+        setup_of(of_recording(made.before, None), text)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("cause", ["sockets", "slow-nic"])
+def test_what_no_setting_mends_is_named_with_its_gain(cause: str) -> None:
+    made = planted(cause, SEED)
+    found = advise(of_recording(made.trace, made.machine), AdviceSpec(("repair",), 600.0))
+    first = found["changes"][0]
+    assert first["layer"] == "repair"
+    assert first["gain_p05"] <= made.loss <= first["gain_p95"]
+    said = f"{first['what']} {first['where']}"
+    if cause == "sockets":
+        assert SOCKETS in said
+        assert "NCCL_" in said
+    else:
+        (rank,) = made.ranks
+        assert f"NIC mlx5_0 of host{rank} (rank {rank})" in said
+
+
+@pytest.fixture(scope="module")
+def over_sockets() -> PlantedRecording:
+    return planted("sockets", SEED)
+
+
+def test_sockets_without_a_machine_that_has_rdma_are_told_and_not_advised(over_sockets: PlantedRecording) -> None:
+    for machine in (None, fabric(f"switch:{over_sockets.trace.df['rank'].max() + 1},transport=tcp")):  # type: ignore[operator]
+        found = advise(of_recording(over_sockets.trace, machine), AdviceSpec(("repair",), 600.0))
+        assert found["changes"] == []
+        assert "NET/Socket" in found["refused"][0]["why"]
+        assert "--fabric" in found["refused"][0]["remedy"]
+
+
+def test_a_log_without_sockets_and_a_network_alike_everywhere_say_nothing(made: RecordedPair) -> None:
+    assert sockets_seen(made.before) is None
+    assert slow_link(made.before) is None
+
+
+@pytest.mark.once
+def test_a_mended_link_shortens_what_goes_over_it_and_not_what_an_empty_operation_takes() -> None:
+    made = planted("slow-nic", SEED)
+    situation, slow = of_recording(made.trace, made.machine), slow_link(made.trace)
+    assert slow is not None
+    assert slow.ranks == made.ranks
+    from ringwright.advise.settings import Setting
+
+    mended = situation.job(Setup((Setting("repair", LINK, slow.spelling, "", ""),))).costs
+    today, ranks = situation.job(Setup()).costs, tuple(range(situation.workload.mesh.size))
+    size = max(each.size_bytes for each in situation.workload.payloads)
+    was, now = (sum(stage.wire_s for stage in each.stages("all-reduce", size, ranks, "dp")) for each in (today, mended))
+    assert was / slow.times * 0.99 <= now < was
+    beside = tuple(rank for rank in ranks if rank not in slow.ranks)
+    assert [each.stages("all-reduce", size, beside, "dp") for each in (today,)] == [
+        mended.stages("all-reduce", size, beside, "dp")
+    ]
+    rdma = situation.job(Setup((Setting("repair", NETWORK, "rdma", "", ""),))).costs
+    assert rdma is not today
+
+
+def test_tensors_of_a_stretch_are_ready_no_later_than_its_end(made: RecordedPair) -> None:
+    situation = of_recording(made.before, None)
+    whole = situation.workload
+    rough = lumped(whole, lambda *what: 2.5 if what[0] == "tensor" else -2.5 if what == ("tensors",) else 0.0)
+    assert sum(each.seconds for each in rough.tasks) == pytest.approx(sum(each.seconds for each in whole.tasks))
+    assert max(each.seconds for each in rough.tasks) > max(each.seconds for each in whole.tasks)
+    fine = lumped(whole, lambda *what: -9.0 if what[0] == "tensor" else 0.0)
+    assert [each.seconds for each in fine.tasks] == pytest.approx([each.seconds for each in whole.tasks])
+
+
+def test_what_fills_a_bucket_beyond_the_smallest_is_one_tensor() -> None:
+    """With small buckets each layer is one: none of them can be cut into several."""
+    job = drawn(SEED)
+    plan = job.planned(scheduler("pytorch-ddp:bucket_cap_mb=0.001:first_bucket_mb=0.001")[1])
+    sizes = {each.size_bytes for each in job.workload.payloads}
+    situation = of_recording(recorded(job, plan, 0), None)
+    pieces = [each.size_bytes for each in situation.workload.payloads]
+    least = min(sizes)
+    assert max(pieces) >= max(sizes) - 3 * least
+
+
+@pytest.mark.once
+def test_a_priority_that_reaches_into_the_next_step_is_replayed() -> None:
+    """Updates of single gradients lie beside backward and beside the next forward pass: the replay is not longer for them."""
+    job = drawn(SEED, share=(0.6, 1.2))
+    plan = job.planned(scheduler(f"p3:slice_elements={job.total_bytes // 64}")[1])
+    found = of_pair(recorded(job, plan, 0), recorded(job, plan, 1), "")
+    assert found["fidelity"] == pytest.approx(0, abs=0.06)
+
+
+@pytest.mark.once
+def test_a_small_campaign() -> None:
+    said: list[JudgedPair | JudgedCause] = []
+    told = campaign(BackTestSizes(len(KINDS), 0, len(CAUSES), 0, 1), SEED, said.append)
+    assert len(said) == len(told["pairs"]) + len(told["causes"]) == len(KINDS) + len(CAUSES) + 1
+    assert told["figures"]["pairs"] == len(KINDS)
+    assert told["figures"]["planted"] == len(CAUSES)
+    assert (told["figures"]["cause_first"] or 0) >= 0.6
+    assert told["figures"]["false_promises"] == 0
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_how_a_campaign_is_counted() -> None:
+    usual: JudgedPair = {
+        "kind": "buckets",
+        "seed": 1,
+        "is_real": False,
+        "change": "p3",
+        "gain_p05": 0.0,
+        "gain_p50": 0.1,
+        "gain_p95": 0.2,
+        "measured_gain": 0.1,
+        "true_gain": 0.1,
+        "is_inside": True,
+        "is_told": False,
+        "why": "",
+    }
+    refused: JudgedPair = {**usual, "gain_p05": None, "gain_p50": None, "gain_p95": None, "is_inside": None}
+    outside: JudgedPair = {**usual, "measured_gain": 0.3, "is_inside": False, "is_told": True, "true_gain": 0.01}
+    told = figures([usual, refused, outside], [])
+    assert (told["pairs"], told["covered"], told["gaining"], told["cannot_tell"]) == (3, 0.5, 2, 1.0)
+    assert told["width"] == pytest.approx(0.2)
+    assert figures([], [])["covered"] is None
+
+
+def test_real_pairs_are_drawn_from_their_seed() -> None:
+    plan = planned(SEED)
+    assert plan == planned(SEED) != planned(SEED + 1)
+    assert next(each.knobs for each in runs(plan)) != runs(plan)[1].knobs
+    assert len(runs(plan)) == 1 + len(plan.changes)
+
+
+# ------------------------------------------------------------------------------------------------- the command line
+@pytest.fixture(scope="module")
+def folders(made: RecordedPair, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pair")
+    made.before.save(folder / "before")
+    made.after.save(folder / "after")
+    return folder
+
+
+@pytest.mark.once
+def test_the_command_judges(made: RecordedPair, folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = str(folders / "before"), str(folders / "after")
+    code = main(["advise", before, "--json", "--change", made.change, "--back-test", after])
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "ringwright.back-test/1"
+    assert code == (0 if told["is_inside"] else 1)
+    assert main(["advise", before, "--back-test"]) in (0, 1)
+    assert "half" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--sample", "--back-test"], "steady steps"),
+        (["--back-test", "--model", "gpt3-125m"], "only a recording is judged"),
+        (["--sample", "--change", "p3"], "beside a run with it"),
+        (["--sample", "--back-test", "missing.log"], "missing.log"),
+    ],
+)
+def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", *words]) in (2, 3)
+    assert said in capsys.readouterr().err
+
+
+def test_a_recording_without_times_has_no_step(made: RecordedPair) -> None:
+    from ringwright.sources import read
+    from ringwright.sources.sample import sample
+
+    with pytest.raises(InputError, match="times"):
+        of_pair(read(str(sample())), made.after, "p3")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("width", [40, 200])
+def test_the_verdict_comes_first(judged: BackTest, width: int) -> None:
+    out = io.StringIO()
+    write_judged(judged, out, width=width)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("The change")
+    assert all(len(line) <= width for line in lines)
+    refused: BackTest = {**judged, "gain_p05": None, "gain_p50": None, "gain_p95": None, "is_inside": None, "why": "so"}
+    out = io.StringIO()
+    write_judged(refused, out, width=width)
+    assert out.getvalue().startswith("Cannot tell: so")
+
+
+# ------------------------------------------------------------------------------------------------- what the page tells
+RECORD = json.loads((files("ringwright") / "testing" / "back_tests.json").read_text())
+
+
+def test_the_record_is_counted_from_its_rows() -> None:
+    """``scripts/back-test --json src/ringwright/testing/back_tests.json`` writes it, in parts that --join puts together."""
+    again = document(RECORD["pairs"], RECORD["causes"], RECORD["first_seed"])
+    assert again == RECORD
+    assert RECORD["first_seed"] >= SEALED, "no seed that was fitted to"
+    assert {each["seed"] for each in [*RECORD["pairs"], *RECORD["causes"]]} >= {SEALED}
+
+
+def test_the_page_tells_the_record() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "advise.md").read_text().split())
+    told = RECORD["figures"]
+    drawn = figures([each for each in RECORD["pairs"] if not each["is_real"]], [])
+    real = figures([each for each in RECORD["pairs"] if each["is_real"]], [])
+    for name, one in (("simulated jobs", drawn), ("real ranks", real)):
+        assert f"| {name} | {one['pairs']} | {one['covered']:.0%} | {(one['width'] or 0) * 100:.1f} points |" in page
+    right = sum(each["is_right"] for each in RECORD["causes"] if each["cause"])
+    assert f"in {right} of {told['planted']} recordings" in page
+    assert f"{told['false_promises']} of {told['nulls']} jobs in which nothing gains" in page
