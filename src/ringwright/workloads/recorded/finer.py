@@ -1,11 +1,12 @@
 """Buckets of gradients in pieces: what a recording shows of a bucket is when its last gradient was ready, not the ones before.
 
-A bucket of another size is asked about as if the stretch of backward before it made its gradients evenly, byte for byte.
+A bucket of another size is asked about as if the stretch of backward before it made its gradients evenly, byte for byte, and the
+stretch of forward that its update is for used them evenly, the last one made first.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -14,9 +15,12 @@ from ringwright.workload import Edge, Payload, Rewrite, Task, Workload
 
 GRADIENTS = ("dp", "edp")
 PIECE_BYTES, MOST_PIECES = 256 << 10, 64
-BACKWARD = "B"
+BACKWARD, FORWARD, UPDATE = "B", "F", "U"
 NEARLY = 1e-9  # of a stretch
-NOTE = "buckets of another size: gradients are made evenly, byte by byte, in the backward pass before a recorded bucket"
+NOTE = (
+    "buckets of another size: gradients are made evenly, byte by byte, in the backward pass before a recorded bucket, and used "
+    "as evenly in the forward pass of its layers"
+)
 
 
 def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
@@ -47,14 +51,20 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
 
 @dataclass
 class _Stretches:
-    """Into how many parts each task is cut, and which ends a piece: (bucket, class, piece) -> task, part (-1: its last one)."""
+    """Into how many parts each task is cut, and which of them make and use a piece.
+
+    ``made``: (bucket, class, piece) -> task, part (-1: its last one); ``used``: (update, piece) -> task, part (0: its first one).
+    ``pieces`` says of an update how many pieces it is for.
+    """
 
     counts: dict[str, int] = field(default_factory=dict)
     made: dict[tuple[str, str, int], tuple[str, int]] = field(default_factory=dict)
+    used: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    pieces: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, workload: Workload, buckets: list[Payload], cuts: Mapping[str, int]) -> _Stretches:
-        """Return the stretches of backward before each bucket, cut where its pieces are ready."""
+        """Return the stretches of backward before each bucket, and of forward after each update, cut into their pieces."""
         stretches = cls()
         for of in workload.classes:
             passes = [task for task in workload.tasks if task.of == of.name and task.kind == BACKWARD]
@@ -65,43 +75,74 @@ class _Stretches:
                 if ends:
                     end = max(ends) + 1
                     first = min(begin, end - 1)  # buckets that one task ends share it
-                    stretches.cut(bucket.name, of.name, passes[first:end], cuts[bucket.name])
+                    parts = stretches.cut(passes[first:end], cuts[bucket.name])
+                    stretches.made |= {(bucket.name, of.name, piece): part for piece, part in parts.items()}
                     begin = max(begin, end)
+            stretches.forward(workload, of.name, buckets, cuts)
         return stretches
 
-    def cut(self, bucket: str, of: str, stretch: list[Task], pieces: int) -> None:
-        """Cut a stretch of tasks so that each of so many pieces is ready when its share of the time has passed."""
+    def forward(self, workload: Workload, of: str, buckets: list[Payload], cuts: Mapping[str, int]) -> None:
+        """Cut the stretch of forward from where the update of a bucket is needed to where that of another one is."""
+        passes = [task for task in workload.tasks if task.of == of and task.kind == FORWARD]
+        turn = {task.name: at for at, task in enumerate(passes)}
+        ends = Counter(name for edge in workload.edges for name in (edge.src, edge.dst))
+        needed = {
+            edge.src: turn[edge.dst]
+            for edge in workload.edges
+            if edge.distance == 1 and edge.dst in turn and workload.task[edge.src].kind == UPDATE and ends[edge.src] == 1
+        }
+        begins = sorted(set(needed.values()))
+        for bucket in buckets:
+            for update, _ in bucket.consumers:
+                if update in needed and update not in self.pieces:
+                    end = next((at for at in begins if at > needed[update]), len(passes))
+                    self.pieces[update] = cuts[bucket.name]
+                    # From its end, forward meets pieces in the order in which backward made them.
+                    parts = self.cut(passes[needed[update] : end][::-1], cuts[bucket.name])
+                    self.used |= {(update, piece): (name, -1 - part) for piece, (name, part) in parts.items()}
+
+    def cut(self, stretch: list[Task], pieces: int) -> dict[int, tuple[str, int]]:
+        """Cut a stretch of tasks so that each of so many pieces is ready when its share of the time has passed.
+
+        Returns piece -> task, part that ends it (-1: its last one).
+        """
         whole = sum(task.seconds for task in stretch)
         ends = list(accumulate(task.seconds for task in stretch))
         inside: dict[int, list[int]] = defaultdict(list)
         for piece in range(pieces):
             share = whole * (piece + 1) / pieces * (1 - NEARLY)
             inside[next((at for at, end in enumerate(ends) if end >= share), len(stretch) - 1)].append(piece)
+        parts = {}
         for at, listed in inside.items():
             name = stretch[at].name
-            count = max(self.counts.get(name, 1), len(listed))
-            self.counts[name] = count
-            for turn, piece in enumerate(listed):
-                self.made[bucket, of, piece] = name, turn - len(listed)
+            self.counts[name] = max(self.counts.get(name, 1), len(listed))
+            parts |= {piece: (name, turn - len(listed)) for turn, piece in enumerate(listed)}
+        return parts
 
     def parts(self, task: Task) -> list[Task]:
         """Return the parts of a task; the last one has its name."""
-        count = self.counts.get(task.name, 1)
+        count = self.pieces.get(task.name) or self.counts.get(task.name, 1)
         return [replace(task, name=self.name(task.name, at), seconds=task.seconds / count) for at in range(count)]
 
     def name(self, task: str, at: int) -> str:
         """Return what a part is called."""
-        return task if at == self.counts.get(task, 1) - 1 else f"{task}.{at}"
+        count = self.pieces.get(task) or self.counts.get(task, 1)
+        return task if at == count - 1 else f"{task}.{at}"
 
     def edges(self, workload: Workload) -> tuple[Edge, ...]:
-        """Return the edges: to the first part of a task, from part to part, from the last."""
-        moved = [replace(each, dst=self.name(each.dst, 0)) for each in workload.edges]
+        """Return the edges: to the first part of a task, from part to part, from the last; from an update to what uses it."""
+        moved = [replace(each, dst=self.name(each.dst, 0)) for each in workload.edges if each.src not in self.pieces]
+        updates = [
+            replace(each, src=self.name(each.src, at), dst=self.name(*self.used[each.src, at]))
+            for each in workload.edges
+            for at in range(self.pieces.get(each.src, 0))
+        ]
         inner = [
             Edge(self.name(task, before), self.name(task, after))
             for task, count in self.counts.items()
             for before, after in pairwise(range(count))
         ]
-        return (*moved, *inner)
+        return (*moved, *updates, *inner)
 
     def producers(self, bucket: Payload, of: Mapping[str, str], piece: int) -> tuple[str, ...]:
         """Return the parts that end a piece of a bucket, one a class."""
@@ -111,12 +152,16 @@ class _Stretches:
             names.append(self.name(task, self.counts.get(task, 1) + part))
         return tuple(dict.fromkeys(names))
 
+    def consumers(self, payload: Payload, piece: int) -> tuple[tuple[str, int], ...]:
+        """Return what waits for a piece: of an update its own part of it, of other tasks the first."""
+        return tuple(
+            (self.name(name, piece if name in self.pieces else 0), distance) for name, distance in payload.consumers
+        )
+
 
 def _payloads(workload: Workload, payload: Payload, count: int, stretches: _Stretches) -> list[Payload]:
-    consumers = tuple((stretches.name(name, 0), distance) for name, distance in payload.consumers)
-    payload = replace(payload, consumers=consumers)
     if count == 1:
-        return [payload]
+        return [replace(payload, consumers=stretches.consumers(payload, 0))]
     elements = payload.elements or payload.size_bytes
     width = payload.size_bytes // elements if payload.elements else 1
     ends = [elements * (at + 1) // count for at in range(count)]
@@ -131,6 +176,7 @@ def _payloads(workload: Workload, payload: Payload, count: int, stretches: _Stre
                 size_bytes=size,
                 elements=(end - begin) if payload.elements else 0,
                 producers=stretches.producers(payload, of, at),
+                consumers=stretches.consumers(payload, at),
             )
         )
     return parts
