@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from ringwright.workload import Edge, Payload, Rewrite, Task, Workload
 
 GRADIENTS = ("dp", "edp")
-PIECE_BYTES, MOST_PIECES = 256 << 10, 64
+PIECE_BYTES, MOST_PIECES = 64 << 10, 64
 BACKWARD, FORWARD, UPDATE = "B", "F", "U"
 NEARLY = 1e-9  # of a stretch
 NOTE = (
@@ -26,7 +26,7 @@ NOTE = (
 def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
     """Return the workload with its buckets in pieces, alone and with a policy that joins them as recorded; None: it has none.
 
-    Pieces are of 256 KiB or more, 64 of all buckets at the most, of whole elements.
+    Pieces are of 64 KiB or more, 64 of all buckets at the most, of whole elements.
     """
     buckets = [each for each in workload.gradients(GRADIENTS) if each.merges and each.op == "all-reduce"]
     buckets = [each for each in buckets if {workload.task[name].kind for name in each.producers} == {BACKWARD}]
@@ -89,7 +89,10 @@ class _Stretches:
         needed = {
             edge.src: turn[edge.dst]
             for edge in workload.edges
-            if edge.distance == 1 and edge.dst in turn and workload.task[edge.src].kind == UPDATE and ends[edge.src] == 1
+            if edge.distance == 1
+            and edge.dst in turn
+            and workload.task[edge.src].kind == UPDATE
+            and ends[edge.src] == 1
         }
         begins = sorted(set(needed.values()))
         for bucket in buckets:

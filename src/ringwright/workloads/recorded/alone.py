@@ -1,0 +1,67 @@
+"""What each operation of a recording took by itself, where others were under way beside it.
+
+Operations of a queue run one after another, or by twos (gloo has two threads a group): a call is issued long before it is begun.
+Two at once share what carries them. Which of both it was is told by the operations: those of nearly one size last nearly as long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import pstdev
+from typing import TYPE_CHECKING
+
+from ringwright.workloads.recorded.plan import PAIRS, RankStep, RecordedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ringwright.workloads.recorded.plan import CommEvent
+
+MOST_AT_ONCE = 2
+NEARLY = 0.5  # of the largest: operations that are compared
+
+
+def own_times(plan: RankStep, queue: Callable[[CommEvent], tuple[object, ...]]) -> None:
+    """Give each call of a rank the seconds that it took by itself; ``queue`` says of a call behind which others it waits."""
+    queues: dict[tuple[object, ...], list[RecordedCall]] = defaultdict(list)
+    for each in sorted(plan.sent, key=lambda each: each.call.start_s or 0.0):
+        call = each.call
+        call.own_s = call.duration_s
+        if call.end_s is not None and call.op not in PAIRS:
+            queues[queue(each)].append(call)
+    for calls in queues.values():
+        told = [_shared(calls, at_once) for at_once in range(1, MOST_AT_ONCE + 1)]
+        for call, own_s in zip(calls, min(told, key=lambda each: _unlike(calls, each)), strict=True):
+            call.own_s = own_s
+
+
+def _shared(calls: Sequence[RecordedCall], at_once: int) -> list[float]:
+    """Return the seconds of calls, in the order of their issue, that begin when fewer than so many before them are under way."""
+    begins: list[float] = []
+    ends = [call.end_s or 0.0 for call in calls]
+    for at, call in enumerate(calls):
+        before = sorted(ends[:at])[-at_once:]
+        begins.append(max(call.start_s or 0.0, before[0] if len(before) == at_once else -math.inf))
+    own = [0.0] * len(calls)
+    for begin, end in pairwise(sorted({*begins, *ends})):
+        under_way = [at for at in range(len(calls)) if begins[at] <= begin and end <= ends[at]]
+        for at in under_way:
+            own[at] += (end - begin) / len(under_way)
+    return own
+
+
+def _unlike(calls: Sequence[RecordedCall], own: Sequence[float]) -> float:
+    """Return by how much operations of nearly one size differ: the spread of the logarithm of their seconds a byte."""
+    largest: dict[str, int] = defaultdict(int)
+    for call in calls:
+        largest[call.op] = max(largest[call.op], call.size_bytes)
+    by_op: dict[str, list[float]] = defaultdict(list)
+    for call, seconds in zip(calls, own, strict=True):
+        if call.size_bytes >= NEARLY * largest[call.op]:
+            if seconds <= 0:
+                return math.inf
+            by_op[call.op].append(math.log(seconds / call.size_bytes))
+    return sum(pstdev(each) for each in by_op.values())
