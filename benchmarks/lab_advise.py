@@ -1,12 +1,14 @@
 """Advice on real ranks: of six changes the one that is predicted best, and what it gains, beside what all of them take.
 
-    python benchmarks/lab_advise.py run lab_advise_cases.json results.jsonl [--set a] [--only WORDS]
-    python benchmarks/lab_advise.py judge results.jsonl [--set a]
-    python benchmarks/lab_advise.py design lab_advise_cases.json [--set a]
+    python benchmarks/lab_advise.py record FOLDER [--set b] [--only WORDS]       # each job as it is today
+    python benchmarks/lab_advise.py predict FOLDER [--set b] [--only WORDS]      # its changes, from the recording alone
+    python benchmarks/lab_advise.py measure FOLDER [--set b] [--only WORDS]      # all of them, in turn with today's
+    python benchmarks/lab_advise.py judge FOLDER [--set b] [-o lab_advise.json]
+    python benchmarks/lab_advise.py judge benchmarks/lab_advise.json [--set b]   # results that are kept
+    python benchmarks/lab_advise.py design [--set b]
 
-Each case is a training job on real gloo ranks behind limited links, recorded by ``ringwright run`` as it is today. Advice predicts
-six other settings from that recording, and its answers are written down; then all of them run in turn with today's. ``design``
-prints what the layers' times and the links say, with which cases were chosen: no recording and no advice is in it.
+Each case of ``lab_advise_cases.json`` is a training job on real gloo ranks behind limited links, recorded by ``ringwright run``.
+``design`` prints what the layers' times and the links say, by which cases were chosen: no recording and no advice is in it.
 """
 
 from __future__ import annotations
@@ -15,17 +17,18 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 APART = 0.08  # of its step, by which the best setting must be ahead of the next
+CASES = Path(__file__).with_name("lab_advise_cases.json")
 JOB = Path(__file__).with_name("lab_advise_job.py")
 RECORDED_STEPS, STEPS, WARMUP, ROUNDS = 10, 4, 3, 2
 TIMEOUT = "400s"
+WORK = 1  # as few draws as there may be: sixteen
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class AdviceCase:
     changes: tuple[str, ...]
 
     @property
+    def slug(self) -> str:
+        """Its name as that of a folder."""
+        return self.name.replace(",", "").replace(" ", "-")
+
+    @property
     def settings(self) -> tuple[str, ...]:
         """Today's, and the changes."""
         return (self.today, *self.changes)
@@ -48,7 +56,7 @@ class AdviceCase:
 
 @dataclass(frozen=True)
 class CaseVerdict:
-    """What was predicted best and what is; by how much the best is ahead of the next; the gain of the best change, and its interval."""
+    """What was predicted best and what is, and how far ahead of the next; the gain of the best change, and its interval."""
 
     name: str
     limit: str
@@ -70,9 +78,9 @@ class CaseVerdict:
         return self.interval is not None and self.interval[0] <= self.gain <= self.interval[2]
 
 
-def cases(path: Path, which: str) -> list[AdviceCase]:
+def cases(which: str) -> list[AdviceCase]:
     """Return the cases of a set."""
-    listed = json.loads(path.read_text())[which]
+    listed = json.loads(CASES.read_text())[which]
     return [AdviceCase(**{**each, "changes": tuple(each["changes"])}) for each in listed]
 
 
@@ -85,42 +93,36 @@ def spelled(setting: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------- running
-def run(case: AdviceCase, which: str) -> dict[str, Any]:
-    """Record a case as it is today, predict its changes, then run all of them: one row of results."""
-    with tempfile.TemporaryDirectory(prefix="lab-advise-") as name:
-        folder = Path(name)
-        recorder = [sys.executable, "-m", "ringwright", "run", "--no-summary", "-o", str(folder / "job"), "--"]
-        today = _started(case, folder / "today", recorder, (case.today,), RECORDED_STEPS, 1)
-        told = {
-            setting: asdict(each)
-            for setting, each in zip(case.changes, _asked(folder / "job", case.changes), strict=True)
-        }
-        after = _started(case, folder / "after", (), case.settings, STEPS, ROUNDS)
-    limits = {name: each["limit"]["what"] for name, each in (("recorded", today), ("measured", after))}
-    return {
-        "set": which,
-        "case": case.name,
-        "today": case.today,
-        "limits": limits,
-        "predicted": told,
-        "recorded_s": today["times_s"][case.today],
-        "measured_s": after["times_s"],
-    }
+def record(case: AdviceCase, folder: Path) -> None:
+    """Record a case as it is today."""
+    recorder = [sys.executable, "-m", "ringwright", "run", "--no-summary", "-o", str(folder / "job"), "--"]
+    _keep(folder / "recorded.json", _run(case, folder / "today", recorder, (case.today,), RECORDED_STEPS, 1))
 
 
-def _asked(recording: Path, changes: Sequence[str]) -> Iterator[Any]:
+def predict(case: AdviceCase, folder: Path) -> None:
+    """Write down what each change of a case is predicted to make of it."""
     from ringwright.advise.predicted import predicted
     from ringwright.advise.situation import of_recording
     from ringwright.sources import read
 
-    return predicted(of_recording(read(str(recording)), None), [spelled(each) for each in changes])
+    situation = of_recording(read(str(folder / "job")), None)
+    told = predicted(situation, [spelled(each) for each in case.changes], work=WORK)
+    _keep(
+        folder / "predicted.json",
+        {setting: asdict(each) for setting, each in zip(case.changes, told, strict=True)},
+    )
 
 
-def _started(
+def measure(case: AdviceCase, folder: Path) -> None:
+    """Run all settings of a case in turn."""
+    _keep(folder / "measured.json", _run(case, folder / "after", (), case.settings, STEPS, ROUNDS))
+
+
+def _run(
     case: AdviceCase, folder: Path, before: Sequence[str], settings: Sequence[str], steps: int, rounds: int
 ) -> dict[str, Any]:
     """Run settings in a lab; return seconds of steps by setting, and what limited the run."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     question = {
         "model": case.model,
         "compute_s": case.compute_s,
@@ -130,7 +132,7 @@ def _started(
         "steps": steps,
         "rounds": rounds,
     }
-    (folder / "question.json").write_text(json.dumps(question))
+    _keep(folder / "question.json", question)
     lab = [sys.executable, "-m", "ringwright", "lab", case.fabric, "--timeout", TIMEOUT, "-o", str(folder / "lab")]
     job = [sys.executable, str(JOB), str(folder / "question.json"), str(folder / "steps.jsonl")]
     done = subprocess.run([*before, *lab, "--", *job], capture_output=True, text=True, check=False)
@@ -140,7 +142,32 @@ def _started(
     for line in (folder / "steps.jsonl").read_text().splitlines():
         row = json.loads(line)
         times_s.setdefault(row["setting"], []).extend(row["times_s"])
-    return {"times_s": times_s, "limit": json.loads((folder / "lab" / "lab.json").read_text())["limit"]}
+    return {"times_s": times_s, "limit": json.loads((folder / "lab" / "lab.json").read_text())["limit"]["what"]}
+
+
+def _keep(path: Path, document: Any) -> None:
+    path.write_text(json.dumps(document) + "\n")
+
+
+def collected(folder: Path, which: str) -> list[dict[str, Any]]:
+    """Return a row of results for each case that was recorded, predicted and measured."""
+    rows = []
+    for case in cases(which):
+        parts = [folder / which / case.slug / f"{each}.json" for each in ("recorded", "predicted", "measured")]
+        if all(each.exists() for each in parts):
+            recorded, told, after = (json.loads(each.read_text()) for each in parts)
+            rows.append(
+                {
+                    "set": which,
+                    "case": case.name,
+                    "today": case.today,
+                    "limits": {"recorded": recorded["limit"], "measured": after["limit"]},
+                    "predicted": told,
+                    "recorded_s": recorded["times_s"][case.today],
+                    "measured_s": after["times_s"],
+                }
+            )
+    return rows
 
 
 # ------------------------------------------------------------------------------------------------------------- judging
@@ -228,27 +255,37 @@ def design(case: AdviceCase) -> dict[str, float]:
 def main() -> None:
     """Do what is asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "judge", "design"))
-    parser.add_argument("path", type=Path)
-    parser.add_argument("out", type=Path, nargs="?")
-    parser.add_argument("--set", default="a", dest="which")
+    parser.add_argument("what", choices=(*PHASES, "judge", "design"))
+    parser.add_argument("path", type=Path, nargs="?", help="folder of a campaign; judge: or a file of results")
+    parser.add_argument("--set", default="b", dest="which")
     parser.add_argument("--only", default="", help="cases with these words in their name")
+    parser.add_argument("-o", type=Path, dest="out", help="judge: add the results to this file")
     given = parser.parse_args()
+    if given.what != "design" and given.path is None:
+        parser.error("which folder?")
     if given.what == "judge":
-        rows = [json.loads(line) for line in given.path.read_text().splitlines()]
-        tell([row for row in rows if row["set"] == given.which])
+        whole = json.loads(given.path.read_text()) if given.path.is_file() else collected(given.path, given.which)
+        rows = [row for row in whole if row["set"] == given.which]
+        tell(rows)
+        if given.out:
+            kept = json.loads(given.out.read_text()) if given.out.exists() else []
+            kept = [row for row in kept if row["set"] != given.which]
+            given.out.write_text("[\n" + ",\n".join(json.dumps(row) for row in [*kept, *rows]) + "\n]\n")
         return
-    listed = [each for each in cases(given.path, given.which) if given.only in each.name]
-    for case in listed:
-        if given.what == "design":
-            design(case)
-        elif given.out is None:
-            parser.error("where are the results to be written?")
-        else:
-            row = run(case, given.which)
-            with given.out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            tell([row])
+    for case in cases(given.which):
+        done = (
+            given.path is not None and (given.path / given.which / case.slug / f"{DONE.get(given.what)}.json").exists()
+        )
+        if given.only in case.name and not done:
+            if given.what == "design":
+                design(case)
+            else:
+                PHASES[given.what](case, given.path / given.which / case.slug)
+                print(f"{given.what}: {case.name}", flush=True)
+
+
+DONE = {"record": "recorded", "predict": "predicted", "measure": "measured"}
+PHASES = {each.__name__: each for each in (record, predict, measure)}
 
 
 if __name__ == "__main__":

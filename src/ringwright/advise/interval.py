@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.costs.stages import Costs, Stage
 
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
-WORK = 4_000_000  # instances that all draws of one setup may take
+WORK = 4_000_000
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
 OF_MACHINE, OF_OPERATION = 0.6, 0.2
@@ -147,6 +147,7 @@ class Draws:
     seed: int = 0
     until: float = math.inf  # of the monotonic clock: no further draw is begun then
     stopped: bool = False
+    work: int = WORK  # instances that all draws of one setup may take
     known: dict[object, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -159,7 +160,7 @@ class Draws:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
         steps = self.situation.iterations
         instances = self.evaluator.run(Setup()).instances * steps
-        count = int(np.clip(WORK // max(1, instances), FEWEST_DRAWS, MOST_DRAWS))
+        count = int(np.clip(self.work // max(1, instances), FEWEST_DRAWS, MOST_DRAWS))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 

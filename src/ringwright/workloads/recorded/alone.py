@@ -40,16 +40,20 @@ def own_times(plan: RankStep, queue: Callable[[CommEvent], tuple[object, ...]]) 
 
 def _shared(calls: Sequence[RecordedCall], at_once: int) -> list[float]:
     """Return the seconds of calls, in the order of their issue, that begin when fewer than so many before them are under way."""
-    begins: list[float] = []
-    ends = [call.end_s or 0.0 for call in calls]
+    moments: list[tuple[float, int]] = []
+    latest: list[float] = []
     for at, call in enumerate(calls):
-        before = sorted(ends[:at])[-at_once:]
-        begins.append(max(call.start_s or 0.0, before[0] if len(before) == at_once else -math.inf))
+        begin = max(call.start_s or 0.0, latest[0] if len(latest) == at_once else -math.inf)
+        end = call.end_s or 0.0
+        latest = sorted((*latest, end))[-at_once:]
+        if begin < end:
+            moments += [(begin, at), (end, at)]
     own = [0.0] * len(calls)
-    for begin, end in pairwise(sorted({*begins, *ends})):
-        under_way = [at for at in range(len(calls)) if begins[at] <= begin and end <= ends[at]]
-        for at in under_way:
-            own[at] += (end - begin) / len(under_way)
+    under_way: set[int] = set()
+    for (now, at), (after, _) in pairwise([*sorted(moments), (math.inf, -1)]):
+        under_way ^= {at}
+        for each in under_way:
+            own[each] += (after - now) / len(under_way)
     return own
 
 
