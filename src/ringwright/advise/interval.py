@@ -20,7 +20,7 @@ from ringwright.advise.evaluation import REFUSALS
 from ringwright.advise.settings import BROKEN, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
-from ringwright.costs.measured import MeasuredCosts
+from ringwright.costs.measured import MeasuredCosts, tell_latency
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator
@@ -127,7 +127,7 @@ def mean_sigma(costs: MeasuredCosts, op: str, size_bytes: int, role: str) -> flo
 def size_sigma(costs: MeasuredCosts, op: str) -> float:
     """Return how far measured operations lie from the line through their sizes: standard deviation of the logarithm."""
     samples = [each for each in costs.samples if each.op == op and each.time_s > 0]
-    if len({each.size_bytes for each in samples}) < 2:
+    if not tell_latency(each.size_bytes for each in samples):
         return ONE_SIZE_SIGMA
     latency_s, s_per_byte, _ = costs.lines[op]
     told = [latency_s + s_per_byte * each.size_bytes for each in samples]

@@ -1,7 +1,8 @@
 """What each operation of a recording took by itself, where others were under way beside it.
 
 Operations of a queue run one after another, or by twos (gloo has two threads a group): a call is issued long before it is begun.
-Two at once share what carries them. Which of both it was is told by the operations: those of nearly one size last nearly as long.
+Two at once share what carries them, by their bytes: their messages follow each other on the same connections. Which of both it
+was is told by the operations: those of a kind take about as long for a byte.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import pstdev
 from typing import TYPE_CHECKING
 
 from ringwright.workloads.recorded.plan import PAIRS, RankStep, RecordedCall
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ringwright.workloads.recorded.plan import CommEvent
 
 MOST_AT_ONCE = 2
-NEARLY = 0.5  # of the largest: operations that are compared
 
 
 def own_times(plan: RankStep, queue: Callable[[CommEvent], tuple[object, ...]]) -> None:
@@ -52,20 +51,23 @@ def _shared(calls: Sequence[RecordedCall], at_once: int) -> list[float]:
     under_way: set[int] = set()
     for (now, at), (after, _) in pairwise([*sorted(moments), (math.inf, -1)]):
         under_way ^= {at}
+        whole = sum(calls[each].size_bytes for each in under_way)
         for each in under_way:
-            own[each] += (after - now) / len(under_way)
+            own[each] += (after - now) * calls[each].size_bytes / whole
     return own
 
 
 def _unlike(calls: Sequence[RecordedCall], own: Sequence[float]) -> float:
-    """Return by how much operations of nearly one size differ: the spread of the logarithm of their seconds a byte."""
-    largest: dict[str, int] = defaultdict(int)
-    for call in calls:
-        largest[call.op] = max(largest[call.op], call.size_bytes)
-    by_op: dict[str, list[float]] = defaultdict(list)
+    """Return by how much operations of a kind differ: the spread of the logarithm of their seconds a byte, byte by byte."""
+    by_op: dict[str, list[tuple[int, float]]] = defaultdict(list)
     for call, seconds in zip(calls, own, strict=True):
-        if call.size_bytes >= NEARLY * largest[call.op]:
-            if seconds <= 0:
-                return math.inf
-            by_op[call.op].append(math.log(seconds / call.size_bytes))
-    return sum(pstdev(each) for each in by_op.values())
+        if seconds <= 0:
+            return math.inf
+        by_op[call.op].append((call.size_bytes, math.log(seconds / call.size_bytes)))
+    return sum(_spread(each) for each in by_op.values())
+
+
+def _spread(weighed: Sequence[tuple[int, float]]) -> float:
+    whole = sum(weight for weight, _ in weighed)
+    mean = sum(weight * value for weight, value in weighed) / whole
+    return math.sqrt(sum(weight * (value - mean) ** 2 for weight, value in weighed) / whole)
