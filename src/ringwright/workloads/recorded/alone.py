@@ -33,7 +33,8 @@ def own_times(plan: RankStep, queue: Callable[[CommEvent], tuple[object, ...]]) 
             queues[queue(each)].append(call)
     for calls in queues.values():
         told = [_shared(calls, at_once) for at_once in range(1, MOST_AT_ONCE + 1)]
-        for call, own_s in zip(calls, min(told, key=lambda each: _unlike(calls, each)), strict=True):
+        unlike = [_unlike(calls, each) for each in told]
+        for call, own_s in zip(calls, told[unlike.index(min(unlike))], strict=True):
             call.own_s = own_s
 
 
@@ -48,11 +49,11 @@ def _shared(calls: Sequence[RecordedCall], at_once: int) -> list[float]:
         if begin < end:
             moments += [(begin, at), (end, at)]
     own = [0.0] * len(calls)
-    under_way: set[int] = set()
+    active: set[int] = set()
     for (now, at), (after, _) in pairwise([*sorted(moments), (math.inf, -1)]):
-        under_way ^= {at}
-        whole = sum(calls[each].size_bytes for each in under_way)
-        for each in under_way:
+        active ^= {at}
+        whole = sum(calls[each].size_bytes for each in active)
+        for each in active:
             own[each] += (after - now) * calls[each].size_bytes / whole
     return own
 

@@ -115,7 +115,7 @@ class _Stretches:
         for piece in range(pieces):
             share = whole * (piece + 1) / pieces * (1 - NEARLY)
             inside[next((at for at, end in enumerate(ends) if end >= share), len(stretch) - 1)].append(piece)
-        parts = {}
+        parts: dict[int, tuple[str, int]] = {}
         for at, listed in inside.items():
             name = stretch[at].name
             self.counts[name] = max(self.counts.get(name, 1), len(listed))
