@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import lab_advise
 
 pytestmark = pytest.mark.once
+RESULTS = Path(lab_advise.__file__).with_suffix(".json")
 KIB = 1 << 10
 WIRE_S = 0.05
 ONE_BUCKET = "pytorch-ddp:bucket_cap_mb=1000:first_bucket_mb=1000"
@@ -157,3 +159,17 @@ def test_each_case_has_six_changes_that_differ(which: str) -> None:
     listed = lab_advise.cases(which)
     assert len({each.slug for each in listed}) == 10
     assert all(len(set(each.settings)) == 7 for each in listed)
+
+
+def test_the_results_that_are_kept_are_of_the_cases_and_say_what_the_page_says() -> None:
+    rows = [row for row in json.loads(RESULTS.read_text()) if row["set"] == "b"]
+    cases = {each.name: each for each in lab_advise.cases("b")}
+    assert {row["case"] for row in rows} == cases.keys()
+    assert all(set(row["measured_s"]) == set(cases[row["case"]].settings) for row in rows)
+    verdicts = [lab_advise.judged(row) for row in rows]
+    assert {each.limit for each in verdicts} == {"wire"}
+    counts = [
+        sum(each) for each in zip(*((one.is_right, one.is_inside, one.ahead >= 0.08) for one in verdicts), strict=True)
+    ]
+    assert counts == [9, 10, 8]
+    assert lab_advise.coverage(rows)[:2] == (56, 60)
