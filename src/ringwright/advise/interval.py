@@ -21,7 +21,7 @@ from ringwright.advise.lumps import lumped
 from ringwright.advise.settings import BROKEN, LINK, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
-from ringwright.costs.measured import MeasuredCosts
+from ringwright.costs.measured import MeasuredCosts, tell_latency
 from ringwright.studies.jobs.recorded import Changed
 from ringwright.workloads.recorded.timeline import HOST_NOTE
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ringwright.costs.stages import Costs, Stage
 
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
-WORK = 4_000_000  # instances that all draws of one setup may take
+WORK = 4_000_000
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
 OF_MACHINE, OF_OPERATION = 0.6, 0.2
@@ -158,7 +158,7 @@ def mean_sigma(costs: MeasuredCosts, op: str, size_bytes: int, role: str) -> flo
 def size_sigma(costs: MeasuredCosts, op: str) -> float:
     """Return how far measured operations lie from the line through their sizes: standard deviation of the logarithm."""
     samples = [each for each in costs.samples if each.op == op and each.time_s > 0]
-    if len({each.size_bytes for each in samples}) < 2:
+    if not tell_latency(each.size_bytes for each in samples):
         return ONE_SIZE_SIGMA
     latency_s, s_per_byte, _ = costs.lines[op]
     told = [latency_s + s_per_byte * each.size_bytes for each in samples]
@@ -179,6 +179,7 @@ class Draws:
     until: float = math.inf  # of the monotonic clock: no further draw is begun then
     stopped: bool = False
     most: int = MOST_DRAWS
+    work: int = WORK  # instances that all draws of one setup may take
     known: dict[object, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -191,7 +192,7 @@ class Draws:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
         steps = self.situation.iterations
         instances = self.evaluator.run(Setup()).instances
-        count = int(np.clip(WORK // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
+        count = int(np.clip(self.work // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 

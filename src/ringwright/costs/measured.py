@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from ringwright.costs.stages import Stage
 from ringwright.errors import UsageError
 
+LATENCY_TOLD = 2  # times the smallest size, from which on a line through sizes is more than what one of them was off by
+
 
 class NotMeasuredError(UsageError):
     """Of an operation no time was measured."""
@@ -29,9 +31,10 @@ class MeasuredCosts:
     """An operation takes the mean of what operations of its kind, role and size took.
 
     For sizes that were not measured (after a scheduler cut or joined operations) a line of latency and rate is laid through
-    the measured sizes of the kind; below the smallest of them a piece takes its share of that one's time, for what a
-    recording shows at that end is waiting as much as latency. Exact for the sizes measured, a guess for others. What else was
-    under way is in the measured times, so operations of different communicators do not slow each other once more.
+    the measured sizes of the kind, or one of rate alone where they are nearly one size, which tells no latency. Below the
+    smallest of them a piece takes its share of that one's time, for what a recording shows at that end is waiting as much as
+    latency. Exact for the sizes measured, a guess for others. What else was under way is in the measured times, so operations
+    of different communicators do not slow each other once more.
     """
 
     samples: tuple[MeasuredOperation, ...]
@@ -69,6 +72,12 @@ class MeasuredCosts:
         return (Stage((latency_s + s_per_byte * max(size_bytes, least)) * share, loads=loads),)
 
 
+def tell_latency(sizes: Iterable[int]) -> bool:
+    """Return whether operations of these sizes, bytes, tell a latency apart from a rate: the largest is twice the smallest."""
+    known = set(sizes)
+    return bool(known) and max(known) >= LATENCY_TOLD * min(known)
+
+
 def _line(samples: list[MeasuredOperation]) -> tuple[float, float, int]:
     """Return (s, s per byte, smallest size) of the least squares line, neither of the first two below 0."""
     n, least = len(samples), max(1, min(each.size_bytes for each in samples))
@@ -77,6 +86,7 @@ def _line(samples: list[MeasuredOperation]) -> tuple[float, float, int]:
     spread = sum((each.size_bytes - mean_size) ** 2 for each in samples)
     slope = sum((s.size_bytes - mean_size) * (s.time_s - mean_time) for s in samples) / spread if spread else 0.0
     intercept = mean_time - slope * mean_size
-    if slope <= 0 or intercept < 0:  # one size, or larger ones were not slower: all of it by rate
+    # One size, or nearly; or larger ones were not slower: all of it by rate.
+    if slope <= 0 or intercept < 0 or not tell_latency(each.size_bytes for each in samples):
         return 0.0, mean_time / max(mean_size, 1.0), least
     return intercept, slope, least

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
 
 CAPS_MB = (0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0)
-FIRST_MB = 1.0  # as shipped
 MIB = 1 << 20
 RISK = "larger buckets hold more memory beside the gradients, smaller ones are more calls"
 
@@ -29,12 +28,11 @@ def bucket_settings(situation: Situation) -> list[Setting]:
 
 
 def _setting(cap_mb: float) -> Setting:
-    first = min(FIRST_MB, cap_mb)
-    spelling = f"pytorch-ddp:bucket_cap_mb={cap_mb:g}" + (f":first_bucket_mb={first:g}" if first < FIRST_MB else "")
     return Setting(
         "ddp",
         ORDER,
-        spelling,
+        # A cap that is given is the first bucket's too.
+        f"pytorch-ddp:bucket_cap_mb={cap_mb:g}:first_bucket_mb={cap_mb:g}",
         f"buckets of {cap_mb:g} MiB",
         f"DistributedDataParallel(model, bucket_cap_mb={cap_mb:g})",
         RISK,

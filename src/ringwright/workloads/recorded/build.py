@@ -9,6 +9,7 @@ from typing import Any
 
 from ringwright.workload import Edge, Mesh, Payload, Policy, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
+from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.grid import RecordedMesh
 from ringwright.workloads.recorded.plan import (
     BACKWARD,
@@ -39,7 +40,7 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
     """Return the workload of one step; ``explicit``: the source says who waits for whom, and nothing more is assumed."""
     made, stands, notes = alike.classes(plans, grid, timed=timed)
     for plan in plans.values():
-        _alone(plan, grid)
+        own_times(plan, lambda each: _queue(each, grid))
     builder = _Builder(plans, grid, list(made), stands)
     for each in made:
         builder.take(each)
@@ -282,23 +283,10 @@ def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
     return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
 
 
-def _alone(plan: RankStep, grid: RecordedMesh) -> None:
-    """Give each call the time in which no earlier call of its queue was under way: here they run one after another."""
-    until: dict[tuple[str, tuple[str, ...]], float] = {}
-    for each in sorted(plan.sent, key=lambda each: each.call.start_s or 0.0):
-        call = each.call
-        if call.duration_s is None:
-            continue
-        call.own_s = call.duration_s
-        if call.start_s is None or call.op in PAIRS:
-            continue
-        queue = (
-            _role(grid.roles[call.communicator], call.op, is_gradient=each.is_gradient),
-            grid.axes[call.communicator],
-        )
-        end = call.start_s + call.duration_s
-        call.own_s = max(0.0, end - max(call.start_s, until.get(queue, call.start_s)))
-        until[queue] = max(end, until.get(queue, end))
+def _queue(each: CommEvent, grid: RecordedMesh) -> tuple[object, ...]:
+    """Return behind which others a call waits: those of its role along its axes."""
+    number = each.call.communicator
+    return _role(grid.roles[number], each.call.op, is_gradient=each.is_gradient), grid.axes[number]
 
 
 def _role(said: str, op: str, *, is_gradient: bool) -> str:
