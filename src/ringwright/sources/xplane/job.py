@@ -1,0 +1,139 @@
+"""A job whose traces are being read: programs, devices, and the calls that wait until all devices are known."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ringwright.sources.wire import WireError
+from ringwright.sources.xplane.program import CONTAINERS, Communication, HloProgram, program
+
+if TYPE_CHECKING:
+    from ringwright.sources.gathered import Gathered
+    from ringwright.sources.xplane.executed import Executed, Mark
+    from ringwright.sources.xplane.space import Plane
+
+KIND = "xplane"
+METADATA = "/host:metadata"
+
+
+@dataclass
+class DeviceRows:
+    """What a file's devices did besides communicating, by column; a frame of it is made when all files are read."""
+
+    device: list[int | None] = field(default_factory=list)
+    start_ps: list[int] = field(default_factory=list)
+    duration_ps: list[int] = field(default_factory=list)
+    kind: list[str] = field(default_factory=list)
+    op: list[str | None] = field(default_factory=list)
+    kernel: list[str] = field(default_factory=list)
+    kernel_class: list[str] = field(default_factory=list)
+    stream: list[str | None] = field(default_factory=list)
+    size_bytes: list[int | None] = field(default_factory=list)
+    iteration: list[int | None] = field(default_factory=list)
+
+    def add(
+        self, executed: Executed, kind: str, op: str | None, kernel_class: str, size: int | None, step: int | None
+    ) -> None:
+        """Add what a device executed."""
+        self.device.append(executed.device)
+        self.start_ps.append(executed.start_ps)
+        self.duration_ps.append(executed.duration_ps)
+        self.kind.append(kind)
+        self.op.append(op)
+        self.kernel.append(executed.name)
+        self.kernel_class.append(kernel_class)
+        self.stream.append(executed.stream)
+        self.size_bytes.append(size)
+        self.iteration.append(step)
+
+
+@dataclass
+class XlaFile:
+    """One trace: where its clock stands, its programs, and how its devices are numbered in the job."""
+
+    name: str
+    host: str = ""
+    wall_ns: int | None = None
+    origin_ns: int = 0
+    programs: dict[int, HloProgram] = field(default_factory=dict)  # by the number of the program
+    by_name: dict[str, HloProgram | None] = field(default_factory=dict)  # None where several have the name
+    numbers: dict[int, int] = field(default_factory=dict)  # number on this host -> number in the job
+    iterations: dict[int, int] = field(default_factory=dict)  # run -> step
+    devices: set[int] = field(default_factory=set)  # of the job
+    rows: DeviceRows = field(default_factory=DeviceRows)
+    steps: list[tuple[int | None, Mark]] = field(default_factory=list)
+    pid: int | None = None
+
+    @property
+    def clock(self) -> str:
+        """The clock that the file's times are of: the host's where the wall clock is known."""
+        return f"host:{self.host}" if self.wall_ns is not None and self.host else f"file:{self.name}"
+
+    def program_of(self, executed: Executed) -> HloProgram | None:
+        """Return the program that an operation belongs to: by its number, else by a name that one program alone has."""
+        held = self.programs.get(executed.program) if executed.program is not None else None
+        if held is not None and executed.module in ("", held.name):
+            return held
+        return self.by_name.get(executed.module)
+
+
+@dataclass(slots=True)
+class PendingXlaCall:
+    """An operation among devices that waits for the other files."""
+
+    file: XlaFile
+    executed: Executed
+    communication: Communication
+    module: str
+    kernel: str
+    kernel_class: str
+    algorithm: str | None
+    protocol: str | None
+    end_ps: int
+    nth: int  # among those of its instruction on its device in its run
+
+
+@dataclass
+class XlaJob:
+    """All traces of one job."""
+
+    gathered: Gathered
+    files: list[XlaFile] = field(default_factory=list)
+    calls: list[PendingXlaCall] = field(default_factory=list)
+    devices: set[int] = field(default_factory=set)  # every device that a program names or that was seen
+    counted: dict[tuple[object, ...], int] = field(default_factory=lambda: defaultdict(int))
+    begun: dict[tuple[object, ...], list[PendingXlaCall]] = field(default_factory=lambda: defaultdict(list))
+    refusals: list[str] = field(default_factory=list)
+
+    def nth(self, *key: object) -> int:
+        """Return how many calls of this key came before, and count this one."""
+        self.counted[key] += 1
+        return self.counted[key] - 1
+
+
+def programs(job: XlaJob, file: XlaFile, plane: Plane) -> None:
+    """Read the compiled programs that a file carries; one that is damaged is refused alone."""
+    for number, held in plane.names.items():
+        stats = plane.stats(held.stats)
+        message = stats.get("Hlo Proto", stats.get("hlo_proto"))
+        if not isinstance(message, bytes):
+            continue
+        try:
+            made = program(message)
+        except (WireError, RecursionError, ValueError, IndexError, MemoryError) as error:
+            job.gathered.note(file.name, "refused", f"a program: {error}", example=held.name)
+            job.gathered.lose(f"{file.name}: the program {held.name[:80]} cannot be read: {error}")
+            continue
+        told = stats.get("program_id", number)
+        file.programs[told if isinstance(told, int) else number] = made
+        file.by_name[made.name] = None if made.name in file.by_name else made
+        if made.assignment.is_known and made.communications:
+            job.devices |= set(made.assignment.every())
+
+
+def is_container(held: HloProgram | None, name: str) -> bool:
+    """Whether an operation only holds others that have events of their own: a loop, a call, a branch."""
+    opcode = held.opcodes.get(name, "") if held else name.split(".", 1)[0]
+    return opcode in CONTAINERS
