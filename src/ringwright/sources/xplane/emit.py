@@ -44,13 +44,13 @@ class Emission:
         if held.groups is None:
             name = f"unknown group of {call.module or call.kernel}"[:200]
             return self.job.gathered.communicator(name, name=name, ground="assumed", confidence=0.3), None
-        if call.executed.device is None:
+        if call.device is None:
             ranks = self._ranks(held.groups[0]) if len(held.groups) == 1 else None
         else:
             if id(held) not in self._of_device:
                 self._of_device[id(held)] = {each: group for group in held.groups for each in group}
                 self._held.append(held)
-            members = self._of_device[id(held)].get(call.executed.device)
+            members = self._of_device[id(held)].get(call.device)
             ranks = self._ranks(members) if members is not None else None
         return (self._number(ranks), ranks) if ranks else (None, None)
 
@@ -75,11 +75,11 @@ def emit(job: XlaJob) -> Emission:
     for index, (call, number, ranks) in enumerate(placed):
         _write(emission, call, number, ranks, sequences.get(index))
     for file in job.files:
-        job.gathered.events.extend(_frame(emission, file))
+        for frame in file.frames:
+            job.gathered.events.extend(_rows(emission, file, frame))
         _write_steps(emission, file)
         for device in sorted(file.devices):
-            local = next((own for own, each in file.numbers.items() if each == device), device)
-            job.gathered.device(emission.rank(device), file.host, file.pid, local)
+            job.gathered.device(emission.rank(device), file.host, file.pid, file.own(device))
     return emission
 
 
@@ -92,16 +92,16 @@ def _sequences(placed: list[tuple[PendingXlaCall, int | None, list[int] | None]]
     """
     together: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     unnamed: dict[tuple[Any, ...], int] = defaultdict(int)
-    for index in sorted(range(len(placed)), key=lambda index: placed[index][0].executed.start_ps):
+    for index in sorted(range(len(placed)), key=lambda index: placed[index][0].start_ps):
         call, number, ranks = placed[index]
         if number is None or not ranks or call.communication.op == "send-recv":
             continue
-        key = (number, call.module, call.communication.name, call.executed.run)
+        key = (number, call.module, call.communication.name, call.run)
         nth = call.nth
-        if call.executed.device is None:
+        if call.device is None:
             nth, unnamed[key] = unnamed[key] // len(ranks), unnamed[key] + 1
         together[*key, nth].append(index)
-    first = {key: min(placed[each][0].executed.start_ps for each in held) for key, held in together.items()}
+    first = {key: min(placed[each][0].start_ps for each in held) for key, held in together.items()}
     counted: dict[int, int] = defaultdict(int)
     sequences: dict[int, int] = {}
     for key in sorted(together, key=lambda key: (key[0], first[key], str(key))):
@@ -135,7 +135,7 @@ def _write(
 
 def _sides(emission: Emission, call: PendingXlaCall, ranks: list[int] | None) -> list[tuple[str, int]] | None:
     """Return (send or recv, peer in the group) of a permutation; None where device or pairs are not known."""
-    held, device = call.communication, call.executed.device
+    held, device = call.communication, call.device
     if held.op != "send-recv" or not held.pairs or ranks is None or device is None:
         return None
     at = {rank: index for index, rank in enumerate(ranks)}
@@ -158,11 +158,11 @@ def _sizes(held: Communication, ranks: list[int] | None) -> dict[str, int | None
 
 
 def _common(emission: Emission, call: PendingXlaCall, number: int | None, ranks: list[int] | None) -> dict[str, Any]:
-    file, executed, held = call.file, call.executed, call.communication
-    rank = emission.rank(executed.device)
+    file, held = call.file, call.communication
+    rank = emission.rank(call.device)
     is_alike = held.groups is not None and len({len(group) for group in held.groups}) == 1
     nranks = len(ranks) if ranks else len(held.groups[0]) if is_alike and held.groups else None
-    is_sure = held.groups is not None and executed.device is not None
+    is_sure = held.groups is not None and call.device is not None
     named = held.datatype if held.datatype in BYTES else None
     return {
         "task": f"{call.module}/{held.name}" if call.module else held.name,
@@ -172,20 +172,20 @@ def _common(emission: Emission, call: PendingXlaCall, number: int | None, ranks:
         "nranks": nranks,
         "host": file.host or None,
         "pid": file.pid,
-        "device": executed.device,
+        "device": file.own(call.device),
         "count": held.elements,
         "datatype": held.datatype,
         "element_bytes": BYTES[named] if named else None,
         "reduce_op": held.reduce_op,
         "root": 0 if held.op == "broadcast" else None,
-        "stream": executed.stream,
-        "iteration": file.iterations.get(executed.run) if executed.run is not None else None,
+        "stream": call.stream,
+        "iteration": file.iterations.get(call.run) if call.run is not None else None,
         "kernel": call.kernel,
         "kernel_class": call.kernel_class,
         "algorithm": call.algorithm,
         "protocol": call.protocol,
-        "start_s": executed.start_ps * 1e-12 + emission.shift_s(file),
-        "duration_s": (call.end_ps - executed.start_ps) * 1e-12,
+        "start_s": call.start_ps * 1e-12 + emission.shift_s(file),
+        "duration_s": (call.end_ps - call.start_ps) * 1e-12,
         "clock": file.clock,
         "text": held.framework_name or None,
         "file": file.name,
@@ -195,40 +195,36 @@ def _common(emission: Emission, call: PendingXlaCall, number: int | None, ranks:
 
 
 def _write_steps(emission: Emission, file: XlaFile) -> None:
-    for device, step in file.steps:
-        emission.job.gathered.events.add(
-            kind="step",
-            rank=emission.rank(device),
-            host=file.host or None,
-            iteration=step.number,
-            text=step.name,
-            start_s=step.start_ps * 1e-12 + emission.shift_s(file),
-            duration_s=step.duration_ps * 1e-12,
-            clock=file.clock,
-            file=file.name,
-        )
+    """Write the steps once for each device of the file, which all take part in them."""
+    ranks: list[int | None] = [*sorted(emission.ranks[device] for device in file.devices)]
+    for step in file.steps:
+        row: dict[str, Any] = {"host": file.host or None, "clock": file.clock, "file": file.name}
+        row |= {"iteration": step.number, "text": step.name}
+        row |= {"start_s": step.start_ps * 1e-12 + emission.shift_s(file), "duration_s": step.duration_ps * 1e-12}
+        for rank in ranks or [None]:
+            emission.job.gathered.events.add(kind="step", rank=rank, **row)
 
 
-def _frame(emission: Emission, file: XlaFile) -> pl.DataFrame:
-    """Return what a file's devices did besides communicating."""
+def _rows(emission: Emission, file: XlaFile, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return what a file's devices did besides communicating, as rows of the table."""
     import polars as pl
 
-    rows = file.rows
-    return pl.DataFrame(
-        {
-            "kind": pl.Series(rows.kind, dtype=pl.String),
-            "op": pl.Series(rows.op, dtype=pl.String),
-            "rank": pl.Series([emission.rank(device) for device in rows.device], dtype=pl.Int32),
-            "device": pl.Series(rows.device, dtype=pl.Int32),
-            "kernel": pl.Series(rows.kernel, dtype=pl.String),
-            "kernel_class": pl.Series(rows.kernel_class, dtype=pl.String),
-            "stream": pl.Series(rows.stream, dtype=pl.String),
-            "size_bytes": pl.Series(rows.size_bytes, dtype=pl.Int64),
-            "iteration": pl.Series(rows.iteration, dtype=pl.Int64, strict=False),
-            "start_s": pl.Series(rows.start_ps, dtype=pl.Int64).cast(pl.Float64) * 1e-12 + emission.shift_s(file),
-            "duration_s": pl.Series(rows.duration_ps, dtype=pl.Int64).cast(pl.Float64) * 1e-12,
-        }
-    ).with_columns(
+    devices = frame["device"].drop_nulls().unique().to_list()
+    ranks = [emission.rank(file.numbers.get(device, device)) for device in devices]
+    runs = frame["run_id"].drop_nulls().unique().to_list()
+    steps = [file.iterations.get(run) for run in runs]
+    return frame.select(
+        "kind",
+        "op",
+        "kernel",
+        "kernel_class",
+        "stream",
+        "size_bytes",
+        pl.col("device").cast(pl.Int32),
+        pl.col("device").replace_strict(devices, ranks, default=None, return_dtype=pl.Int32).alias("rank"),
+        pl.col("run_id").replace_strict(runs, steps, default=None, return_dtype=pl.Int64).alias("iteration"),
+        (pl.col("start_ps").cast(pl.Float64) * 1e-12 + emission.shift_s(file)).alias("start_s"),
+        (pl.col("duration_ps").cast(pl.Float64) * 1e-12).alias("duration_s"),
         pl.lit(file.host or None, dtype=pl.String).alias("host"),
         pl.lit(file.clock).alias("clock"),
         pl.lit(file.name).alias("file"),

@@ -6,44 +6,34 @@ Streams say kernel and HLO operation; an event of a thread says the operation, i
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ringwright.sources.xplane.space import MOST_PS, PS_PER_NS, occurrence
+from ringwright.native import events
+from ringwright.native.twin_events import text_at
+from ringwright.sources.wire import WireError
+from ringwright.sources.xplane.space import MOST_PS, PS_PER_NS, unpacked
 
 if TYPE_CHECKING:
-    from ringwright.sources.xplane.space import EventName, Plane, StatValue, TraceLine
+    import numpy as np
+    import polars as pl
+
+    from ringwright.sources.xplane.space import Plane, TraceLine
 
 DEVICE = re.compile(r"/device:(?P<kind>[A-Za-z_]+):(?P<number>\d{1,6})")
 HOST = "/host:CPU"
+TEXTS = ("hlo_op", "hlo_module", "memcpy_details")
+WHOLE = ("program_id", "run_id", "device_ordinal", "step_num", "global_device_id")
 # Lines of a device that repeat its streams from another side: modules, steps, the framework's names.
-_DERIVED = re.compile(r"XLA Modules|Steps|Framework|Source|XLA TraceMe|Launch Stats|Name Scope|Step", re.IGNORECASE)
+_DERIVED = re.compile(r"XLA Modules|Steps|Framework|Source|XLA TraceMe|Launch Stats|Name Scope", re.IGNORECASE)
 _OPERATIONS = re.compile(r"XLA Ops", re.IGNORECASE)
-_LOOKS = 4  # events of one name that are looked at before it is passed over
 _UNIX_NS = 10**17  # a line that begins later counts from 1970, not from the start of the session
-
-
-@dataclass(slots=True)
-class Executed:
-    """One operation on one device; times in picoseconds from the start of the session."""
-
-    device: int | None
-    name: str  # the kernel, or the operation where there is no other name
-    hlo: str  # the operation's name in its program, empty where none is recorded
-    module: str
-    program: int | None
-    run: int | None
-    start_ps: int
-    duration_ps: int
-    stream: str | None  # threads of a host serve any device and are no streams
-    memory: str = ""
+MOST_NUMBER = (1 << 31) - 1
 
 
 @dataclass(slots=True)
 class Mark:
-    """A step of the training, or the launch of a run, on the host."""
+    """A step of the training, or the launch of a run, on the host; times in picoseconds from the start of the session."""
 
     name: str
     start_ps: int
@@ -83,108 +73,151 @@ def session_ns(planes: list[Plane]) -> int | None:
     if origin_ns(planes):
         return origin_ns(planes)
     said = (plane.own_stats().get("profile_start_time") for plane in planes if plane.name == "Task Environment")
-    return next((value for value in said if isinstance(value, int) and value > _UNIX_NS), None)
+    return next((value for value in said if isinstance(value, int) and _UNIX_NS < value < 1 << 62), None)
 
 
-def _starts_ps(line: TraceLine, origin: int) -> int:
-    start = line.start_ns - origin if line.start_ns > _UNIX_NS else line.start_ns
-    return start * PS_PER_NS
+def on_host(plane: Plane, origin: int) -> pl.DataFrame:
+    """Return the events of a host's threads that are operations, steps or launches.
+
+    Columns: name (its number), shown, start_ps, duration_ps, stream (none: threads serve any device), and a column for each of
+    ``TEXTS`` and ``WHOLE``. Raises WireError where no event can be read.
+    """
+    if not {"hlo_op", *WHOLE} & set(plane.stat_names.values()):
+        return _frame(plane, [], origin)
+    import polars as pl
+
+    frame = _frame(plane, plane.lines, origin)
+    is_told = [pl.col(name).is_not_null() for name in ("hlo_op", "step_num", "run_id", "global_device_id")]
+    return frame.filter(pl.any_horizontal(is_told)).with_columns(pl.lit(None, dtype=pl.String).alias("stream"))
 
 
-def host_kinds(plane: Plane) -> dict[int, str]:
-    """Return what the events of a name on the host are: ``operation``, ``step`` or ``launch``; by the first of each name."""
-    if not {"hlo_op", "step_num", "run_id", "global_device_id"} & set(plane.stat_names.values()):
-        return {}
-    looked: Counter[int] = Counter()
-    kinds: dict[int, str] = {}
-    for line in plane.lines:
-        for name, event in line.events():
-            if name in kinds or looked[name] >= _LOOKS:
-                continue
-            looked[name] += 1
-            held = plane.stats(occurrence(event).stats)
-            if "hlo_op" in held:
-                kinds[name] = "operation"
-            elif "step_num" in held:
-                kinds[name] = "step"
-            elif "global_device_id" in held or ("run_id" in held and "Execute" in plane.names[name].name):
-                kinds[name] = "launch"
-    return kinds
+def on_device(plane: Plane, origin: int) -> pl.DataFrame:
+    """Return what the streams of a device executed, or its line of operations where it has no streams; columns as on a host."""
+    import polars as pl
 
-
-def host_marks(plane: Plane, kinds: dict[int, str], origin: int, marks: Marks) -> None:
-    """Note the steps and launches of a host in ``marks``."""
-    for line in plane.lines:
-        base = _starts_ps(line, origin)
-        for name, event in line.events():
-            if kinds.get(name) not in ("step", "launch"):
-                continue
-            held = occurrence(event)
-            stats = plane.stats(held.stats)
-            for key, marked in (("step_num", marks.steps), ("run_id", marks.launches)):
-                number = stats.get(key)
-                if isinstance(number, int) and held.duration_ps >= 0:
-                    marked.append(Mark(plane.names[name].name, base + held.start_ps, held.duration_ps, number))
-            device = stats.get("global_device_id")
-            if isinstance(device, int) and 0 <= device < 1 << 31:
-                marks.devices.add(device)
-
-
-def on_host(plane: Plane, kinds: dict[int, str], origin: int) -> Iterator[Executed]:
-    """Yield the operations that threads of the host executed for a device."""
-    for line in plane.lines:
-        base = _starts_ps(line, origin)
-        for name, event in line.events():
-            if kinds.get(name) != "operation":
-                continue
-            held = occurrence(event)
-            stats = plane.stats(held.stats)
-            device = stats.get("device_ordinal")
-            made = _executed(plane.names[name], stats, base + held.start_ps, held.duration_ps, None)
-            if made is not None:
-                made.device = device if isinstance(device, int) and 0 <= device < 1 << 31 else None
-                yield made
-
-
-def on_device(plane: Plane, origin: int) -> Iterator[Executed]:
-    """Yield what the streams of a device executed, or its line of operations where it has no streams."""
-    match = DEVICE.match(plane.name)
-    number = int(match["number"]) if match else None
     streams = [line for line in plane.lines if not _DERIVED.search(line.name) and not _OPERATIONS.search(line.name)]
-    for line in streams or [line for line in plane.lines if _OPERATIONS.search(line.name)]:
-        base = _starts_ps(line, origin)
-        for name, event in line.events():
-            held = occurrence(event)
-            known = plane.names.get(name)
-            if held.is_count or known is None:
-                continue
-            stats = plane.stats(known.stats) | plane.stats(held.stats)
-            made = _executed(known, stats, base + held.start_ps, held.duration_ps, line.name)
-            if made is not None:
-                made.device = number
-                if not streams and not made.hlo:
-                    made.hlo = known.shown or known.name.split(" ", 1)[0].lstrip("%")
-                yield made
+    lines = streams or [line for line in plane.lines if _OPERATIONS.search(line.name)]
+    frame = _frame(plane, lines, origin)
+    if streams:
+        return frame
+    # a line of operations names them as the program does, or by their whole text
+    operation = pl.col("shown").str.strip_prefix("%").str.split(" ").list.first()
+    return frame.with_columns(pl.coalesce("hlo_op", operation).alias("hlo_op"))
 
 
-def _executed(
-    known: EventName, stats: dict[str, StatValue], start_ps: int, duration_ps: int, stream: str | None
-) -> Executed | None:
-    """Return an event, None where its time is none."""
-    if duration_ps < 0 or not -MOST_PS < start_ps < MOST_PS or duration_ps > MOST_PS:
-        return None
-    hlo, module, program, run, memory = (
-        stats.get(key) for key in ("hlo_op", "hlo_module", "program_id", "run_id", "memcpy_details")
+def marks(frame: pl.DataFrame, into: Marks) -> None:
+    """Note the steps and launches among a host's events."""
+    import polars as pl
+
+    timed = ["shown", "start_ps", "duration_ps"]
+    for name, start, duration, number in (
+        frame.filter(pl.col("step_num").is_not_null()).select(*timed, "step_num").rows()
+    ):
+        into.steps.append(Mark(name, start, duration, number))
+    is_launch = pl.col("run_id").is_not_null() & pl.col("hlo_op").is_null() & pl.col("shown").str.contains("Execute")
+    for name, start, duration, number in frame.filter(is_launch).select(*timed, "run_id").rows():
+        into.launches.append(Mark(name, start, duration, number))
+    said = frame["global_device_id"].drop_nulls().unique().to_list()
+    into.devices |= {device for device in said if 0 <= device <= MOST_NUMBER}
+
+
+def operations(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return those of a host's events that are operations of a program, with their device."""
+    import polars as pl
+
+    device = pl.col("device_ordinal")
+    device = pl.when((device >= 0) & (device <= MOST_NUMBER)).then(device)
+    return frame.filter(pl.col("hlo_op").is_not_null()).with_columns(device.alias("device"))
+
+
+def _frame(plane: Plane, lines: list[TraceLine], origin: int) -> pl.DataFrame:
+    """Return the events of some lines; WireError behind the last whole one where a line is broken."""
+    import polars as pl
+
+    kinds = pl.Schema({"name": pl.Int64, "start_ps": pl.Int64, "duration_ps": pl.Int64, "stream": pl.String})
+    kinds.update(dict.fromkeys(TEXTS, pl.String()) | dict.fromkeys(WHOLE, pl.Int64()))
+    wanted = [key for key, name in plane.stat_names.items() if name in (*TEXTS, *WHOLE)]
+    parts = [pl.DataFrame(schema=kinds)]
+    for line in lines:
+        read = events(line.message, wanted)
+        if not read["is_whole"]:
+            plane.damage.append(f"the line {line.name[:60] or line.number} breaks off")
+        start = line.start_ns - origin if line.start_ns > _UNIX_NS else line.start_ns
+        if not -MOST_PS < start * PS_PER_NS < MOST_PS:
+            raise WireError(f"the line {line.name[:60]} begins at {line.start_ns} ns")
+        parts.append(_line(plane, line, dict(read), wanted, start * PS_PER_NS).select([*kinds]).cast(kinds))
+    frame = pl.concat(parts)
+    return _shared(plane, frame)
+
+
+def _line(plane: Plane, line: TraceLine, read: dict[str, Any], wanted: list[int], base_ps: int) -> pl.DataFrame:
+    import numpy as np
+    import polars as pl
+
+    is_timed = (read["is_count"] == 0) & (read["duration_ps"] >= 0) & (read["duration_ps"] < MOST_PS)
+    is_timed &= (read["start_ps"] > -MOST_PS) & (read["start_ps"] < MOST_PS)
+    rows = np.flatnonzero(is_timed)
+    width = len(wanted)
+    value, form = (read[key].reshape(-1, width)[rows] if width else read[key] for key in ("value", "form"))
+    columns: dict[str, pl.Series] = {
+        "name": pl.Series(read["name"][rows]),
+        "start_ps": pl.Series(read["start_ps"][rows] + base_ps),
+        "duration_ps": pl.Series(read["duration_ps"][rows]),
+        "stream": pl.Series([line.name[:200]], dtype=pl.String).new_from_index(0, len(rows)),
+    }
+    for at, key in enumerate(wanted):
+        name = plane.stat_names[key]
+        if name in columns:
+            continue
+        if name in TEXTS:
+            columns[name] = _texts(plane, line, value[:, at], form[:, at])
+        else:
+            whole = np.isin(form[:, at], (3, 4))
+            columns[name] = pl.Series(np.where(whole, value[:, at], 0)).set(pl.Series(~whole), None)
+    for name in (*TEXTS, *WHOLE):
+        columns.setdefault(name, pl.Series([None], dtype=pl.Null).new_from_index(0, len(rows)))
+    return pl.DataFrame(columns)
+
+
+def _texts(plane: Plane, line: TraceLine, value: np.ndarray, form: np.ndarray) -> pl.Series:
+    """Return a column of text from the numbers of names, or from text that stands in the events themselves."""
+    import numpy as np
+    import polars as pl
+
+    named = np.unique(value[form == 7]).tolist()
+    column = pl.Series(np.where(form == 7, value, -1)).replace_strict(
+        named, [plane.stat_names.get(key) for key in named], default=None, return_dtype=pl.String
     )
-    return Executed(
-        None,
-        known.name[:4096],
-        hlo if isinstance(hlo, str) else "",
-        module if isinstance(module, str) else "",
-        program if isinstance(program, int) else None,
-        run if isinstance(run, int) else None,
-        start_ps,
-        duration_ps,
-        stream[:200] if stream is not None else None,
-        memory if isinstance(memory, str) else "",
-    )
+    own = np.flatnonzero((form == 5) | (form == 8))
+    if not len(own):
+        return column
+    texts = [text_at(line.message, int(value[row])) for row in own]
+    said = [
+        unpacked(text) if form[row] == 8 else text.decode("utf-8", "replace")
+        for row, text in zip(own, texts, strict=True)
+    ]
+    return column.scatter(own, said)
+
+
+def _shared(plane: Plane, frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the name of each event, and the values that stand with its name and not with itself."""
+    import polars as pl
+
+    used = frame["name"].unique().to_list()
+    names = {key: plane.names[key] for key in used if key in plane.names}
+    told = {key: plane.stats(held.stats) for key, held in names.items()}
+    table = {
+        "name": [*names],
+        "kernel": [held.name[:4096] for held in names.values()],
+        "shown": [(held.shown or held.name)[:4096] for held in names.values()],
+    }
+    kinds: dict[str, Any] = {"name": pl.Int64, "kernel": pl.String, "shown": pl.String}
+    for name in (*TEXTS, *WHOLE):
+        kind: type = str if name in TEXTS else int
+        table[f"{name}_shared"] = [
+            value if isinstance(value := held.get(name), kind) else None for held in told.values()
+        ]
+        kinds[f"{name}_shared"] = pl.String if kind is str else pl.Int64
+    joined = frame.join(pl.DataFrame(table, schema=kinds, strict=False), on="name", how="inner", maintain_order="left")
+    own = [pl.coalesce(name, f"{name}_shared").alias(name) for name in (*TEXTS, *WHOLE)]
+    return joined.with_columns(own).drop(f"{name}_shared" for name in (*TEXTS, *WHOLE))

@@ -10,43 +10,14 @@ from ringwright.sources.wire import WireError
 from ringwright.sources.xplane.program import CONTAINERS, Communication, HloProgram, program
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ringwright.sources.gathered import Gathered
-    from ringwright.sources.xplane.executed import Executed, Mark
+    from ringwright.sources.xplane.executed import Mark
     from ringwright.sources.xplane.space import Plane
 
 KIND = "xplane"
 METADATA = "/host:metadata"
-
-
-@dataclass
-class DeviceRows:
-    """What a file's devices did besides communicating, by column; a frame of it is made when all files are read."""
-
-    device: list[int | None] = field(default_factory=list)
-    start_ps: list[int] = field(default_factory=list)
-    duration_ps: list[int] = field(default_factory=list)
-    kind: list[str] = field(default_factory=list)
-    op: list[str | None] = field(default_factory=list)
-    kernel: list[str] = field(default_factory=list)
-    kernel_class: list[str] = field(default_factory=list)
-    stream: list[str | None] = field(default_factory=list)
-    size_bytes: list[int | None] = field(default_factory=list)
-    iteration: list[int | None] = field(default_factory=list)
-
-    def add(
-        self, executed: Executed, kind: str, op: str | None, kernel_class: str, size: int | None, step: int | None
-    ) -> None:
-        """Add what a device executed."""
-        self.device.append(executed.device)
-        self.start_ps.append(executed.start_ps)
-        self.duration_ps.append(executed.duration_ps)
-        self.kind.append(kind)
-        self.op.append(op)
-        self.kernel.append(executed.name)
-        self.kernel_class.append(kernel_class)
-        self.stream.append(executed.stream)
-        self.size_bytes.append(size)
-        self.iteration.append(step)
 
 
 @dataclass
@@ -55,42 +26,49 @@ class XlaFile:
 
     name: str
     host: str = ""
+    pid: int | None = None
     wall_ns: int | None = None
     origin_ns: int = 0
     programs: dict[int, HloProgram] = field(default_factory=dict)  # by the number of the program
     by_name: dict[str, HloProgram | None] = field(default_factory=dict)  # None where several have the name
     numbers: dict[int, int] = field(default_factory=dict)  # number on this host -> number in the job
     iterations: dict[int, int] = field(default_factory=dict)  # run -> step
-    devices: set[int] = field(default_factory=set)  # of the job
-    rows: DeviceRows = field(default_factory=DeviceRows)
-    steps: list[tuple[int | None, Mark]] = field(default_factory=list)
-    pid: int | None = None
+    devices: set[int] = field(default_factory=set)  # by their numbers in the job
+    frames: list[pl.DataFrame] = field(default_factory=list)  # what the devices did besides communicating
+    steps: list[Mark] = field(default_factory=list)
 
     @property
     def clock(self) -> str:
         """The clock that the file's times are of: the host's where the wall clock is known."""
         return f"host:{self.host}" if self.wall_ns is not None and self.host else f"file:{self.name}"
 
-    def program_of(self, executed: Executed) -> HloProgram | None:
+    def program_of(self, number: int | None, module: str) -> HloProgram | None:
         """Return the program that an operation belongs to: by its number, else by a name that one program alone has."""
-        held = self.programs.get(executed.program) if executed.program is not None else None
-        if held is not None and executed.module in ("", held.name):
+        held = self.programs.get(number) if number is not None else None
+        if held is not None and module in ("", held.name):
             return held
-        return self.by_name.get(executed.module)
+        return self.by_name.get(module)
+
+    def own(self, device: int | None) -> int | None:
+        """Return the number on this host of a device of the job."""
+        return next((own for own, each in self.numbers.items() if each == device), device)
 
 
 @dataclass(slots=True)
 class PendingXlaCall:
-    """An operation among devices that waits for the other files."""
+    """An operation among devices that waits for the other files; times in picoseconds from the start of the session."""
 
     file: XlaFile
-    executed: Executed
     communication: Communication
     module: str
+    device: int | None
+    run: int | None
+    stream: str | None
     kernel: str
     kernel_class: str
     algorithm: str | None
     protocol: str | None
+    start_ps: int
     end_ps: int
     nth: int  # among those of its instruction on its device in its run
 
@@ -102,15 +80,15 @@ class XlaJob:
     gathered: Gathered
     files: list[XlaFile] = field(default_factory=list)
     calls: list[PendingXlaCall] = field(default_factory=list)
-    devices: set[int] = field(default_factory=set)  # every device that a program names or that was seen
-    counted: dict[tuple[object, ...], int] = field(default_factory=lambda: defaultdict(int))
+    devices: set[int] = field(default_factory=set)  # every device that a communicating program names
     begun: dict[tuple[object, ...], list[PendingXlaCall]] = field(default_factory=lambda: defaultdict(list))
     refusals: list[str] = field(default_factory=list)
+    _counted: dict[tuple[object, ...], int] = field(default_factory=lambda: defaultdict(int))
 
-    def nth(self, *key: object) -> int:
+    def nth(self, key: tuple[object, ...]) -> int:
         """Return how many calls of this key came before, and count this one."""
-        self.counted[key] += 1
-        return self.counted[key] - 1
+        self._counted[key] += 1
+        return self._counted[key] - 1
 
 
 def programs(job: XlaJob, file: XlaFile, plane: Plane) -> None:
@@ -122,7 +100,7 @@ def programs(job: XlaJob, file: XlaFile, plane: Plane) -> None:
             continue
         try:
             made = program(message)
-        except (WireError, RecursionError, ValueError, IndexError, MemoryError) as error:
+        except (WireError, RecursionError, ValueError) as error:
             job.gathered.note(file.name, "refused", f"a program: {error}", example=held.name)
             job.gathered.lose(f"{file.name}: the program {held.name[:80]} cannot be read: {error}")
             continue

@@ -18,6 +18,8 @@ from ringwright.sources.xplane.space import Plane, planes
 from ringwright.sources.xplane.take import take
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
@@ -34,7 +36,7 @@ def read_xplane(sources: list[Source], *, progress: Callable[[int], None] | None
         for member in members(source, progress):
             _read(job, member, kernels)
         job.gathered.damage(source.name, source.losses[before:])
-    if not job.calls and not any(file.rows.kind or file.steps for file in job.files):
+    if not job.calls and not any(file.steps or any(map(len, file.frames)) for file in job.files):
         what = job.refusals[0] if job.refusals else "no plane holds an operation of a device, or a step"
         raise InputError(f"no XLA profiler trace: {what}", where=", ".join(s.name for s in sources[:3]), remedy=_REMEDY)
     emission = emit(job)
@@ -63,21 +65,22 @@ def _read(job: XlaJob, member: Member, kernels: catalogue.Catalogue) -> None:
     for plane in held:
         with _guarded(job, file, plane):
             _facts(job, file, plane)
-    marks, kinds = executed.Marks(), {}
+    marks = executed.Marks()
+    hosts: list[pl.DataFrame] = []
     for plane in (each for each in held if each.name == executed.HOST):
         with _guarded(job, file, plane):
-            kinds[id(plane)] = executed.host_kinds(plane)
-            executed.host_marks(plane, kinds[id(plane)], file.origin_ns, marks)
-    file.iterations = marks.iterations()
-    _number(job, file, held, marks)
+            hosts.append(executed.on_host(plane, file.origin_ns))
+            executed.marks(hosts[-1], marks)
+    file.iterations, file.steps = marks.iterations(), marks.steps
+    job.gathered.note(file.name, "understood", "steps and launches", len(marks.steps) + len(marks.launches))
     streams = [plane for plane in held if executed.DEVICE.match(plane.name) and plane.lines]
-    for plane in streams or [plane for plane in held if id(plane) in kinds]:
+    _number(job, file, streams, marks)
+    for plane in streams:
         with _guarded(job, file, plane):
-            if streams:
-                _take_all(job, file, executed.on_device(plane, file.origin_ns), _kernels_of(plane, kernels))
-            else:
-                _take_all(job, file, executed.on_host(plane, kinds[id(plane)], file.origin_ns), None)
-    _steps(job, file, marks)
+            _take(job, file, _of_device(plane, file.origin_ns), _kernels_of(plane, kernels))
+    for frame in hosts if not streams else ():  # beside streams they are the launches of what these show
+        with _guarded(job, file, held[0]):
+            _take(job, file, executed.operations(frame), None)
 
 
 @contextmanager
@@ -85,6 +88,8 @@ def _guarded(job: XlaJob, file: XlaFile, plane: Plane) -> Iterator[None]:
     """Read on with the next plane where one is damaged, and say so."""
     try:
         yield
+        for reason in plane.damage:
+            raise WireError(reason)
     except (WireError, RecursionError, ValueError, IndexError, KeyError) as error:
         _refuse(job, file, f"the plane {plane.name[:80]}: {error}")
 
@@ -106,10 +111,9 @@ def _facts(job: XlaJob, file: XlaFile, plane: Plane) -> None:
     file.pid = file.pid or whole_number(own.get("process_id"))
 
 
-def _number(job: XlaJob, file: XlaFile, held: list[Plane], marks: executed.Marks) -> None:
+def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.Marks) -> None:
     """Give the devices that the file numbers from 0 their numbers in the job, and say on what ground."""
-    matches = (executed.DEVICE.match(plane.name) for plane in held if plane.lines)
-    local = sorted({int(match["number"]) for match in matches if match})
+    local = sorted({_device(plane) for plane in streams})
     if not local:
         return  # the host's threads name devices by their number in the job
     if len(marks.devices) == len(local):
@@ -122,32 +126,27 @@ def _number(job: XlaJob, file: XlaFile, held: list[Plane], marks: executed.Marks
         job.gathered.claim("rank", used, file.name, ground="assumed", confidence=0.5, note=note)
 
 
+def _device(plane: Plane) -> int:
+    match = executed.DEVICE.match(plane.name)
+    return int(match["number"]) if match else 0
+
+
+def _of_device(plane: Plane, origin: int) -> pl.DataFrame:
+    import polars as pl
+
+    return executed.on_device(plane, origin).with_columns(pl.lit(_device(plane), dtype=pl.Int64).alias("device"))
+
+
 def _kernels_of(plane: Plane, kernels: catalogue.Catalogue) -> catalogue.Catalogue | None:
     """Return the catalogue of kernels where a device has kernels: a TPU's line shows the operations themselves."""
     return None if plane.name.startswith("/device:TPU") else kernels
 
 
-def _take_all(
-    job: XlaJob, file: XlaFile, events: Iterator[executed.Executed], kernels: catalogue.Catalogue | None
-) -> None:
-    count = without = 0
-    try:
-        for each in events:
-            count += 1
-            without += each.device is None
-            take(job, file, each, kernels)
-    finally:
-        job.gathered.note(file.name, "understood", "operations of devices", count)
+def _take(job: XlaJob, file: XlaFile, frame: pl.DataFrame, kernels: catalogue.Catalogue | None) -> None:
+    job.gathered.note(file.name, "understood", "operations of devices", len(frame))
+    without = frame["device"].null_count()
     if without:
         reason = "operations without their device (this release of XLA does not record it): no rank"
         job.gathered.note(file.name, "other", reason, without)
         job.gathered.lose(f"{file.name}: {without} {reason}")
-
-
-def _steps(job: XlaJob, file: XlaFile, marks: executed.Marks) -> None:
-    """Write the steps once for each device of the file, which all take part in them."""
-    for step in marks.steps:
-        devices: list[int | None] = [*sorted(file.devices)]
-        for device in devices or [None]:
-            file.steps.append((device, step))
-    job.gathered.note(file.name, "understood", "steps and launches", len(marks.steps) + len(marks.launches))
+    take(job, file, frame, kernels)

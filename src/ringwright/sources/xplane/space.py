@@ -16,9 +16,8 @@ from ringwright.sources.wire import LENGTH, VARINT, WireError, fields, signed, s
 StatValue = int | float | str | bytes
 PS_PER_NS = 1000
 MOST_PS = 1 << 62
-MOST_STATS_KEPT = 1 << 16
 MOST_TEXT_BYTES = 16 << 20
-_EVENT = 0x22  # field 4 of a line, with a length
+_EVENT = 0x22  # field 4 of a line, with a length: events are read by ringwright.native.events
 
 
 @dataclass(slots=True)
@@ -39,39 +38,6 @@ class TraceLine:
     start_ns: int
     message: bytes
 
-    def events(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number of the name, message) of each event; WireError where the message is broken."""
-        data, at, end = self.message, 0, len(self.message)
-        while at < end:
-            tag = data[at]
-            if tag != _EVENT:
-                at = _behind(data, at)
-                continue
-            size, at = (data[at + 1], at + 2) if at + 1 < end and data[at + 1] < 0x80 else varint(data, at + 1)
-            if at + size > end:
-                raise WireError(f"an event of {size} bytes goes beyond its line")
-            event, at = data[at : at + size], at + size
-            yield (varint(event, 1)[0] if event[:1] == b"\x08" else _name_of(event)), event
-
-
-def _name_of(event: bytes) -> int:
-    """Return the number of an event's name where it does not stand first."""
-    return next((value for number, _, value in fields(event) if number == 1 and isinstance(value, int)), 0)
-
-
-def _behind(data: bytes, at: int) -> int:
-    """Return where the field that begins at ``at`` ends."""
-    tag, at = varint(data, at)
-    kind = tag & 7
-    if kind == VARINT:
-        return varint(data, at)[1]
-    if kind == LENGTH:
-        size, at = varint(data, at)
-        return at + size
-    if kind in (1, 5):
-        return at + (8 if kind == 1 else 4)
-    raise WireError(f"wire type {kind} in a line")
-
 
 @dataclass
 class Plane:
@@ -82,18 +48,10 @@ class Plane:
     names: dict[int, EventName] = field(default_factory=dict)
     stat_names: dict[int, str] = field(default_factory=dict)
     own: list[bytes] = field(default_factory=list)
-    _known: dict[bytes, tuple[str, StatValue]] = field(default_factory=dict)
+    damage: list[str] = field(default_factory=list)  # what of its lines cannot be read
 
     def stat(self, message: bytes) -> tuple[str, StatValue]:
-        """Return name and value of one XStat; the same bytes say the same."""
-        known = self._known.get(message)
-        if known is None:
-            known = self._stat(message)
-            if len(self._known) < MOST_STATS_KEPT and len(message) < 256:
-                self._known[message] = known
-        return known
-
-    def _stat(self, message: bytes) -> tuple[str, StatValue]:
+        """Return name and value of one XStat."""
         name, value = "", 0  # type: tuple[str, StatValue]
         for number, _, held in fields(message):
             if number == 1 and isinstance(held, int):
@@ -111,7 +69,7 @@ class Plane:
             elif number == 7 and isinstance(held, int):
                 value = self.stat_names.get(held, "")
             elif number == 8 and isinstance(held, bytes):
-                value = _unpacked(held)
+                value = unpacked(held)
         return name, value
 
     def stats(self, messages: list[bytes]) -> dict[str, StatValue]:
@@ -123,37 +81,12 @@ class Plane:
         return self.stats(self.own)
 
 
-def _unpacked(held: bytes) -> str:
+def unpacked(held: bytes) -> str:
     """Return text that was compressed; nothing where it is damaged or longer than any text."""
     try:
         return zlib.decompressobj(47).decompress(held, MOST_TEXT_BYTES).decode("utf-8", "replace")
     except zlib.error:
         return ""
-
-
-@dataclass(slots=True)
-class Occurrence:
-    """One event: when, in seconds on the line's clock, and its values; ``start_ps`` counts from the line's start."""
-
-    start_ps: int = 0
-    duration_ps: int = 0
-    stats: list[bytes] = field(default_factory=list)
-    is_count: bool = False  # so many occurrences together, without a time
-
-
-def occurrence(event: bytes) -> Occurrence:
-    """Return when an event was and the messages of its values."""
-    made = Occurrence()
-    for number, _, value in fields(event):
-        if number == 2 and isinstance(value, int):
-            made.start_ps = signed(value)
-        elif number == 3 and isinstance(value, int):
-            made.duration_ps = signed(value)
-        elif number == 4 and isinstance(value, bytes):
-            made.stats.append(value)
-        elif number == 5:
-            made.is_count = True
-    return made
 
 
 def planes(data: bytes) -> Iterator[Plane | str | WireError]:
@@ -221,6 +154,20 @@ def _event_name(message: bytes) -> EventName:
         elif number == 5:
             made.stats.append(value)
     return made
+
+
+def _behind(data: bytes, at: int) -> int:
+    """Return where the field that begins at ``at`` ends."""
+    tag, at = varint(data, at)
+    kind = tag & 7
+    if kind == VARINT:
+        return varint(data, at)[1]
+    if kind == LENGTH:
+        size, at = varint(data, at)
+        return at + size
+    if kind in (1, 5):
+        return at + (8 if kind == 1 else 4)
+    raise WireError(f"wire type {kind} in a line")
 
 
 def _line(message: bytes) -> TraceLine:
