@@ -46,7 +46,8 @@ class PlaneMaker:
             stats = b"".join(block(5, self.stat(each, value)) for each, value in self.shared.get(name, {}).items())
             names += block(4, number(1, key) + block(2, number(1, key) + block(2, name) + stats))
         stat_names = b"".join(
-            block(5, number(1, key) + block(2, number(1, key) + block(2, name))) for name, key in self.stat_names.items()
+            block(5, number(1, key) + block(2, number(1, key) + block(2, name)))
+            for name, key in self.stat_names.items()
         )
         lines = b"".join(block(3, line) for line in self.lines)
         return number(1, 1) + block(2, self.name) + lines + names + stat_names + own
@@ -71,7 +72,13 @@ def groups(*lists: Sequence[int]) -> bytes:
 
 
 def instruction(
-    key: int, name: str, opcode: str, form: bytes, operands: Sequence[int] = (), called: Sequence[int] = (), more: bytes = b""
+    key: int,
+    name: str,
+    opcode: str,
+    form: bytes,
+    operands: Sequence[int] = (),
+    called: Sequence[int] = (),
+    more: bytes = b"",
 ) -> bytes:
     held = block(1, name) + block(2, opcode) + block(3, form) + number(35, key)
     held += block(36, b"".join(varint(each) for each in operands)) if operands else b""

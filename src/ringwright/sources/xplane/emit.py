@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.datatypes import BYTES
 from ringwright.sources.xplane.program import MOST_BYTES
+from ringwright.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.sources.xplane.job import PendingXlaCall, XlaFile, XlaJob
     from ringwright.sources.xplane.program import Communication
+    from ringwright.trace_tables import Row
 
 _MOST_SHOWN = 8
+_ROWS = 50_000
 
 
 class Emission:
@@ -28,6 +31,18 @@ class Emission:
         self._of_device: dict[int, dict[int, list[int]]] = {}  # a communication -> device -> its group
         self._held: list[Communication] = []  # what the keys above are the identities of
         self._numbers: dict[tuple[int, ...], int] = {}
+        self._rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """Add a row whose values fit their columns; many rows go into the table at once."""
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put the rows so far into the table."""
+        self.job.gathered.events.extend(rows("events", self._rows))
+        self._rows = []
 
     def shift_s(self, file: XlaFile) -> float:
         """Return what brings a file's times onto the job's clock."""
@@ -74,12 +89,14 @@ def emit(job: XlaJob) -> Emission:
     sequences = _sequences(placed)
     for index, (call, number, ranks) in enumerate(placed):
         _write(emission, call, number, ranks, sequences.get(index))
+    emission.flush()
     for file in job.files:
         for frame in file.frames:
             job.gathered.events.extend(_rows(emission, file, frame))
         _write_steps(emission, file)
         for device in sorted(file.devices):
             job.gathered.device(emission.rank(device), file.host, file.pid, file.own(device))
+    emission.flush()
     return emission
 
 
@@ -120,16 +137,16 @@ def _write(
     if number is not None and row["rank"] is not None:
         gathered.of(number)["ranks"].add(row["rank"])
     if held.op not in ("send-recv", "send", "recv"):
-        gathered.events.add(kind="collective", op=held.op, **row, **_sizes(held, ranks))
+        emission.add({"kind": "collective", "op": held.op, **row, **_sizes(held, ranks)})
         return
     sides = _sides(emission, call, ranks)
     if sides is None:
-        gathered.events.add(kind="p2p", op=held.op, **row, size_bytes=held.size_bytes)
+        emission.add({"kind": "p2p", "op": held.op, **row, "size_bytes": held.size_bytes})
         return
     if not sides:
         gathered.note(call.file.name, "other", "permutations in which a device takes no part", example=held.name)
     for op, peer in sides:
-        gathered.events.add(kind="p2p", op=op, **row, peer=peer, size_bytes=held.size_bytes)
+        emission.add({"kind": "p2p", "op": op, **row, "peer": peer, "size_bytes": held.size_bytes})
         row |= {"kernel": None, "kernel_class": None}  # one event is both sides: its time counts once
 
 
@@ -157,7 +174,7 @@ def _sizes(held: Communication, ranks: list[int] | None) -> dict[str, int | None
     return {"size_bytes": size, "sent_bytes": size, "received_bytes": size}
 
 
-def _common(emission: Emission, call: PendingXlaCall, number: int | None, ranks: list[int] | None) -> dict[str, Any]:
+def _common(emission: Emission, call: PendingXlaCall, number: int | None, ranks: list[int] | None) -> Row:
     file, held = call.file, call.communication
     rank = emission.rank(call.device)
     is_alike = held.groups is not None and len({len(group) for group in held.groups}) == 1
@@ -198,11 +215,11 @@ def _write_steps(emission: Emission, file: XlaFile) -> None:
     """Write the steps once for each device of the file, which all take part in them."""
     ranks: list[int | None] = [*sorted(emission.ranks[device] for device in file.devices)]
     for step in file.steps:
-        row: dict[str, Any] = {"host": file.host or None, "clock": file.clock, "file": file.name}
+        row: Row = {"host": file.host or None, "clock": file.clock, "file": file.name}
         row |= {"iteration": step.number, "text": step.name}
         row |= {"start_s": step.start_ps * 1e-12 + emission.shift_s(file), "duration_s": step.duration_ps * 1e-12}
         for rank in ranks or [None]:
-            emission.job.gathered.events.add(kind="step", rank=rank, **row)
+            emission.add({"kind": "step", "rank": rank, **row})
 
 
 def _rows(emission: Emission, file: XlaFile, frame: pl.DataFrame) -> pl.DataFrame:

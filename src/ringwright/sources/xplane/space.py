@@ -73,8 +73,16 @@ class Plane:
         return name, value
 
     def stats(self, messages: list[bytes]) -> dict[str, StatValue]:
-        """Return the values of some XStats by their names."""
-        return dict(self.stat(message) for message in messages)
+        """Return the values of some XStats by their names; one that is damaged is left out."""
+        told: dict[str, StatValue] = {}
+        for message in messages:
+            try:
+                name, value = self.stat(message)
+            except WireError as error:
+                self.damage.append(f"a value: {error}")
+                continue
+            told[name] = value
+        return told
 
     def own_stats(self) -> dict[str, StatValue]:
         """Return what the plane says of itself: releases, the vendor, the start of the session."""

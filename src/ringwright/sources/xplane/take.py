@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.sources.kineto.catalogue import UNKNOWN
 from ringwright.sources.xplane.job import PendingXlaCall, is_container
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ringwright.sources.kineto.catalogue import Catalogue, Kernel
     from ringwright.sources.xplane.job import XlaFile, XlaJob
+    from ringwright.trace_tables import Row
 
 KEYS = ("kernel", "hlo_op", "hlo_module", "program_id", "memcpy_details")
 _COPY = re.compile(r"^(?:Memcpy|Memset)|copyBuffer|fillBuffer", re.IGNORECASE)
@@ -80,7 +81,7 @@ def take(job: XlaJob, file: XlaFile, frame: pl.DataFrame, kernels: Catalogue | N
             _end(job, file, row, held.begun)
 
 
-def _kind_of(job: XlaJob, file: XlaFile, row: dict[str, Any], kernels: Catalogue | None) -> ExecutedKind:
+def _kind_of(job: XlaJob, file: XlaFile, row: Row, kernels: Catalogue | None) -> ExecutedKind:
     """Return what some events are; ``row`` has their keys and their number ``len``."""
     name, hlo, count = row["kernel"], row["hlo_op"] or "", row["len"]
     held = file.program_of(row["program_id"], row["hlo_module"] or "")
@@ -105,9 +106,7 @@ def _kind_of(job: XlaJob, file: XlaFile, row: dict[str, Any], kernels: Catalogue
     return ExecutedKind("compute", None, kernel_class)
 
 
-def _by_name(
-    job: XlaJob, file: XlaFile, row: dict[str, Any], kernel: Kernel | None, *, is_known: bool
-) -> Communication | None:
+def _by_name(job: XlaJob, file: XlaFile, row: Row, kernel: Kernel | None, *, is_known: bool) -> Communication | None:
     """Return what a name alone says: that of a kernel, or of an operation whose program the file does not carry."""
     op, reason = None, ""
     if kernel is not None and kernel.communicates:
@@ -121,8 +120,8 @@ def _by_name(
     return Communication(row["hlo_op"] or row["kernel"], op, op, None, None, None, None, None, [], "")
 
 
-def _call(job: XlaJob, file: XlaFile, row: dict[str, Any], communication: Communication, kernel: Kernel | None) -> None:
-    module, device = row["hlo_module"] or "", row["device"]
+def _call(job: XlaJob, file: XlaFile, row: Row, communication: Communication, kernel: Kernel | None) -> None:
+    module, device = (row["hlo_module"] or "")[:4096], row["device"]
     key = (file.name, device, module, row["run_id"], communication.name)
     call = PendingXlaCall(
         file,
@@ -144,7 +143,7 @@ def _call(job: XlaJob, file: XlaFile, row: dict[str, Any], communication: Commun
         job.begun[key].append(call)
 
 
-def _end(job: XlaJob, file: XlaFile, row: dict[str, Any], begun: str) -> None:
+def _end(job: XlaJob, file: XlaFile, row: Row, begun: str) -> None:
     """Give an operation the end of the event that waits for it."""
     waiting = job.begun.get((file.name, row["device"], row["hlo_module"] or "", row["run_id"], begun))
     if not waiting:
