@@ -14,7 +14,7 @@ NUMBERS, TEXTS = (3, 4, 7), (5, 6, 8)  # the fields of a value: as a number, and
 DOUBLE = 2
 
 
-class EventColumns(TypedDict):
+class XlaEventColumns(TypedDict):
     """One row an event. ``value`` and ``form`` hold a column per value asked for, row by row.
 
     ``form`` is the field that holds the value: 0 none, 2 a double by its bits, 3 unsigned, 4 signed, 7 the number of a name; of
@@ -35,7 +35,7 @@ class _BrokenError(Exception):
     """The bytes are no message."""
 
 
-def events(message: bytes, wanted: Sequence[int]) -> EventColumns:
+def events(message: bytes, wanted: Sequence[int]) -> XlaEventColumns:
     """Return the events of a line; ``wanted`` are the numbers of the values to be kept."""
     import numpy as np
 

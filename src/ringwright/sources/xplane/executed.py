@@ -42,7 +42,7 @@ class Mark:
 
 
 @dataclass
-class Marks:
+class HostMarks:
     """What the host says of steps and launches, and of the global numbers of its devices."""
 
     steps: list[Mark] = field(default_factory=list)
@@ -105,7 +105,7 @@ def on_device(plane: Plane, origin: int) -> pl.DataFrame:
     return frame.with_columns(pl.coalesce("hlo_op", operation).alias("hlo_op"))
 
 
-def marks(frame: pl.DataFrame, into: Marks) -> None:
+def marks(frame: pl.DataFrame, into: HostMarks) -> None:
     """Note the steps and launches among a host's events."""
     import polars as pl
 

@@ -65,7 +65,7 @@ def _read(job: XlaJob, member: Member, kernels: catalogue.Catalogue) -> None:
     for plane in held:
         with _guarded(job, file, plane):
             _facts(job, file, plane)
-    marks = executed.Marks()
+    marks = executed.HostMarks()
     hosts: list[pl.DataFrame] = []
     for plane in (each for each in held if each.name == executed.HOST):
         with _guarded(job, file, plane):
@@ -111,7 +111,7 @@ def _facts(job: XlaJob, file: XlaFile, plane: Plane) -> None:
     file.pid = file.pid or whole_number(own.get("process_id"))
 
 
-def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.Marks) -> None:
+def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.HostMarks) -> None:
     """Give the devices that the file numbers from 0 their numbers in the job, and say on what ground."""
     local = sorted({_device(plane) for plane in streams})
     if not local:
