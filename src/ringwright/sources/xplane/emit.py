@@ -85,9 +85,9 @@ class Emission:
 def emit(job: XlaJob) -> Emission:
     """Write all calls, and what the devices did besides, in the order of files."""
     emission = Emission(job)
-    placed = [(call, *emission.group(call)) for call in job.calls]
-    sequences = _sequences(placed)
-    for index, (call, number, ranks) in enumerate(placed):
+    called = [(call, *emission.group(call)) for call in job.calls]
+    sequences = _sequences(called)
+    for index, (call, number, ranks) in enumerate(called):
         _write(emission, call, number, ranks, sequences.get(index))
     emission.flush()
     for file in job.files:
@@ -100,7 +100,7 @@ def emit(job: XlaJob) -> Emission:
     return emission
 
 
-def _sequences(placed: list[tuple[PendingXlaCall, int | None, list[int] | None]]) -> dict[int, int]:
+def _sequences(called: list[tuple[PendingXlaCall, int | None, list[int] | None]]) -> dict[int, int]:
     """Return the number of the logical operation of each collective: the same on every rank of a group.
 
     A program does the same operations on every device, though not in one order: calls belong together by module, instruction,
@@ -109,8 +109,8 @@ def _sequences(placed: list[tuple[PendingXlaCall, int | None, list[int] | None]]
     """
     together: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     unnamed: dict[tuple[Any, ...], int] = defaultdict(int)
-    for index in sorted(range(len(placed)), key=lambda index: placed[index][0].start_ps):
-        call, number, ranks = placed[index]
+    for index in sorted(range(len(called)), key=lambda index: called[index][0].start_ps):
+        call, number, ranks = called[index]
         if number is None or not ranks or call.communication.op == "send-recv":
             continue
         key = (number, call.module, call.communication.name, call.run)
@@ -118,7 +118,7 @@ def _sequences(placed: list[tuple[PendingXlaCall, int | None, list[int] | None]]
         if call.device is None:
             nth, unnamed[key] = unnamed[key] // len(ranks), unnamed[key] + 1
         together[*key, nth].append(index)
-    first = {key: min(placed[each][0].start_ps for each in held) for key, held in together.items()}
+    first = {key: min(called[each][0].start_ps for each in held) for key, held in together.items()}
     counted: dict[int, int] = defaultdict(int)
     sequences: dict[int, int] = {}
     for key in sorted(together, key=lambda key: (key[0], first[key], str(key))):

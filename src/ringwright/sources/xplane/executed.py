@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.native import events
 from ringwright.native.twin_events import text_at
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
+    from ringwright.native.twin_events import XlaEventColumns
     from ringwright.sources.xplane.space import Plane, TraceLine
 
 DEVICE = re.compile(r"/device:(?P<kind>[A-Za-z_]+):(?P<number>\d{1,6})")
@@ -64,7 +65,7 @@ class HostMarks:
 
 def origin_ns(planes: list[Plane]) -> int:
     """Return when the session began where lines count from 1970: the earliest of them; 0 where they count from the session."""
-    starts = [line.start_ns for plane in planes for line in plane.lines if line.start_ns > _UNIX_NS]
+    starts = [line.start_ns for xplane in planes for line in xplane.lines if line.start_ns > _UNIX_NS]
     return min(starts, default=0)
 
 
@@ -72,32 +73,32 @@ def session_ns(planes: list[Plane]) -> int | None:
     """Return the wall clock of the session's start in nanoseconds from 1970, None where no plane tells it."""
     if origin_ns(planes):
         return origin_ns(planes)
-    said = (plane.own_stats().get("profile_start_time") for plane in planes if plane.name == "Task Environment")
+    said = (xplane.own_stats().get("profile_start_time") for xplane in planes if xplane.name == "Task Environment")
     return next((value for value in said if isinstance(value, int) and _UNIX_NS < value < 1 << 62), None)
 
 
-def on_host(plane: Plane, origin: int) -> pl.DataFrame:
+def on_host(xplane: Plane, origin: int) -> pl.DataFrame:
     """Return the events of a host's threads that are operations, steps or launches.
 
     Columns: name (its number), shown, start_ps, duration_ps, stream (none: threads serve any device), and a column for each of
     ``TEXTS`` and ``WHOLE``. Raises WireError where no event can be read.
     """
-    if not {"hlo_op", *WHOLE} & set(plane.stat_names.values()):
-        return _frame(plane, [], origin)
+    if not {"hlo_op", *WHOLE} & set(xplane.stat_names.values()):
+        return _frame(xplane, [], origin)
     import polars as pl
 
-    frame = _frame(plane, plane.lines, origin)
+    frame = _frame(xplane, xplane.lines, origin)
     is_told = [pl.col(name).is_not_null() for name in ("hlo_op", "step_num", "run_id", "global_device_id")]
     return frame.filter(pl.any_horizontal(is_told)).with_columns(pl.lit(None, dtype=pl.String).alias("stream"))
 
 
-def on_device(plane: Plane, origin: int) -> pl.DataFrame:
+def on_device(xplane: Plane, origin: int) -> pl.DataFrame:
     """Return what the streams of a device executed, or its line of operations where it has no streams; columns as on a host."""
     import polars as pl
 
-    streams = [line for line in plane.lines if not _DERIVED.search(line.name) and not _OPERATIONS.search(line.name)]
-    lines = streams or [line for line in plane.lines if _OPERATIONS.search(line.name)]
-    frame = _frame(plane, lines, origin)
+    streams = [line for line in xplane.lines if not _DERIVED.search(line.name) and not _OPERATIONS.search(line.name)]
+    lines = streams or [line for line in xplane.lines if _OPERATIONS.search(line.name)]
+    frame = _frame(xplane, lines, origin)
     if streams:
         return frame
     # a line of operations names them as the program does, or by their whole text
@@ -130,27 +131,27 @@ def operations(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("hlo_op").is_not_null()).with_columns(device.alias("device"))
 
 
-def _frame(plane: Plane, lines: list[TraceLine], origin: int) -> pl.DataFrame:
+def _frame(xplane: Plane, lines: list[TraceLine], origin: int) -> pl.DataFrame:
     """Return the events of some lines; WireError behind the last whole one where a line is broken."""
     import polars as pl
 
     kinds = pl.Schema({"name": pl.Int64, "start_ps": pl.Int64, "duration_ps": pl.Int64, "stream": pl.String})
     kinds.update(dict.fromkeys(TEXTS, pl.String()) | dict.fromkeys(WHOLE, pl.Int64()))
-    wanted = [key for key, name in plane.stat_names.items() if name in (*TEXTS, *WHOLE)]
+    wanted = [key for key, name in xplane.stat_names.items() if name in (*TEXTS, *WHOLE)]
     parts = [pl.DataFrame(schema=kinds)]
     for line in lines:
         read = events(line.message, wanted)
         if not read["is_whole"]:
-            plane.damage.append(f"the line {line.name[:60] or line.number} breaks off")
+            xplane.damage.append(f"the line {line.name[:60] or line.number} breaks off")
         start = line.start_ns - origin if line.start_ns > _UNIX_NS else line.start_ns
         if not -MOST_PS < start * PS_PER_NS < MOST_PS:
             raise WireError(f"the line {line.name[:60]} begins at {line.start_ns} ns")
-        parts.append(_line(plane, line, dict(read), wanted, start * PS_PER_NS).select([*kinds]).cast(kinds))
+        parts.append(_line(xplane, line, read, wanted, start * PS_PER_NS).select([*kinds]).cast(kinds))
     frame = pl.concat(parts)
-    return _shared(plane, frame)
+    return _shared(xplane, frame)
 
 
-def _line(plane: Plane, line: TraceLine, read: dict[str, Any], wanted: list[int], base_ps: int) -> pl.DataFrame:
+def _line(xplane: Plane, line: TraceLine, read: XlaEventColumns, wanted: list[int], base_ps: int) -> pl.DataFrame:
     import numpy as np
     import polars as pl
 
@@ -158,7 +159,9 @@ def _line(plane: Plane, line: TraceLine, read: dict[str, Any], wanted: list[int]
     is_timed &= (read["start_ps"] > -MOST_PS) & (read["start_ps"] < MOST_PS)
     rows = np.flatnonzero(is_timed)
     width = len(wanted)
-    value, form = (read[key].reshape(-1, width)[rows] if width else read[key] for key in ("value", "form"))
+    value, form = read["value"], read["form"]
+    if width:
+        value, form = value.reshape(-1, width)[rows], form.reshape(-1, width)[rows]
     columns: dict[str, pl.Series] = {
         "name": pl.Series(read["name"][rows]),
         "start_ps": pl.Series(read["start_ps"][rows] + base_ps),
@@ -166,11 +169,11 @@ def _line(plane: Plane, line: TraceLine, read: dict[str, Any], wanted: list[int]
         "stream": pl.Series([line.name[:200]], dtype=pl.String).new_from_index(0, len(rows)),
     }
     for at, key in enumerate(wanted):
-        name = plane.stat_names[key]
+        name = xplane.stat_names[key]
         if name in columns:
             continue
         if name in TEXTS:
-            columns[name] = _texts(plane, line, value[:, at], form[:, at])
+            columns[name] = _texts(xplane, line, value[:, at], form[:, at])
         else:
             whole = np.isin(form[:, at], (3, 4))
             columns[name] = pl.Series(np.where(whole, value[:, at], 0)).set(pl.Series(~whole), None)
@@ -179,14 +182,14 @@ def _line(plane: Plane, line: TraceLine, read: dict[str, Any], wanted: list[int]
     return pl.DataFrame(columns)
 
 
-def _texts(plane: Plane, line: TraceLine, value: np.ndarray, form: np.ndarray) -> pl.Series:
+def _texts(xplane: Plane, line: TraceLine, value: np.ndarray, form: np.ndarray) -> pl.Series:
     """Return a column of text from the numbers of names, or from text that stands in the events themselves."""
     import numpy as np
     import polars as pl
 
     named = np.unique(value[form == 7]).tolist()
     column = pl.Series(np.where(form == 7, value, -1)).replace_strict(
-        named, [plane.stat_names.get(key) for key in named], default=None, return_dtype=pl.String
+        named, [xplane.stat_names.get(key) for key in named], default=None, return_dtype=pl.String
     )
     own = np.flatnonzero((form == 5) | (form == 8))
     if not len(own):
@@ -199,25 +202,25 @@ def _texts(plane: Plane, line: TraceLine, value: np.ndarray, form: np.ndarray) -
     return column.scatter(own, said)
 
 
-def _shared(plane: Plane, frame: pl.DataFrame) -> pl.DataFrame:
+def _shared(xplane: Plane, frame: pl.DataFrame) -> pl.DataFrame:
     """Add the name of each event, and the values that stand with its name and not with itself."""
     import polars as pl
 
     used = frame["name"].unique().to_list()
-    names = {key: plane.names[key] for key in used if key in plane.names}
-    told = {key: plane.stats(held.stats) for key, held in names.items()}
+    names = {key: xplane.names[key] for key in used if key in xplane.names}
+    told = {key: xplane.stats(held.stats) for key, held in names.items()}
     table = {
         "name": [*names],
         "kernel": [held.name[:4096] for held in names.values()],
         "shown": [(held.shown or held.name)[:4096] for held in names.values()],
     }
-    kinds: dict[str, Any] = {"name": pl.Int64, "kernel": pl.String, "shown": pl.String}
+    kinds = pl.Schema({"name": pl.Int64, "kernel": pl.String, "shown": pl.String})
     for name in (*TEXTS, *WHOLE):
         kind: type = str if name in TEXTS else int
         table[f"{name}_shared"] = [
             value if isinstance(value := held.get(name), kind) else None for held in told.values()
         ]
-        kinds[f"{name}_shared"] = pl.String if kind is str else pl.Int64
+        kinds[f"{name}_shared"] = pl.String() if kind is str else pl.Int64()
     joined = frame.join(pl.DataFrame(table, schema=kinds, strict=False), on="name", how="inner", maintain_order="left")
     own = [pl.coalesce(name, f"{name}_shared").alias(name) for name in (*TEXTS, *WHOLE)]
     return joined.with_columns(own).drop(f"{name}_shared" for name in (*TEXTS, *WHOLE))

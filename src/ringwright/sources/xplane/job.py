@@ -91,10 +91,10 @@ class XlaJob:
         return self._counted[key] - 1
 
 
-def programs(job: XlaJob, file: XlaFile, plane: Plane) -> None:
+def programs(job: XlaJob, file: XlaFile, xplane: Plane) -> None:
     """Read the compiled programs that a file carries; one that is damaged is refused alone."""
-    for number, held in plane.names.items():
-        stats = plane.stats(held.stats)
+    for number, held in xplane.names.items():
+        stats = xplane.stats(held.stats)
         message = stats.get("Hlo Proto", stats.get("hlo_proto"))
         if not isinstance(message, bytes):
             continue

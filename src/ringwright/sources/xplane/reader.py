@@ -62,36 +62,36 @@ def _read(job: XlaJob, member: Member, kernels: catalogue.Catalogue) -> None:
     job.files.append(file)
     job.gathered.inputs.append(file.name)
     file.origin_ns, file.wall_ns = executed.origin_ns(held), executed.session_ns(held)
-    for plane in held:
-        with _guarded(job, file, plane):
-            _facts(job, file, plane)
+    for xplane in held:
+        with _guarded(job, file, xplane):
+            _facts(job, file, xplane)
     marks = executed.HostMarks()
     hosts: list[pl.DataFrame] = []
-    for plane in (each for each in held if each.name == executed.HOST):
-        with _guarded(job, file, plane):
-            hosts.append(executed.on_host(plane, file.origin_ns))
+    for xplane in (each for each in held if each.name == executed.HOST):
+        with _guarded(job, file, xplane):
+            hosts.append(executed.on_host(xplane, file.origin_ns))
             executed.marks(hosts[-1], marks)
     file.iterations, file.steps = marks.iterations(), marks.steps
     job.gathered.note(file.name, "understood", "steps and launches", len(marks.steps) + len(marks.launches))
-    streams = [plane for plane in held if executed.DEVICE.match(plane.name) and plane.lines]
+    streams = [xplane for xplane in held if executed.DEVICE.match(xplane.name) and xplane.lines]
     _number(job, file, streams, marks)
-    for plane in streams:
-        with _guarded(job, file, plane):
-            _take(job, file, _of_device(plane, file.origin_ns), _kernels_of(plane, kernels))
+    for xplane in streams:
+        with _guarded(job, file, xplane):
+            _take(job, file, _of_device(xplane, file.origin_ns), _kernels_of(xplane, kernels))
     for frame in hosts if not streams else ():  # beside streams they are the launches of what these show
         with _guarded(job, file, held[0]):
             _take(job, file, executed.operations(frame), None)
 
 
 @contextmanager
-def _guarded(job: XlaJob, file: XlaFile, plane: Plane) -> Iterator[None]:
+def _guarded(job: XlaJob, file: XlaFile, xplane: Plane) -> Iterator[None]:
     """Read on with the next plane where one is damaged, and say so."""
     try:
         yield
-        for reason in plane.damage:
+        for reason in xplane.damage:
             raise WireError(reason)
     except (WireError, RecursionError, ValueError, IndexError, KeyError) as error:
-        _refuse(job, file, f"the plane {plane.name[:80]}: {error}")
+        _refuse(job, file, f"the plane {xplane.name[:80]}: {error}")
 
 
 def _refuse(job: XlaJob, file: XlaFile, reason: str) -> None:
@@ -100,20 +100,20 @@ def _refuse(job: XlaJob, file: XlaFile, reason: str) -> None:
     job.gathered.lose(f"{file.name}: {reason}")
 
 
-def _facts(job: XlaJob, file: XlaFile, plane: Plane) -> None:
+def _facts(job: XlaJob, file: XlaFile, xplane: Plane) -> None:
     """Take the programs of the plane that carries them, and what a plane says of releases and devices."""
-    own = plane.own_stats()
+    own = xplane.own_stats()
     for name in _RELEASES:
         if isinstance(own.get(name), str):
             job.gathered.claim(name, own[name], file.name)
-    if plane.name == METADATA:
-        programs(job, file, plane)
+    if xplane.name == METADATA:
+        programs(job, file, xplane)
     file.pid = file.pid or whole_number(own.get("process_id"))
 
 
 def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.HostMarks) -> None:
     """Give the devices that the file numbers from 0 their numbers in the job, and say on what ground."""
-    local = sorted({_device(plane) for plane in streams})
+    local = sorted({_device(xplane) for xplane in streams})
     if not local:
         return  # the host's threads name devices by their number in the job
     if len(marks.devices) == len(local):
@@ -126,20 +126,20 @@ def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.Ho
         job.gathered.claim("rank", used, file.name, ground="assumed", confidence=0.5, note=note)
 
 
-def _device(plane: Plane) -> int:
-    match = executed.DEVICE.match(plane.name)
+def _device(xplane: Plane) -> int:
+    match = executed.DEVICE.match(xplane.name)
     return int(match["number"]) if match else 0
 
 
-def _of_device(plane: Plane, origin: int) -> pl.DataFrame:
+def _of_device(xplane: Plane, origin: int) -> pl.DataFrame:
     import polars as pl
 
-    return executed.on_device(plane, origin).with_columns(pl.lit(_device(plane), dtype=pl.Int64).alias("device"))
+    return executed.on_device(xplane, origin).with_columns(pl.lit(_device(xplane), dtype=pl.Int64).alias("device"))
 
 
-def _kernels_of(plane: Plane, kernels: catalogue.Catalogue) -> catalogue.Catalogue | None:
+def _kernels_of(xplane: Plane, kernels: catalogue.Catalogue) -> catalogue.Catalogue | None:
     """Return the catalogue of kernels where a device has kernels: a TPU's line shows the operations themselves."""
-    return None if plane.name.startswith("/device:TPU") else kernels
+    return None if xplane.name.startswith("/device:TPU") else kernels
 
 
 def _take(job: XlaJob, file: XlaFile, frame: pl.DataFrame, kernels: catalogue.Catalogue | None) -> None:

@@ -113,12 +113,12 @@ def planes(data: bytes) -> Iterator[Plane | str | WireError]:
             return
         if isinstance(value, bytes) and number in (1, 4):
             try:
-                yield plane(value) if number == 1 else string(value)
+                yield xplane(value) if number == 1 else string(value)
             except (WireError, RecursionError) as error:
                 yield WireError(f"a plane: {error}")
 
 
-def plane(message: bytes) -> Plane:
+def xplane(message: bytes) -> Plane:
     """Return one plane; its lines are not yet read."""
     made = Plane()
     for number, _, value in fields(message):
