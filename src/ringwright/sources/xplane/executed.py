@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.native.twin_events import XlaEventColumns
-    from ringwright.sources.xplane.space import Plane, TraceLine
+    from ringwright.sources.xplane.space import TraceLine, Xplane
 
 DEVICE = re.compile(r"/device:(?P<kind>[A-Za-z_]+):(?P<number>\d{1,6})")
 HOST = "/host:CPU"
@@ -63,13 +63,13 @@ class HostMarks:
         return runs
 
 
-def origin_ns(planes: list[Plane]) -> int:
+def origin_ns(planes: list[Xplane]) -> int:
     """Return when the session began where lines count from 1970: the earliest of them; 0 where they count from the session."""
     starts = [line.start_ns for xplane in planes for line in xplane.lines if line.start_ns > _UNIX_NS]
     return min(starts, default=0)
 
 
-def session_ns(planes: list[Plane]) -> int | None:
+def session_ns(planes: list[Xplane]) -> int | None:
     """Return the wall clock of the session's start in nanoseconds from 1970, None where no plane tells it."""
     if origin_ns(planes):
         return origin_ns(planes)
@@ -77,7 +77,7 @@ def session_ns(planes: list[Plane]) -> int | None:
     return next((value for value in said if isinstance(value, int) and _UNIX_NS < value < 1 << 62), None)
 
 
-def on_host(xplane: Plane, origin: int) -> pl.DataFrame:
+def on_host(xplane: Xplane, origin: int) -> pl.DataFrame:
     """Return the events of a host's threads that are operations, steps or launches.
 
     Columns: name (its number), shown, start_ps, duration_ps, stream (none: threads serve any device), and a column for each of
@@ -92,7 +92,7 @@ def on_host(xplane: Plane, origin: int) -> pl.DataFrame:
     return frame.filter(pl.any_horizontal(is_told)).with_columns(pl.lit(None, dtype=pl.String).alias("stream"))
 
 
-def on_device(xplane: Plane, origin: int) -> pl.DataFrame:
+def on_device(xplane: Xplane, origin: int) -> pl.DataFrame:
     """Return what the streams of a device executed, or its line of operations where it has no streams; columns as on a host."""
     import polars as pl
 
@@ -131,7 +131,7 @@ def operations(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(pl.col("hlo_op").is_not_null()).with_columns(device.alias("device"))
 
 
-def _frame(xplane: Plane, lines: list[TraceLine], origin: int) -> pl.DataFrame:
+def _frame(xplane: Xplane, lines: list[TraceLine], origin: int) -> pl.DataFrame:
     """Return the events of some lines; WireError behind the last whole one where a line is broken."""
     import polars as pl
 
@@ -151,7 +151,7 @@ def _frame(xplane: Plane, lines: list[TraceLine], origin: int) -> pl.DataFrame:
     return _shared(xplane, frame)
 
 
-def _line(xplane: Plane, line: TraceLine, read: XlaEventColumns, wanted: list[int], base_ps: int) -> pl.DataFrame:
+def _line(xplane: Xplane, line: TraceLine, read: XlaEventColumns, wanted: list[int], base_ps: int) -> pl.DataFrame:
     import numpy as np
     import polars as pl
 
@@ -182,7 +182,7 @@ def _line(xplane: Plane, line: TraceLine, read: XlaEventColumns, wanted: list[in
     return pl.DataFrame(columns)
 
 
-def _texts(xplane: Plane, line: TraceLine, value: np.ndarray, form: np.ndarray) -> pl.Series:
+def _texts(xplane: Xplane, line: TraceLine, value: np.ndarray, form: np.ndarray) -> pl.Series:
     """Return a column of text from the numbers of names, or from text that stands in the events themselves."""
     import numpy as np
     import polars as pl
@@ -202,7 +202,7 @@ def _texts(xplane: Plane, line: TraceLine, value: np.ndarray, form: np.ndarray) 
     return column.scatter(own, said)
 
 
-def _shared(xplane: Plane, frame: pl.DataFrame) -> pl.DataFrame:
+def _shared(xplane: Xplane, frame: pl.DataFrame) -> pl.DataFrame:
     """Add the name of each event, and the values that stand with its name and not with itself."""
     import polars as pl
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ringwright.sources.gathered import Gathered
     from ringwright.sources.xplane.executed import Mark
-    from ringwright.sources.xplane.space import Plane
+    from ringwright.sources.xplane.space import Xplane
 
 KIND = "xplane"
 METADATA = "/host:metadata"
@@ -91,7 +91,7 @@ class XlaJob:
         return self._counted[key] - 1
 
 
-def programs(job: XlaJob, file: XlaFile, xplane: Plane) -> None:
+def programs(job: XlaJob, file: XlaFile, xplane: Xplane) -> None:
     """Read the compiled programs that a file carries; one that is damaged is refused alone."""
     for number, held in xplane.names.items():
         stats = xplane.stats(held.stats)

@@ -14,7 +14,7 @@ from ringwright.sources.wire import WireError
 from ringwright.sources.xplane import executed
 from ringwright.sources.xplane.emit import emit
 from ringwright.sources.xplane.job import KIND, METADATA, XlaFile, XlaJob, programs
-from ringwright.sources.xplane.space import Plane, planes
+from ringwright.sources.xplane.space import Xplane, planes
 from ringwright.sources.xplane.take import take
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def read_xplane(sources: list[Source], *, progress: Callable[[int], None] | None
 def _read(job: XlaJob, member: Member, kernels: catalogue.Catalogue) -> None:
     """Read one file: first what programs and marks say, then what was executed."""
     file = XlaFile(member.name)
-    held: list[Plane] = []
+    held: list[Xplane] = []
     for part in planes(whole(member)):
-        if isinstance(part, Plane):
+        if isinstance(part, Xplane):
             held.append(part)
         elif isinstance(part, str):
             file.host = file.host or part[:200]
@@ -84,7 +84,7 @@ def _read(job: XlaJob, member: Member, kernels: catalogue.Catalogue) -> None:
 
 
 @contextmanager
-def _guarded(job: XlaJob, file: XlaFile, xplane: Plane) -> Iterator[None]:
+def _guarded(job: XlaJob, file: XlaFile, xplane: Xplane) -> Iterator[None]:
     """Read on with the next plane where one is damaged, and say so."""
     try:
         yield
@@ -100,7 +100,7 @@ def _refuse(job: XlaJob, file: XlaFile, reason: str) -> None:
     job.gathered.lose(f"{file.name}: {reason}")
 
 
-def _facts(job: XlaJob, file: XlaFile, xplane: Plane) -> None:
+def _facts(job: XlaJob, file: XlaFile, xplane: Xplane) -> None:
     """Take the programs of the plane that carries them, and what a plane says of releases and devices."""
     own = xplane.own_stats()
     for name in _RELEASES:
@@ -111,7 +111,7 @@ def _facts(job: XlaJob, file: XlaFile, xplane: Plane) -> None:
     file.pid = file.pid or whole_number(own.get("process_id"))
 
 
-def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.HostMarks) -> None:
+def _number(job: XlaJob, file: XlaFile, streams: list[Xplane], marks: executed.HostMarks) -> None:
     """Give the devices that the file numbers from 0 their numbers in the job, and say on what ground."""
     local = sorted({_device(xplane) for xplane in streams})
     if not local:
@@ -126,18 +126,18 @@ def _number(job: XlaJob, file: XlaFile, streams: list[Plane], marks: executed.Ho
         job.gathered.claim("rank", used, file.name, ground="assumed", confidence=0.5, note=note)
 
 
-def _device(xplane: Plane) -> int:
+def _device(xplane: Xplane) -> int:
     match = executed.DEVICE.match(xplane.name)
     return int(match["number"]) if match else 0
 
 
-def _of_device(xplane: Plane, origin: int) -> pl.DataFrame:
+def _of_device(xplane: Xplane, origin: int) -> pl.DataFrame:
     import polars as pl
 
     return executed.on_device(xplane, origin).with_columns(pl.lit(_device(xplane), dtype=pl.Int64).alias("device"))
 
 
-def _kernels_of(xplane: Plane, kernels: catalogue.Catalogue) -> catalogue.Catalogue | None:
+def _kernels_of(xplane: Xplane, kernels: catalogue.Catalogue) -> catalogue.Catalogue | None:
     """Return the catalogue of kernels where a device has kernels: a TPU's line shows the operations themselves."""
     return None if xplane.name.startswith("/device:TPU") else kernels
 

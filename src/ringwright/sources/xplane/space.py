@@ -40,7 +40,7 @@ class TraceLine:
 
 
 @dataclass
-class Plane:
+class Xplane:
     """A device or the host: its lines, and the names that its events and their values go by."""
 
     name: str = ""
@@ -97,7 +97,7 @@ def unpacked(held: bytes) -> str:
         return ""
 
 
-def planes(data: bytes) -> Iterator[Plane | str | WireError]:
+def planes(data: bytes) -> Iterator[Xplane | str | WireError]:
     """Yield every plane of an XSpace, the names of its hosts as text, and why a plane cannot be read.
 
     A file that is cut ends with the reason; the planes before it are whole.
@@ -118,9 +118,9 @@ def planes(data: bytes) -> Iterator[Plane | str | WireError]:
                 yield WireError(f"a plane: {error}")
 
 
-def xplane(message: bytes) -> Plane:
+def xplane(message: bytes) -> Xplane:
     """Return one plane; its lines are not yet read."""
-    made = Plane()
+    made = Xplane()
     for number, _, value in fields(message):
         if not isinstance(value, bytes):
             continue
