@@ -28,6 +28,7 @@ from typing import Any
 if find_spec("polars") is None:  # or every input would fail, for a reason that is not its own
     sys.exit("these campaigns need the project's environment: scripts/ringwright makes it, then . .venv/bin/activate")
 
+from message_damage import message_damage
 from profiler_recording import recording, sealed_damage
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -205,6 +206,8 @@ def _own() -> Iterator[tuple[str, bytes]]:
     }
     yield "run.n1.7.json", json.dumps(run, indent=1).encode()
     yield "job-n1-7.rwprof", recording()
+    for path in sorted((ROOT / "tests" / "sources" / "xla").glob("*.xplane.pb.gz")):
+        yield path.name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
     with tempfile.TemporaryDirectory() as scratch:
         yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()
     job = training_job(1, 4, tp=2, iterations=1, buckets=None, layers=1, tokens=16, hidden=64)
@@ -233,6 +236,8 @@ def hurt(base: Base, draw: random.Random, others: list[Base], most: int = SMALL_
     data = base.data
     if base.kind == "nccl-profiler" and draw.random() < 0.8:
         return sealed_damage(data, draw)[:most]
+    if base.kind == "xplane" and draw.random() < 0.8:
+        return message_damage(data, draw)[: 4 * most]
     if draw.random() < 0.4:
         data = twisted(data, draw) or data
     if draw.random() < 0.7 or data is base.data:

@@ -21,6 +21,7 @@ from sources.test_inspector import lines, record
 from sources.test_reader_fuzz import KINDS as RECORDINGS
 
 MANIFEST = {"ringwright": "run/1", "host": "n1", "command": ["python", "train.py"], "ended_ns": 10**18, "exit_code": 0}
+XPLANE = Path(__file__).parent / "sources" / "xla" / "two.0.xplane.pb.gz"
 NETWORK = HEAD | {"ringwright": "network/1", "source": "network"}
 PROMETHEUS = b"""# TYPE nccl_collective_exec_time_microseconds gauge
 nccl_collective_exec_time_microseconds{collective="AllReduce",rank="0",comm_id="0xa",n_ranks="2",message_size="1048576"} 100
@@ -38,6 +39,7 @@ MADE: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "nccl-log": lambda folder: {"job.log": gzip.decompress(sample().read_bytes())},
     "nsys": lambda folder: {"a.sqlite": write(folder / "made.sqlite").read_bytes()},
     "nccl-profiler": lambda folder: {"a.rwprof": profiler_recording.recording()},
+    "xplane": lambda folder: {"a.xplane.pb": gzip.decompress(XPLANE.read_bytes())},
     "calls": lambda folder: {"calls.n1.0.jsonl": text(HEAD, GROUP, call(0), end(0), call(1), end(1))},
     "inspector": lambda folder: {"a.log": lines(record(0), record(1)).encode()},
     "network": lambda folder: {

@@ -256,6 +256,6 @@ def test_the_json_twin() -> None:
 
 @pytest.mark.parametrize("width", [0, 3, 4, 8, 9])
 def test_a_real_number_of_any_width(width: int) -> None:
-    from ringwright.sources.chakra_et.wire import real as number_of
+    from ringwright.sources.wire import real as number_of
 
     assert isinstance(number_of(b"\x00" * width), float)

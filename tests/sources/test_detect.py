@@ -31,6 +31,8 @@ CHAKRA = b"\x08\x0a\x050.0.4\x00\x00"
 HEADS: list[tuple[bytes, str, str | None]] = [
     (b"SQLite format 3\x00{", "x", "nsys"),
     (b"RWNCCLPROF" + LOG, "x", "nccl-profiler"),
+    (b"\x0a\x93\x05\x08\x01\x12\x09/host:CPU\x1a", "x", "xplane"),
+    (b"\x0a\x05\x12\x03abc", "vm.xplane.pb", "xplane"),
     (b"\x80\x04" + LOG, "x", "flight-recorder"),
     (PICO + LOG, "x", "perf-table"),
     (PICO + b'"traceEvents"', "x", "perf-table"),
@@ -133,7 +135,7 @@ KINDS = {
     "real/inspector": {"inspector": 2},
     "real/kineto": {"kineto": 13},
     "real/metrics": {"prometheus": 2},
-    "real/more-profilers": {"kineto": 2},
+    "real/more-profilers": {"kineto": 2, "xplane": 1},
     "real/nccl-logs": {"nccl-log": 13, "nccl-log+bench": 4},
     "real/nccl-tests": {"bench": 14, "nccl-log": 2, "nccl-log+bench": 5},
     "real/nccl-topo": {"nccl-log": 1, "perf-table": 1},

@@ -27,7 +27,7 @@ def test_kernels_sizes_and_launches(tmp_path: Path) -> None:
     assert detect(find([str(path)])[0]) == ("nsys",)
     before = path.read_bytes()
     trace = read(path)
-    calls = trace.df.filter(pl.col("kind") == "collective")
+    calls = trace.df.filter(pl.col("kind") == "collective", pl.col("kernel_class") == "nccl")
     assert calls.select("op", "rank", "size_bytes", "sent_bytes", "algorithm", "protocol", "stream").rows() == [
         ("all-reduce", 3, 1 << 20, 1 << 20, "ring", "ll", "20"),
         ("all-reduce", 3, 2 << 20, 2 << 20, "ring", "ll", "20"),
@@ -38,7 +38,7 @@ def test_kernels_sizes_and_launches(tmp_path: Path) -> None:
     assert first["duration_s"] == pytest.approx(5e-6)
     assert first["enqueue_s"] == pytest.approx(0.5e-6)
     assert calls["sequence"].to_list() == [0, 1, 0]
-    assert trace.table("communicators")["comm_id"].to_list() == ["stream 20", "77", "stream 24"]
+    assert sorted(trace.table("communicators")["comm_id"]) == ["77", "stream 20", "stream 24", "stream 7"]
     assert trace.meta["origin_ns"] == START
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.3.sqlite"]  # nothing written beside it
@@ -47,12 +47,11 @@ def test_kernels_sizes_and_launches(tmp_path: Path) -> None:
 def test_everything_else(tmp_path: Path) -> None:
     trace = read(write(tmp_path / "a.sqlite"))
     kinds = dict(trace.df.group_by("kind").len().rows())
-    assert kinds == {"collective": 3, "p2p": 1, "compute": 2, "memory": 1, "step": 1}
+    assert kinds == {"collective": 4, "p2p": 1, "compute": 1, "memory": 1, "step": 1}
     compute = trace.df.filter(pl.col("kind") == "compute").select("kernel", "kernel_class").rows()
-    assert compute == [
-        ("void gemm<float>(float*)", "compute"),
-        ("void cross_device_reduce_1stage<c10::BFloat16, 8>", "unknown-communication"),
-    ]
+    assert compute == [("void gemm<float>(float*)", "compute")]
+    custom = trace.df.filter(pl.col("kernel_class") == "custom-all-reduce").select("op", "size_bytes").rows()
+    assert custom == [("all-reduce", None)]  # vLLM's own: no call of NCCL tells its size
     step = trace.df.filter(pl.col("kind") == "step").row(0, named=True)
     assert (step["iteration"], step["text"], step["duration_s"]) == (12, "ProfilerStep#12", pytest.approx(2e-5))
     assert trace.table("topology").select("rank", "host", "pid", "device").rows() == [(0, "node7", 4242, 3)]
@@ -61,14 +60,16 @@ def test_everything_else(tmp_path: Path) -> None:
 
 def test_calls_and_kernels_of_unequal_number_are_not_matched(tmp_path: Path) -> None:
     trace = read(write(tmp_path / "a.sqlite", calls=3))
-    assert trace.df.filter(pl.col("op") == "all-reduce")["size_bytes"].to_list() == [None, None]
+    rows = trace.df.filter(pl.col("op") == "all-reduce", pl.col("kernel_class") == "nccl")
+    assert rows["size_bytes"].to_list() == [None, None]
     assert any("3 calls and 2 kernels" in claim["note"] for claim in trace.table("claims").to_dicts())
 
 
 def test_several_exports_share_one_clock(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"rank{rank}.sqlite", pid=100 + rank, shift_ns=rank * 7000) for rank in range(2)]
     trace = read(*paths)
-    starts = trace.df.filter(pl.col("op") == "all-reduce", pl.col("sequence") == 0).sort("rank")["start_s"].to_list()
+    mine = trace.df.filter(pl.col("op") == "all-reduce", pl.col("sequence") == 0, pl.col("kernel_class") == "nccl")
+    starts = mine.sort("rank")["start_s"].to_list()
     assert starts == [pytest.approx(1e-6), pytest.approx(8e-6)]
     assert trace.meta["world"] == 2
 
@@ -122,10 +123,11 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     ("name", "kind", "op"),
     [
         ("ncclDevKernel_ReduceScatter_Sum_f32_NVLS_SIMPLE(x)", "nccl", "reduce-scatter"),
-        ("ncclDevKernel_Generic", "nccl", "unknown"),
+        ("ncclDevKernel_Generic", "rccl", "unknown"),
         ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "nccl", "send-recv"),
         ("rcclDevKernel_AllReduce", "rccl", "all-reduce"),
-        ("multimem_all_reduce_kernel", "unknown-communication", None),
+        ("multimem_all_reduce_kernel", "multimem", "all-reduce"),
+        ("void strange::all_reduce_thing<4>()", "unknown-communication", None),
         ("void cutlass::Kernel<x>", "compute", None),
     ],
 )

@@ -15,7 +15,7 @@ from itertools import pairwise
 from types import FrameType
 
 from ringwright import called
-from ringwright.cli import progress
+from ringwright.cli import progress, recorded
 from ringwright.cli.application import app, explain
 from ringwright.cli.verbs import VERBS
 from ringwright.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
@@ -43,8 +43,8 @@ def _answered(given: list[str]) -> int:
     """Dispatch, and make of whatever goes wrong a message and an exit code."""
     code = EXIT_GOOD
     try:
-        with _terminable(), _closed_pipe_as_one_error():
-            code = _dispatch(given)
+        with _terminable(), _closed_pipe_as_one_error(), recorded.told(given) as words:
+            code = _dispatch(words)
             sys.stdout.flush()
     except RingwrightError as error:
         if error.exit_code == EXIT_INPUT and _wants_json(given):

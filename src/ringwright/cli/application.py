@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ringwright import called
+from ringwright.cli import recorded
 from ringwright.cli.verbs import GROUPS, VERBS
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ def explain(application: App, arguments: Sequence[str]) -> str:
     if not verb or not _HELP & {*arguments}:
         return ""
     module = import_module(_where(verb).partition(":")[0])
-    application[verb].help_epilogue = getattr(module, _LISTED[verb])() if verb in _LISTED else ""
+    listed = getattr(module, _LISTED[verb])() if verb in _LISTED else ""
+    application[verb].help_epilogue = "\n".join(
+        filter(None, (listed, recorded.HELP if verb in recorded.READING else ""))
+    )
     return called.as_called("\n".join(["Examples", *(f"  {line}" for line in examples(verb))]))
 
 

@@ -1,7 +1,8 @@
 """The hot loops: compiled where a build is at hand, else their Python twin, with the same results to the bit.
 
 ``NATIVE`` says which scanner serves; ``engine`` is the engines' module, ``packets`` that of the packet loop, ``plain`` the one of
-pickled plain data and ``expand`` that of the greedy matching of chunks to arcs, or None (their twins live with them). Setting
+pickled plain data and ``expand`` that of the greedy matching of chunks to arcs, or None (their twins live with them);
+``events`` reads a line of XLA's profiler. Setting
 ``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
 """
 
@@ -12,6 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ringwright.native import twin
+from ringwright.native.twin_events import events
 
 if TYPE_CHECKING:
     from typing import Any
@@ -39,5 +41,7 @@ else:
             from ringwright.native import _plain as plain
         with contextlib.suppress(ImportError):
             from ringwright.native import _expand as expand
+        with contextlib.suppress(ImportError):
+            from ringwright.native._events import events
 
-__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "expand", "packets", "plain"]
+__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "events", "expand", "packets", "plain"]

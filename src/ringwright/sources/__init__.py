@@ -17,7 +17,12 @@ _KINDS = ("auto", "all", "folded")
 
 
 def read(
-    paths: str | Path | Sequence[str | Path], *, events: str = "auto", progress: Callable[[int], None] | None = None
+    paths: str | Path | Sequence[str | Path],
+    *,
+    events: str = "auto",
+    progress: Callable[[int], None] | None = None,
+    kernel_patterns: str | Path | None = None,
+    rank_from: str | None = None,
 ) -> Trace:
     """Return the Trace of recordings of one job, or of a saved capture; several sources become one Trace.
 
@@ -30,6 +35,11 @@ def read(
         ``folded`` keeps weighted rows only, ``auto`` keeps events up to a million records.
     progress
         Called with the bytes of each chunk that was read.
+    kernel_patterns
+        A file with rules for kernels that communicate, which come before those that are known.
+    rank_from
+        Where the rank stands in the names of files that do not say it themselves: ``worker-{rank}-*.json``, or a regular
+        expression with a group.
 
     Returns
     -------
@@ -39,9 +49,9 @@ def read(
     Raises
     ------
     InputError
-        Nothing can be read.
+        Nothing can be read, or the file of rules cannot.
     UsageError
-        ``events`` is none of the three.
+        ``events`` is none of the three, or ``rank_from`` no pattern, or one that no file's name matches.
 
     Examples
     --------
@@ -59,7 +69,12 @@ def read(
     captures = [name for name in names if is_capture(Path(name))]
     others = [name for name in names if name not in captures]
     parts = [Trace.open(name) for name in captures]
-    parts += _read_files(others, events, progress) if others else []
+    if others:
+        from ringwright.sources import ranks
+        from ringwright.sources.kineto import catalogue
+
+        with catalogue.patterns(kernel_patterns), ranks.named_by(rank_from):
+            parts += _read_files(others, events, progress)
     if len(parts) == 1:
         return parts[0]
     from ringwright.sources.fusion import fuse
@@ -85,6 +100,7 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
             kinds_of.setdefault(kind, []).append(source)
         if not kinds:
             strange.append(source)
+    unnamed = _unnamed([source for sources in first.values() for source in sources])
     if not first:
         # A log without a line of NCCL is still a log: its reader says what it is not.
         first, strange = {"nccl-log": strange}, []
@@ -104,9 +120,23 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
         except InputError as error:
             passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]
-    losses = [*traces[0].meta.get("losses", []), *damaged]
+    losses = [*traces[0].meta.get("losses", []), *damaged, *unnamed]
     traces[0] = replace(traces[0], meta={**traces[0].meta, "passed_over": passed, "losses": losses})
     return traces
+
+
+def _unnamed(sources: list[Source]) -> list[str]:
+    """Return the files in whose names the pattern given finds no rank; UsageError where it finds none in any."""
+    from ringwright.sources.ranks import is_named, rank_by_pattern
+
+    # what an archive holds has names of its own
+    plain = [each.name for each in sources if not each.name.endswith((".tar", ".tar.gz", ".tgz", ".zip"))]
+    missed = [name for name in plain if rank_by_pattern(name) is None] if is_named() else []
+    if missed and len(missed) == len(sources):
+        raise UsageError(
+            f"--rank-from finds no rank in {missed[0]}", remedy="quote the pattern: 'worker-{rank}-*.json'"
+        )
+    return [f"{name}: --rank-from finds no rank in its name" for name in missed]
 
 
 def _understood(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import UsageError
 from ringwright.trace import Trace
-from ringwright.trace_tables import TABLES, Row, fitted, schema
+from ringwright.trace_tables import TABLES, Row, conform, fitted, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,6 +59,13 @@ class TableBuilder:
         if self.height >= PART_ROWS:
             self._close_part()
         return self.total - 1
+
+    def extend(self, frame: pl.DataFrame) -> None:
+        """Add the rows of a frame that has some of the table's columns; the defaults hold for them as for any row."""
+        if self.height:
+            self._close_part()
+        self.parts.append(self._filled(conform(self.table, frame)))
+        self.total += len(frame)
 
     def _no_column(self, name: str) -> UsageError:
         alike = [each for each in self.types if each.startswith(name) or name.startswith(each)]

@@ -3,15 +3,71 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from ringwright.errors import UsageError
 
 _NAMED = re.compile(r"rank[^0-9a-z]{0,2}(\d{1,6})(?!\d)", re.IGNORECASE)
 _ENDINGS = re.compile(r"(?:\.(?:json|et|gz|zst|txt|log|sqlite|pt|csv|trace|out))+$", re.IGNORECASE)
 _LAST = re.compile(r"(?:^|[._\-])(\d{1,6})$")
 
 
+_pattern: ContextVar[re.Pattern[str] | None] = ContextVar("pattern", default=None)
+_LARGEST = 1 << 24
+_FORMS = "'worker-{rank}-*.json', or a regular expression with a group: 'worker-(\\d+)'"
+
+
+def compiled(said: str) -> re.Pattern[str]:
+    """Return the pattern that ``said`` means: a name with ``{rank}`` in it and ``*`` for anything, or a regular expression.
+
+    Raises UsageError for what is no regular expression, or says not which group is the rank.
+    """
+    text = said
+    if "{rank}" in said:
+        pieces = (re.escape(piece).replace(r"\*", "[^/]*") for piece in said.split("{rank}"))
+        text = r"(?P<rank>\d+)".join(pieces)
+        text = f"(?:^|/){text}(?:$|[.])" if "*" not in said[-1:] else f"(?:^|/){text}"
+    try:
+        made = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--rank-from '{said}' is no pattern: {error}", remedy=f"use {_FORMS}") from error
+    if text.count("(?P<rank>") > 1 or ("rank" not in made.groupindex and made.groups != 1):
+        raise UsageError(f"--rank-from '{said}' says not where the rank stands", remedy=f"use {_FORMS}")
+    return made
+
+
+@contextmanager
+def named_by(said: str | None) -> Iterator[None]:
+    """Have a pattern tell ranks from the names of files while the body runs; None leaves it to what is usual."""
+    before = _pattern.set(compiled(said) if said is not None else _pattern.get())
+    try:
+        yield
+    finally:
+        _pattern.reset(before)
+
+
+def is_named() -> bool:
+    """Whether a pattern is given."""
+    return _pattern.get() is not None
+
+
+def rank_by_pattern(name: str) -> int | None:
+    """Return the rank that the pattern given finds in a path, None where there is none."""
+    pattern = _pattern.get()
+    match = pattern.search(name.replace("\\", "/")) if pattern is not None else None
+    if match is None:
+        return None
+    said = match["rank"] if "rank" in match.re.groupindex else match[1]
+    rank = int(said) if said is not None and said.isdecimal() and len(said) < 9 else None
+    return rank if rank is not None and rank < _LARGEST else None
+
+
 def rank_in_name(name: str) -> int | None:
-    """Return the rank that a file name gives: ``x.rank3.json``, ``prefix.3.et``, ``trace_3.json``, ``3.json``."""
+    """Return the rank that a file name gives: by the pattern given, or ``x.rank3.json``, ``trace_3.json``, ``3.json``."""
+    if (told := rank_by_pattern(name)) is not None:
+        return told
     title = re.split(r"[/\\!:]", name)[-1]  # a path, or a path within an archive
     named = _NAMED.search(title)
     if named:

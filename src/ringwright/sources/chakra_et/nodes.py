@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.sources.chakra_et.wire import (
+from ringwright.sources.wire import (
     FIXED32,
     FIXED64,
     LENGTH,
@@ -24,7 +24,7 @@ from ringwright.sources.chakra_et.wire import (
     signed,
     zigzag,
 )
-from ringwright.sources.chakra_et.wire import string as words
+from ringwright.sources.wire import string as words
 
 LONGEST_INPUTS = 1 << 16  # of printed inputs: the members of a large group are there
 METADATA, LOAD, STORE, COMP, SEND, RECV, COLL = 1, 2, 3, 4, 5, 6, 7

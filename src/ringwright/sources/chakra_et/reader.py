@@ -12,10 +12,10 @@ from ringwright.sources.chakra_et.edges import MOST_THROUGH, NodeDependencies
 from ringwright.sources.chakra_et.job import KIND, ChakraJob, File, PendingCall
 from ringwright.sources.chakra_et.nodes import COLL, COMP, LOAD, METADATA, RECV, SEND, STORE, Node
 from ringwright.sources.chakra_et.rows import emit_calls, emit_edges, emit_kernel, operation
-from ringwright.sources.chakra_et.wire import WireError, framed
 from ringwright.sources.gathered import Gathered, whole_number
 from ringwright.sources.members import Member, members, whole
 from ringwright.sources.ranks import rank_in_name, world_of
+from ringwright.sources.wire import WireError, framed
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source

@@ -9,6 +9,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from ringwright.sources.ranks import rank_by_pattern
+
 
 class NamedOperation(NamedTuple):
     """``kind`` of event, ``op``, and for p2p this rank and its peer, both as ranks of the group."""
@@ -149,7 +151,9 @@ def _expert_roles(text: str) -> list[str]:
 
 
 def rank_in_name(name: str) -> int | None:
-    """Return the rank in a file name: ``nccl_trace_rank_3``, ``dump-3``, ``_dump_3.json``, or any last digits."""
+    """Return the rank in a file name: by the pattern given, or ``nccl_trace_rank_3``, ``_dump_3.json``, any last digits."""
+    if (told := rank_by_pattern(name)) is not None:
+        return told
     stem = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
     while (shorter := _SUFFIX.sub("", stem)) != stem:
         stem = shorter

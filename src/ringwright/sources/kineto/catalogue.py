@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -22,7 +25,10 @@ VARIABLE = "RINGWRIGHT_KERNELS"
 UNKNOWN = "unknown-communication"
 COMPUTE = "compute"
 LONGEST_NAME = 1024
+_NAMING = f"name a file of rules with --kernel-patterns, or unset {VARIABLE}"
+_given: ContextVar[str] = ContextVar("patterns", default="")
 _REMEDY = f"compare it with {Path(__file__).with_name('catalogue.toml')}, whose first lines say what a rule is"
+_LENGTH = re.compile(r"[1-9]\d{0,3}")
 _PLACEHOLDERS = (
     "all-gather",
     "broadcast",
@@ -90,12 +96,28 @@ def bare(name: str) -> str:
     >>> bare("void at::native::reduce_kernel<512, 1>(at::ReduceOp)")
     'at::native::reduce_kernel'
     """
-    name = name.replace("(anonymous namespace)::", "").removeprefix("void ").removeprefix("__global__ ")
+    name = _demangled(name).replace("(anonymous namespace)::", "").removeprefix("void ").removeprefix("__global__ ")
     cut = min((end for end in (name.find("("), name.find("<")) if end > 0), default=len(name))
     rest = name[cut:]
     if rest.startswith("<") and (inner := re.search(r">::(\w+)(?:[<(]|$)", rest)):
         return f"{name[:cut]}::{inner[1]}"  # a template class with a plain member
     return name[:cut].strip()
+
+
+def _demangled(name: str) -> str:
+    """Return the name of a mangled function without its arguments: AMD's profiler writes names as the linker has them.
+
+    >>> _demangled("_ZN4vllm26cross_device_reduce_1stageIDF16bLi8EEEvPNS_8RankDataE")
+    'vllm::cross_device_reduce_1stage'
+    """
+    if not name.startswith("_Z"):
+        return name
+    at = 3 if name.startswith("_ZN") else 2
+    parts: list[str] = []
+    while (length := _LENGTH.match(name, at)) and len(parts) < 32:
+        at = length.end() + int(length[0])
+        parts.append(name[length.end() : at])
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N")) or name
 
 
 def _kernel(rule: _Rule, said: dict[str, str | None]) -> Kernel:
@@ -118,16 +140,26 @@ def _reduction(said: str | None) -> str | None:
     return {"premulsum": "premulsum", "sumpostdiv": "avg"}.get(said.lower(), said.lower())
 
 
+@contextmanager
+def patterns(path: str | Path | None) -> Iterator[None]:
+    """Have the rules of a file come first in every catalogue that is loaded while the body runs."""
+    before = _given.set(str(path) if path is not None else _given.get())
+    try:
+        yield
+    finally:
+        _given.reset(before)
+
+
 def load(path: str | Path | None = None) -> Catalogue:
-    """Return the catalogue; rules of ``path``, or of the file that ``RINGWRIGHT_KERNELS`` names, come first.
+    """Return the catalogue; rules of ``path``, or of the file that ``patterns`` or ``RINGWRIGHT_KERNELS`` name, come first.
 
     Raises InputError when that file cannot be read or a pattern is no regular expression.
     """
-    named = str(path) if path is not None else os.environ.get(VARIABLE, "")
+    named = str(path) if path is not None else _given.get() or os.environ.get(VARIABLE, "")
     try:
         stamp = Path(named).stat().st_mtime_ns if named else 0
     except OSError as error:
-        raise InputError(f"no kernel catalogue: {error.strerror}", where=named, remedy=f"unset {VARIABLE}") from error
+        raise InputError(f"no kernel catalogue: {error.strerror}", where=named, remedy=_NAMING) from error
     return _load(named, stamp)
 
 
@@ -142,7 +174,7 @@ def _load(named: str, stamp: int) -> Catalogue:
         try:
             theirs = tomllib.loads(Path(named).read_text("utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"not a kernel catalogue: {error}", where=named, remedy=f"unset {VARIABLE}") from error
+            raise InputError(f"not a kernel catalogue: {error}", where=named, remedy=_NAMING) from error
         rules = _rules(theirs, named) + rules
         more = theirs.get("suspects", {})
         words = "|".join(filter(None, (words, _text(more, "words", named))))

@@ -9,6 +9,7 @@ from typing import Any
 
 from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import LARGEST_GROUP, positive
+from ringwright.sources.ranks import rank_by_pattern
 
 _IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _HOST = re.compile(r"^([A-Za-z0-9][\w.-]*)_(\d{1,10})\.\d+(?:\.\d+)?\.pt\.trace")
@@ -36,7 +37,9 @@ def place(rank_file: RankFile, index: int) -> FileOrigin:
     said, world = _rank(info.get("rank")), positive(info.get("world_size"))
     base = re.split(r"[/\\]", rank_file.reading.name)[-1]
     in_name = _IN_NAME.search(base)
-    named = int(in_name[1]) if in_name else None
+    named = rank_by_pattern(rank_file.reading.name)
+    if named is None:
+        named = int(in_name[1]) if in_name else None
     rank, evidence, ground = index, "position among the files", "assumed"
     if said is not None:
         rank, evidence, ground = said, "distributedInfo", "read"

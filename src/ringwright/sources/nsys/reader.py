@@ -35,6 +35,7 @@ _KERNEL = (
     "graphNodeId",
     "graphId",
 )
+_CALLED = ("nccl", "rccl")  # whose calls the ranges are; kernels of others have none
 _PARTS = ("all-gather", "gather")  # NCCL's message size of these is one rank's part
 
 
@@ -320,7 +321,8 @@ def _matched(gathered: Gathered, file: _File, kernels: list[_Kernel], calls: lis
         by_op[call.op or ""].append(call)
     places: dict[str, list[int]] = defaultdict(list)
     for index, kernel in enumerate(kernels):
-        places[kernel.kind.op or ""].append(index)
+        if kernel.kind.kernel_class in _CALLED:
+            places[kernel.kind.op or ""].append(index)
     matched: dict[int, NvtxRange] = {}
     for op, mine in places.items():
         said = by_op.get(op, [])

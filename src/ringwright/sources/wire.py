@@ -1,6 +1,6 @@
-"""The protobuf wire format, as far as execution traces need it: bounded, without a protobuf library.
+"""The protobuf wire format, as far as the recordings read here need it: bounded, without a protobuf library.
 
-A file is a run of messages, each behind its length as a base-128 varint. Source: protobuf's encoding page.
+A file of execution traces is a run of messages, each behind its length as a base-128 varint. Source: protobuf's encoding page.
 """
 
 from __future__ import annotations
