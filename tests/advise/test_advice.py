@@ -15,7 +15,7 @@ import pytest
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import export_of
+from ringwright.advise.exported import export_of, files_of
 from ringwright.advise.interval import Draws
 from ringwright.advise.mended import factors
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
@@ -265,13 +265,13 @@ def test_exports_of_a_change_run_as_they_stand(tmp_path: Path, monkeypatch: pyte
     ]
     names = ("tuner.csv", "all-reduce.xml", "buckets.py", "megatron.txt")
     for setting, name in zip(settings, names, strict=True):
-        command = export_of(situation, [setting])
+        command = export_of(files_of(situation, [setting])[0])
         assert command is not None
         assert main(shlex.split(command)[1:]) == 0
         assert (tmp_path / name).stat().st_size > 0
     rules = read_nccl_tuner_csv(tmp_path / "tuner.csv").rules
     assert {(each.op, each.algorithm, each.protocol) for each in rules} == {("all-reduce", "ring", "simple")}
-    assert export_of(situation, [Setting("policy", ORDER, "p3", "", "")]) is None
+    assert export_of(files_of(situation, [Setting("policy", ORDER, "p3", "", "")])[0]) is None
 
 
 def test_steps_last_as_long_as_their_replay_measures() -> None:

@@ -20,14 +20,16 @@ from ringwright.advise.document import (
     RefusedAdvice,
 )
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import export_of
+from ringwright.advise.exported import AdvisedFile, export_of, files_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.measures import measure_of
 from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, easiest, searched
 from ringwright.advise.settings import BROKEN, Setup
 from ringwright.advise.situation import MODEL
+from ringwright.advise.software import nccl_release
 from ringwright.advise.space import Space, space
+from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.studies.jobs.memory import device_bytes
 from ringwright.studies.jobs.recorded import FAR
 from ringwright.studies.jobs.remedies import IN_PRACTICE
@@ -53,7 +55,7 @@ GROUND = {
 class AdviceSpec:
     """What is asked: the layers, for how long to search, the seed; ``inexact``: whether gradients may be other numbers then.
 
-    ``command`` is how the job is named on a command line.
+    ``recording`` is how the recording is named on a command line, ``again`` the whole question (empty: there was none).
     """
 
     layers: Sequence[str]
@@ -62,14 +64,31 @@ class AdviceSpec:
     memory_bytes: int | None = None
     release: str = ""
     inexact: bool = False
-    command: str = "PATH"
+    recording: str = "PATH"
+    again: str = ""
+
+
+@dataclass
+class Advised:
+    """The answer, with the changes that it tells of, the files that make each, and what simulated them."""
+
+    document: Advice
+    evaluator: Evaluator
+    changes: list[RankedChange]
+    files: list[list[AdvisedFile]]
 
 
 def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advice:
     """Return the advice; whoever interrupts it gets the best so far."""
+    return advised(situation, spec, advance).document
+
+
+def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advised:
+    """Return the advice with what it was made of, for files and pictures."""
     began = time.monotonic()
     evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact)
     told = _unsaid(situation, spec)
+    made = Advised(told, evaluator, [], [])
     result = evaluator.result(Setup()) if situation.is_timed else None
     if result is not None:
         told["base"] = _base(situation, result, evaluator, spec.seed)
@@ -79,7 +98,7 @@ def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = Non
         told["refused"] = [refusal] if refusal else []
         told["why"] = refusal["why"] if refusal else ""
     else:
-        listed = space(situation, result, spec.layers, spec.release)
+        listed = space(situation, result, spec.layers, spec.release or nccl_release(situation.trace))
         search = searched(
             evaluator,
             listed.slots,
@@ -88,11 +107,11 @@ def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = Non
             advance=advance,
         )
         draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
-        _tell(told, evaluator, listed, search, spec, draws)
+        _tell(made, listed, search, spec, draws)
         told["stopped"] = search.stopped or draws.stopped
     told["evaluated"], told["work"] = evaluator.runs, evaluator.work
     told["search_s"] = round(time.monotonic() - began, 3)
-    return told
+    return made
 
 
 def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
@@ -164,10 +183,9 @@ def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
     return None
 
 
-def _tell(
-    told: Advice, evaluator: Evaluator, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws
-) -> None:
+def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws) -> None:
     """Put what was found into an answer: the changes that are sure, and those that are not as refused."""
+    told, evaluator = made.document, made.evaluator
     alike: dict[tuple[str, str], list[str]] = {}
     for layer, why, remedy in listed.refused:
         alike.setdefault((why, remedy), []).append(layer)
@@ -183,9 +201,11 @@ def _tell(
         if len(told_so_far) == len(sure) or len(doubtful) == MOST_DOUBTS:
             break
         doubtful.append(sure[len(told_so_far)])
+    written = [files_of(evaluator.situation, each.settings) for each in told_so_far]
+    made.changes, made.files = told_so_far, [files for files, _ in written]
     changes = [
-        _change(each, draws.gain(each.after), draws.gain(each.after, each.before), evaluator, spec)
-        for each in told_so_far
+        _change(each, draws, evaluator, spec, files, why)
+        for each, (files, why) in zip(told_so_far, written, strict=True)
     ]
     doubts = [_doubt(each, draws.gain(each.after)) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
@@ -205,12 +225,29 @@ def _tell(
         told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
 
 
+def _release(situation: Situation, spec: AdviceSpec) -> str:
+    """Say which release of NCCL was asked about, and why that one."""
+    if spec.release:
+        return f"NCCL {spec.release}, as asked"
+    recorded = nccl_release(situation.trace)
+    return f"NCCL {recorded}, as recorded" if recorded else f"NCCL {NEWEST}, the latest known: no release is recorded"
+
+
 def _is_sure(gain: Gain) -> bool:
     """Return whether a gain is worth telling, and surely one."""
     return gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0
 
 
-def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, spec: AdviceSpec) -> AdvisedChange:
+def _change(
+    each: RankedChange,
+    draws: Draws,
+    evaluator: Evaluator,
+    spec: AdviceSpec,
+    files: Sequence[AdvisedFile],
+    fileless: Sequence[str],
+) -> AdvisedChange:
+    """Return a change as it is told; ``fileless`` says why it has no file."""
+    gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
     measured = evaluator.situation.measured_s
@@ -218,12 +255,13 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
     after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
     held = (base.peak_bytes, after.peak_bytes)
     unequal = [] if after.exact else [NOT_EQUAL]
+    software = [_release(evaluator.situation, spec)] if any(one.layer == "nccl" for one in each.settings) else []
     turned_on = [text.partition(IN_PRACTICE)[2] for text in after.decided if IN_PRACTICE in text]
     return {
         "what": _joined(one.what for one in each.settings),
-        "where": _joined([*(one.where for one in each.settings), *turned_on]),
+        "where": _joined([*(one.where for one in each.settings), *turned_on, *fileless]),
         "layer": each.settings[0].layer,
-        "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured]),
+        "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured, *software]),
         "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
         "step_us": whole_s * (1 - middle) * 1e6,
         "gain_p05": low,
@@ -234,8 +272,9 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
         "adds_p95": adds.ends[2],
         "alone": None if alone.step_s is None or not base.step_s else 1 - alone.step_s / base.step_s,
         "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
-        "export": export_of(evaluator.situation, each.settings),
-        "measure": measure_of(evaluator.situation, each.settings, spec.command),
+        "export": export_of(files) or (f"{spec.again} -o advice" if files and spec.again else None),
+        "files": [one.name for one in files],
+        "measure": measure_of(evaluator.situation, each.after, spec.recording),
         "spelling": _joined(one.spelling for one in each.settings),
     }
 

@@ -6,6 +6,7 @@ what the engines say of that change. A job from a model has simulated times.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from ringwright.advise.machines import machine_of
 from ringwright.advise.mended import factors
 from ringwright.advise.prefetch import ahead
 from ringwright.advise.settings import BROKEN, FORM, IN, MACHINE, OPERATION, PLACED, PREFETCH, Setup
+from ringwright.advise.software import library_of, mpi_library
 from ringwright.advise.unmeasured import LikenedCosts
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
@@ -22,6 +24,7 @@ from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.costs import FabricCosts, on_fabric
 from ringwright.studies.jobs.recorded import Changed
 from ringwright.studies.jobs.study import Job
+from ringwright.studies.provision.variants import is_spelled
 from ringwright.workloads.recorded.finer import NOTE, in_pieces
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import GROUNDS, Replay, replayed
@@ -57,6 +60,8 @@ class Situation:
         Makes the job of a setup, in an iteration, without its policy.
     trace, spec
         The recording, or the model, that it comes from.
+    machine
+        How the machine is named on a command line; empty where no command names it.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Situation:
     trace: Trace | None = field(default=None, repr=False)
     spec: GeneratedJobSpec | None = None
     assumptions: tuple[str, ...] = ()
+    machine: str = ""
     jobs: dict[tuple[object, ...], Job] = field(default_factory=dict, repr=False, compare=False)
 
     def job(self, setup: Setup, iteration: int = 0) -> Job:
@@ -90,6 +96,11 @@ class Situation:
     def workload(self) -> Workload:
         """A step of it as it runs today, without its policy."""
         return self.job(Setup()).workload
+
+    @property
+    def mpi(self) -> str:
+        """The slug of the MPI library that it was recorded with; empty for any other job."""
+        return mpi_library(self.trace)
 
     @property
     def is_timed(self) -> bool:
@@ -123,6 +134,7 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
         make,
         spec=spec,
         assumptions=(*made.assumptions, *made.remarks()),
+        machine=named(machine),
     )
 
 
@@ -147,12 +159,18 @@ def of_recording(trace: Trace, topology: Topology | None) -> Situation:
         _as_it_is if finer is None else _joined(finer[1]),
         AS_RECORDED,
         topology,
-        _Recorded(replays, topology).made,
+        _Recorded(replays, topology, library_of(trace)).made,
         _measured_s(replays, steps),
         len(replays),
         trace,
         assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
+        machine="" if topology is None else named(topology),
     )
+
+
+def named(topology: Topology) -> str:
+    """Return how a machine is named on a command line; empty where it is not what its name says."""
+    return f"--fabric {shlex.quote(topology.name)}" if is_spelled(topology) else ""
 
 
 def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) -> tuple[float, ...]:
@@ -189,6 +207,7 @@ class _Recorded:
 
     replays: tuple[Replay, ...]
     topology: Topology | None
+    library: str = ""  # who does the operations today; empty: the latest NCCL
     timed: dict[object, FabricCosts] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -222,8 +241,9 @@ class _Recorded:
         key = (setup.key, workload.mesh)
         if key not in self.timed:
             others = Setup(tuple(each for each in setup if not each.slot.startswith(OPERATION)))
+            usual = {"": self.library} if self.library else {}
             if setup.algorithms:
-                self.timed[key] = self._on(others, workload).done_by(setup.algorithms)
+                self.timed[key] = self._on(others, workload).done_by(usual | setup.algorithms)
             else:
-                self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload)
+                self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload, self.library)
         return self.timed[key]

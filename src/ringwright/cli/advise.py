@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -46,8 +46,12 @@ class AdvisedModel:
             )
         sizes = (self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, self.dtype)
         spec = GeneratedJobSpec(WorkloadSpec(self.model, *sizes), self.gpu, fit=self.fit)
-        named = machine.fabric is not None or machine.topology is not None
-        return of_model(spec, machine.build() if named else None, self.policy)
+        return of_model(spec, machine.build() if machine.is_named else None, self.policy)
+
+    def words(self) -> list[str]:
+        """Return the options as they are typed, those that were left out left out."""
+        given = [(each.name.replace("_", "-"), getattr(self, each.name), each.default) for each in fields(self)]
+        return [word for name, value, usual in given if value != usual for word in (f"--{name}", str(value))]
 
 
 NO_MODEL, ANY_MACHINE = AdvisedModel(), MachineOptions()
@@ -64,6 +68,8 @@ def advise(
     inexact: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     model: AdvisedModel = NO_MODEL,
     machine: MachineOptions = ANY_MACHINE,
+    output: options.Target = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> int:
     """Advise on a job: at most five changes, each with what it gains together with those above it, and with its interval.
@@ -85,6 +91,10 @@ def advise(
         NCCL's release, 2.27, whose combinations are tried (default: the latest that is known).
     inexact
         Also what makes gradients other numbers: fewer bits, or only some of them.
+    output
+        A folder for the advice, its page and the files of every change, each read back; FILE.html for the page alone.
+    force
+        Overwrite what an earlier advice wrote there.
     json
         Print one JSON object instead (schema ringwright.advise/1).
 
@@ -95,30 +105,34 @@ def advise(
     ringwright advise --model gpt3-125m --gpus 8 --parallel fsdp --fabric dgx-h100:1 --may fsdp
     """
     from ringwright.advise.advise import AdviceSpec
-    from ringwright.advise.advise import advise as answer
+    from ringwright.advise.advise import advised as answer
     from ringwright.advise.situation import of_recording
     from ringwright.advise.space import asked_layers
+    from ringwright.cli import advice_output
     from ringwright.units import parse_size, parse_time
 
     if seed < 0:
         raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")
+    target = advice_output.claimed(output, force=force)
     limit = None if memory is None else parse_size(memory)
+    asked = {"may": may, "budget": budget, "memory": memory, "release": release or None, "seed": seed or None}
+    words = [*(paths or model.words()), *machine.words(), *advice_output.typed(asked), *["--inexact"] * inexact]
     spec = AdviceSpec(
-        asked_layers(may), parse_time(budget), seed, limit, release, inexact, command=" ".join(paths) or "PATH"
+        asked_layers(may),
+        parse_time(budget),
+        seed,
+        limit,
+        release,
+        inexact,
+        recording=shlex.join(paths) or "PATH",
+        again=shlex.join(["ringwright", "advise", *(["--sample"] if sample else []), *words]),
     )
     with progress.steps("trying") as advance:
         if paths or sample:
-            named = machine.fabric is not None or machine.topology is not None
-            situation = of_recording(
-                reading.trace(reading.inputs(paths, sample=sample)), machine.build() if named else None
-            )
+            trace = reading.trace(reading.inputs(paths, sample=sample))
+            situation = of_recording(trace, machine.build() if machine.is_named else None)
         else:
             situation = model.situation(machine)
-        result = answer(situation, spec, advance)
-    if json:
-        reading.print_json(dict(result))
-        return 0
-    from ringwright.reports import advised
-
-    advised.write(result, sys.stdout)
-    return 0
+        named = shlex.join(replace(machine, ranks=None).words()) if machine.is_named else situation.machine
+        made = answer(replace(situation, machine=named), spec, advance)
+    return advice_output.show(made, spec.again, target, json=json)

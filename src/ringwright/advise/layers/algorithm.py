@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.advise.layers.operations import MainOperation, alone_s, on_known_machine, slot_of
+from ringwright.advise.layers.mpi import chosen_settings
+from ringwright.advise.layers.operations import MainOperation, on_known_machine, quicker, slot_of
 from ringwright.advise.settings import Setting
 from ringwright.registry import System, systems
 
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 KINDS = ("block", "published")
 SYNTHESISED = ("forest",)  # of those that look at links, the one that is quick to make
 MOST_SYNTHESISED = 64  # ranks of an operation
-MOST = 5  # systems of an operation
-GAIN = 0.97  # of what the operation takes today, above which a system is not worth a try
 RISK = "a program that the library does not ship: check it with verify, and measure it with bench"
 
 
 def program_settings(situation: Situation, operations: list[MainOperation]) -> list[Setting]:
     """Return, for each operation, the systems that make it quickest alone, the quickest first."""
     on_known_machine(situation)
+    if situation.mpi:
+        return chosen_settings(situation, operations)
     return [setting for each in operations for setting in quickest(situation, each, _listed(each), "algorithm", RISK)]
 
 
@@ -29,20 +30,21 @@ def quickest(
     situation: Situation, operation: MainOperation, listed: list[System], layer: str, risk: str
 ) -> list[Setting]:
     """Return the settings of systems by which an operation is quicker alone than today, the quickest first."""
-    timed = []
-    for system in listed:
-        setting = Setting(
+    where = f"a program for {operation.op} beside the library: MSCCL, MSCCL++"
+    settings = [
+        Setting(
             layer,
             slot_of(operation),
             system.slug,
             f"{operation.op} by {system.slug}",
-            f"ringwright export {operation.op} --algorithm {system.slug} (MSCCL, MSCCL++)",
+            where,
             risk,
+            size_bytes=operation.size_bytes,
+            ranks=operation.ranks,
         )
-        taken = alone_s(situation, setting, operation)
-        if taken is not None and taken <= GAIN * operation.alone_s:
-            timed.append((taken, setting))
-    return [setting for _, setting in sorted(timed, key=lambda each: (each[0], each[1].spelling))[:MOST]]
+        for system in listed
+    ]
+    return quicker(situation, operation, settings)
 
 
 def _listed(operation: MainOperation) -> list[System]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LEAST = 0.01  # of a step that an operation is on the wire, to be asked about
 MOST = 3  # operations
+MOST_SYSTEMS = 5  # of an operation
+GAIN = 0.97  # of what the operation takes today, above which a system is not worth a try
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,13 @@ def alone_s(situation: Situation, setting: Setting, operation: MainOperation) ->
         return None
     costs = fabric_costs(job)
     return None if costs is None or costs.refusal(operation.op, operation.ranks) is not None else taken
+
+
+def quicker(situation: Situation, operation: MainOperation, settings: Iterable[Setting]) -> list[Setting]:
+    """Return the settings by which an operation is quicker alone than today, the quickest first."""
+    timed = [(taken, each) for each in settings if (taken := alone_s(situation, each, operation)) is not None]
+    worth = [each for each in timed if each[0] <= GAIN * operation.alone_s]
+    return [each for _, each in sorted(worth, key=lambda each: (each[0], each[1].spelling))[:MOST_SYSTEMS]]
 
 
 def slot_of(operation: MainOperation) -> str:

@@ -1,0 +1,72 @@
+"""What a page draws of advice: one step as it is today, and with each change and those above it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ringwright.advise.evaluation import REFUSALS
+from ringwright.advise.settings import Setup
+from ringwright.studies.jobs.tracks import tracks
+
+if TYPE_CHECKING:
+    from ringwright.advise.advise import Advised
+
+MOST_RANKS = 3  # drawn of a step: those that compute longest, least, and between
+
+
+class DrawnStep(TypedDict):
+    """A simulated step: what it is called, its seconds, and its lanes, as ``studies.jobs.tracks`` has them."""
+
+    title: str
+    step_s: float
+    timeline: Mapping[str, Any]
+
+
+def drawn_steps(made: Advised) -> list[DrawnStep]:
+    """Return today's step and then one a change, all of the same few ranks; empty where nothing was simulated."""
+    if made.document["base"]["replayed_us"] is None:
+        return []
+    setups = [("today", Setup())]
+    setups += [
+        (f"with change {number}" + (" and those above it" if number > 1 else ""), each.after)
+        for number, each in enumerate(made.changes, 1)
+    ]
+    steps: list[DrawnStep] = []
+    shown: set[str] = set()
+    for title, setup in setups:
+        try:
+            result = made.evaluator.result(setup)
+        except REFUSALS:  # a step that was drawn from others of the recording than the first
+            continue
+        timeline = tracks(result.run)
+        shown = shown or _few(timeline)
+        steps.append({"title": title, "step_s": result.step_s, "timeline": _only(timeline, shown)})
+    return steps
+
+
+def _few(timeline: Mapping[str, Any]) -> set[str]:
+    """Return the kinds of ranks that compute longest, least, and half-way between these."""
+    busy = {
+        _kind(lane): sum(
+            end - start for part in lane["parts"] for start, end in zip(part["starts"], part["ends"], strict=True)
+        )
+        for lane in timeline["lanes"]
+        if lane["name"] == "compute"
+    }
+    order = sorted(busy, key=lambda kind: (-busy[kind], kind))
+    at = {0, len(order) // 2, len(order) - 1} if len(order) > MOST_RANKS else set(range(len(order)))
+    return {order[each] for each in at}
+
+
+def _kind(lane: Mapping[str, Any]) -> str:
+    return f"{lane['of']} {lane['rank']}"
+
+
+def _only(timeline: Mapping[str, Any], shown: set[str]) -> Mapping[str, Any]:
+    """Return a timeline with the lanes of some kinds of ranks; of other kinds than today's (another form) all that fit."""
+    lanes = [lane for lane in timeline["lanes"] if _kind(lane) in shown]
+    if not lanes:
+        kinds = list(dict.fromkeys(map(_kind, timeline["lanes"])))[:MOST_RANKS]
+        lanes = [lane for lane in timeline["lanes"] if _kind(lane) in kinds]
+    return {**timeline, "lanes": lanes, "shown": len(set(map(_kind, lanes)))}
