@@ -37,6 +37,7 @@ from ringwright.studies.jobs.rows import NOT_EQUAL
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
+    from ringwright.advise.evaluation import Evaluation
     from ringwright.advise.situation import Situation
     from ringwright.steps import Advance
     from ringwright.studies.jobs.study import PolicyResult
@@ -197,7 +198,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
     while True:  # what is doubtful is left out, with all that was built on it
         without = {setting for each in doubtful for setting in each.settings}
         sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without])
-        told_so_far = list(takewhile(lambda each: _is_sure(draws.gain(each.after)), sure))
+        told_so_far = list(takewhile(lambda each: _is_told(draws, each), sure))
         if len(told_so_far) == len(sure) or len(doubtful) == MOST_DOUBTS:
             break
         doubtful.append(sure[len(told_so_far)])
@@ -207,7 +208,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         _change(each, draws, evaluator, spec, files, why)
         for each, (files, why) in zip(told_so_far, written, strict=True)
     ]
-    doubts = [_doubt(each, draws.gain(each.after)) for each in doubtful]
+    doubts = [_doubt(each, draws) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
     told["setups"], told["bounded"] = listed.setups, search.bounded
     if changes:
@@ -225,12 +226,22 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
 
 
+def _alone(alone: Evaluation, base: Evaluation) -> float | None:
+    """Return what settings gain without others, in the step that is searched with; None where they cannot be set alone."""
+    return None if alone.step_s is None or not base.step_s else 1 - alone.step_s / base.step_s
+
+
 def _release(situation: Situation, spec: AdviceSpec) -> str:
     """Say which release of NCCL was asked about, and why that one."""
     if spec.release:
         return f"NCCL {spec.release}, as asked"
     recorded = nccl_release(situation.trace)
     return f"NCCL {recorded}, as recorded" if recorded else f"NCCL {NEWEST}, the latest known: no release is recorded"
+
+
+def _is_told(draws: Draws, each: RankedChange) -> bool:
+    """Return whether a change is worth telling: all so far surely gain, and half of the draws gain more with it than without."""
+    return _is_sure(draws.gain(each.after)) and draws.gain(each.after, each.before).ends[1] > 0
 
 
 def _is_sure(gain: Gain) -> bool:
@@ -270,7 +281,7 @@ def _change(
         "adds_p05": adds.ends[0],
         "adds_p50": adds.ends[1],
         "adds_p95": adds.ends[2],
-        "alone": None if alone.step_s is None or not base.step_s else 1 - alone.step_s / base.step_s,
+        "alone": middle if not each.before else _alone(alone, base),
         "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
         "export": export_of(files) or (f"{spec.again} -o advice" if files and spec.again else None),
         "files": [one.name for one in files],
@@ -279,7 +290,10 @@ def _change(
     }
 
 
-def _doubt(each: RankedChange, gain: Gain) -> RefusedAdvice:
+def _doubt(each: RankedChange, draws: Draws) -> RefusedAdvice:
+    gain = draws.gain(each.after)
+    if _is_sure(gain):
+        gain = draws.gain(each.after, each.before)
     if gain.declined > MOST_DECLINED:
         why = f"it cannot be done in some of the recorded steps ({gain.declined:.0%} of the draws)"
     else:

@@ -108,8 +108,10 @@ def _of_operation(situation: Situation, setting: Setting, form: str, name: str) 
             if is_program and size == setting.size_bytes:  # perhaps it cannot be cut evenly
                 continue
             raise
-        asked = f"{situation.machine} --algorithm {shlex.quote(setting.spelling)} --ranks {spelled(ranks)} -b {size}"
-        command = f"ringwright export {setting.op} {asked} --to {form} -o {name}" if situation.machine else ""
+        asked = [situation.machine, f"--algorithm {shlex.quote(setting.spelling)}"]
+        asked += [f"--ranks {spelled(ranks)}"] if len(ranks) < topology.n_ranks else []
+        asked += [f"-b {size}"] if is_program else []
+        command = f"ringwright export {setting.op} {' '.join(asked)} --to {form} -o {name}" if situation.machine else ""
         yield AdvisedFile(name, command, data, *said.of_operation(form, setting, ranks, size))
         return
 

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.advise.evaluation import REFUSALS
-from ringwright.advise.settings import Setup
+from ringwright.advise.settings import BROKEN, Setup
 from ringwright.studies.jobs.tracks import tracks
 
 if TYPE_CHECKING:
     from ringwright.advise.advise import Advised
+    from ringwright.studies.jobs.study import PolicyResult
 
 MOST_RANKS = 3  # drawn of a step: those that compute longest, least, and between
 
 
 class DrawnStep(TypedDict):
-    """A simulated step: what it is called, its seconds, and its lanes, as ``studies.jobs.tracks`` has them."""
+    """A simulated step: of which change (0: today), what it is called, its seconds, and its lanes as ``tracks`` has them."""
 
+    change: int
     title: str
     step_s: float
     timeline: Mapping[str, Any]
@@ -27,22 +29,43 @@ def drawn_steps(made: Advised) -> list[DrawnStep]:
     """Return today's step and then one a change, all of the same few ranks; empty where nothing was simulated."""
     if made.document["base"]["replayed_us"] is None:
         return []
-    setups = [("today", Setup())]
+    iteration = _telling(made)
+    name = made.evaluator.situation.job(Setup(), iteration).workload.name
+    setups = [(0, f"Today, {name}", Setup())]
     setups += [
-        (f"with change {number}" + (" and those above it" if number > 1 else ""), each.after)
+        (number, f"With change {number}" + (" and those above it" if number > 1 else ""), each.after)
         for number, each in enumerate(made.changes, 1)
     ]
     steps: list[DrawnStep] = []
     shown: set[str] = set()
-    for title, setup in setups:
-        try:
-            result = made.evaluator.result(setup)
-        except REFUSALS:  # a step that was drawn from others of the recording than the first
-            continue
-        timeline = tracks(result.run)
-        shown = shown or _few(timeline)
-        steps.append({"title": title, "step_s": result.step_s, "timeline": _only(timeline, shown)})
+    for number, title, setup in setups:
+        result = _result(made, setup, iteration)
+        if result is not None:
+            timeline = tracks(result.run)
+            shown = shown or _few(timeline)
+            drawn = _only(timeline, shown)
+            steps.append({"change": number, "title": title, "step_s": result.step_s, "timeline": drawn})
     return steps
+
+
+def _telling(made: Advised) -> int:
+    """Return the iteration that is drawn: the steadiest one, or where something is mended the one that gains most by that."""
+    mended = next((each.after for each in made.changes if each.after.spelling(BROKEN)), None)
+    if mended is None:
+        return 0
+    gains = {}
+    for at in range(made.evaluator.situation.iterations):
+        before, after = (_result(made, setup, at) for setup in (Setup(), mended))
+        gains[at] = before.step_s - after.step_s if before is not None and after is not None else 0.0
+    return max(gains, key=lambda at: (gains[at], -at))
+
+
+def _result(made: Advised, setup: Setup, iteration: int) -> PolicyResult | None:
+    """Return a step; None where that iteration declines the setup."""
+    try:
+        return made.evaluator.result(setup, iteration)
+    except REFUSALS:
+        return None
 
 
 def _few(timeline: Mapping[str, Any]) -> set[str]:

@@ -92,7 +92,8 @@ def _change(out: Console, number: int, each: AdvisedChange) -> None:
     for name in TELLS:
         text = each[name]
         if text:
-            layout.line(out, f"{name}: {text}")
+            for part in text.split("; ") if name == "export" else [text]:
+                layout.line(out, f"{name}: {part}")
 
 
 def _refused(out: Console, result: Advice) -> None:

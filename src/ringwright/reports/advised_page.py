@@ -53,7 +53,9 @@ def page(result: Advice, steps: Sequence[DrawnStep], command: str) -> str:
         marks=_marks(result["changes"]),
         changes=_shown(result["changes"], steps),
         legend=timeline_legend([each["timeline"] for each in steps]),
-        today=timeline("Today", f"{steps[0]['step_s'] * 1e3:,.1f} ms", steps[0]["timeline"], steps[0]["step_s"])
+        today=timeline(
+            steps[0]["title"], f"{steps[0]['step_s'] * 1e3:,.1f} ms", steps[0]["timeline"], steps[0]["step_s"]
+        )
         if steps and not result["changes"]
         else None,
         refused=_refused(result),
@@ -111,12 +113,10 @@ def _bar(each: AdvisedChange, ends: tuple[float, float]) -> IntervalBar:
 def _shown(changes: Sequence[AdvisedChange], steps: Sequence[DrawnStep]) -> list[ShownChange]:
     ends = _ends(changes)
     longest = max((each["timeline"]["span_s"] for each in steps), default=0.0)
-    drawn = {each["title"]: each for each in steps}
-    titles = [each["title"] for each in steps if each["title"] == "today" or each["title"].startswith("with ")]
+    drawn = {each["change"]: each for each in steps}
     listed: list[ShownChange] = []
     for number, each in enumerate(changes, 1):
-        mine = next((title for title in titles if title.split(" and ")[0] == f"with change {number}"), None)
-        pair = [drawn[title] for title in ("today", mine) if title is not None and title in drawn]
+        pair = [drawn[at] for at in (0, number) if at in drawn]
         listed.append(
             {
                 "number": number,
@@ -124,7 +124,7 @@ def _shown(changes: Sequence[AdvisedChange], steps: Sequence[DrawnStep]) -> list
                 "bar": _bar(each, ends),
                 "told": _told(each),
                 "steps": [
-                    timeline(one["title"].capitalize(), f"{one['step_s'] * 1e3:,.1f} ms", one["timeline"], longest)
+                    timeline(one["title"], f"{one['step_s'] * 1e3:,.1f} ms", one["timeline"], longest)
                     for one in (pair if len(pair) == 2 else [])
                 ],
                 "lines": [(name, str(each[name])) for name in TELLS if each[name] and name not in COMMANDS],

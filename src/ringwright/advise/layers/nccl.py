@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHANNELS = (2, 4, 8, 16, 32)  # of the pair that is quickest alone
 MOST_PAIRS, SLOWER = 4, 1.5  # pairs of an operation; times what it takes alone today, above which one is left out
-RISK = "variables hold for every communicator and size of the process; a tuner file holds for one range of sizes"
+RISK = "variables hold for every communicator of the process, a tuner file for those of as many nodes and ranks"
 
 
 def forced_settings(situation: Situation, operations: list[MainOperation], release: str = "") -> list[Setting]:
