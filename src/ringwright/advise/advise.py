@@ -19,6 +19,7 @@ from ringwright.advise.document import (
     AdvisedStep,
     RefusedAdvice,
 )
+from ringwright.advise.elsewhere import told_elsewhere
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile, export_of, files_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
@@ -109,6 +110,7 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
         )
         draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
         _tell(made, listed, search, spec, draws)
+        told["refused"] += told_elsewhere(evaluator, result, spec.layers, spec.recording)
         told["stopped"] = search.stopped or draws.stopped
     told["evaluated"], told["work"] = evaluator.runs, evaluator.work
     told["search_s"] = round(time.monotonic() - began, 3)
@@ -168,6 +170,8 @@ def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed
 
 def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
     """Return why nothing can be advised; None where it can."""
+    if situation.unusable is not None:
+        return {"what": "every change", "why": situation.unusable[0], "remedy": situation.unusable[1]}
     if not situation.is_timed:
         return {
             "what": "every change",

@@ -18,7 +18,7 @@ from ringwright.advise.prefetch import ahead
 from ringwright.advise.settings import BROKEN, FORM, IN, MACHINE, OPERATION, PLACED, PREFETCH, Setup
 from ringwright.advise.software import library_of, mpi_library
 from ringwright.advise.unmeasured import LikenedCosts
-from ringwright.errors import UsageError
+from ringwright.errors import InputError, UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.costs import FabricCosts, on_fabric
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 MOST_ITERATIONS = 8
 SAME = 0.05  # by which what a source says of a step may differ from the time between its first work and the next step's
 AS_RECORDED, MODEL = "as recorded", "model"
+BENCHMARK = "it holds what a benchmark measured, and no step of a job"
+BENCHMARKED = "ringwright summary tells what was measured; of a job: ringwright run -- COMMAND"
+RECORD = "record the job with times: ringwright run -- COMMAND, or PyTorch's profiler on every rank"
 PLANNED_BY = (FORM, PREFETCH)  # those of them that a policy sees; it plans with the costs of today
 MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, BROKEN)  # slots, besides those of operations, that make another job
 
@@ -62,6 +65,8 @@ class Situation:
         The recording, or the model, that it comes from.
     machine
         How the machine is named on a command line; empty where no command names it.
+    unusable
+        Why no step of the recording can be replayed, and what to record instead; None where one can.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Situation:
     spec: GeneratedJobSpec | None = None
     assumptions: tuple[str, ...] = ()
     machine: str = ""
+    unusable: tuple[str, str] | None = None
     jobs: dict[tuple[object, ...], Job] = field(default_factory=dict, repr=False, compare=False)
 
     def job(self, setup: Setup, iteration: int = 0) -> Job:
@@ -147,8 +153,11 @@ def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
 
 
 def of_recording(trace: Trace, topology: Topology | None) -> Situation:
-    """Return a recorded job; InputError where nothing of it can be replayed."""
-    first = replayed(trace)
+    """Return a recorded job; one without a call that can be replayed says so in ``unusable``."""
+    try:
+        first = replayed(trace)
+    except InputError as error:
+        return _unusable(trace, topology, error)
     steps = steady_steps(trace) if first.ground != GROUNDS[2] else {}
     more = [replayed(trace, step=step) for step in _spread(list(steps), first)]
     replays = (first, *(each for each in more if each.costs is not None))
@@ -166,6 +175,20 @@ def of_recording(trace: Trace, topology: Topology | None) -> Situation:
         assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
         machine="" if topology is None else named(topology),
     )
+
+
+def _unusable(trace: Trace, topology: Topology | None, error: InputError) -> Situation:
+    """Return a recording of which nothing can be replayed: a benchmark's tables, a log without calls."""
+
+    def make(setup: Setup, iteration: int) -> Job:
+        raise error
+
+    import polars as pl
+
+    name = str(trace.meta.get("source") or "recording")
+    measured = trace.scan("events").filter(pl.col("kind") == "measurement").limit(1).collect()
+    why = (BENCHMARK, BENCHMARKED) if len(measured) else (error.what, RECORD)
+    return Situation(name, GROUNDS[2], _as_it_is, AS_RECORDED, topology, make, trace=trace, unusable=why)
 
 
 def named(topology: Topology) -> str:

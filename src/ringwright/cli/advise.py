@@ -113,12 +113,20 @@ def advise(
 
     if seed < 0:
         raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")
+    if (paths or sample) and model != NO_MODEL:
+        given = model.words()[0]
+        raise UsageError(f"{given} is for a job from a model, and a recording is named", remedy="leave one of them out")
+    layers = asked_layers(may)
+    if release and "nccl" not in layers:
+        raise UsageError(
+            f"--release {release} is for the layer nccl, which --may leaves out", remedy=f"--may nccl,{may}"
+        )
     target = advice_output.claimed(output, force=force)
     limit = None if memory is None else parse_size(memory)
     asked = {"may": may, "budget": budget, "memory": memory, "release": release or None, "seed": seed or None}
     words = [*(paths or model.words()), *machine.words(), *advice_output.typed(asked), *["--inexact"] * inexact]
     spec = AdviceSpec(
-        asked_layers(may),
+        layers,
         parse_time(budget),
         seed,
         limit,
