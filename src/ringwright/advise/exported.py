@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise import said
 from ringwright.advise.machines import NAMED, machine_of
-from ringwright.advise.prefetch import ahead
+from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
 from ringwright.advise.software import MPI_LIBRARIES
 from ringwright.errors import RingwrightError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BUCKETS = "pytorch-ddp"
 OF_AMD = ("mi250", "mi300")  # families of fabrics whose ranks run RCCL
+UNEVEN = ("forest",)  # systems that cut a size as it suits them, unless they are told to cut it evenly
 GRAIN = 4096  # bytes a rank, to a multiple of which the size of a program is raised where its own cannot be cut evenly
 # What a library is told by: export and end of the file's name.
 NCCL_FORMS = (("nccl-tuner-csv", "tuner.csv"), ("torchcomms-tuner-json", "torchcomms.json"))
@@ -101,14 +102,15 @@ def _of_operation(situation: Situation, setting: Setting, form: str, name: str) 
         return
     ranks = setting.ranks or tuple(range(topology.n_ranks))
     is_program = form in dict(PROGRAM_FORMS)
+    spelling = f"{setting.spelling}:even=on" if setting.spelling in UNEVEN and is_program else setting.spelling
     for size in _sizes(setting.size_bytes, len(ranks)) if is_program else (setting.size_bytes,):
         try:
-            (data,) = export_files.export(form, setting.op, topology, setting.spelling, size, ranks)
+            (data,) = export_files.export(form, setting.op, topology, spelling, size, ranks)
         except RingwrightError:
             if is_program and size == setting.size_bytes:  # perhaps it cannot be cut evenly
                 continue
             raise
-        asked = [situation.machine, f"--algorithm {shlex.quote(setting.spelling)}"]
+        asked = [situation.machine, f"--algorithm {shlex.quote(spelling)}"]
         asked += [f"--ranks {spelled(ranks)}"] if len(ranks) < topology.n_ranks else []
         asked += [f"-b {size}"] if is_program else []
         command = f"ringwright export {setting.op} {' '.join(asked)} --to {form} -o {name}" if situation.machine else ""
@@ -128,8 +130,10 @@ def _of_buckets(spec: GeneratedJobSpec, setting: Setting) -> Iterator[AdvisedFil
 
 
 def _of_prefetch(spec: GeneratedJobSpec, depth: int) -> Iterator[AdvisedFile]:
-    data = _one(ahead(generated.workload(spec), depth), "fsdp2-prefetch-py")
-    yield AdvisedFile("prefetch.py", "", data, *said.of_prefetch(depth))
+    workload = generated.workload(spec)
+    data = _one(ahead(workload, depth), "fsdp2-prefetch-py")
+    layers = max((len(each) for each in gathers(workload)), default=0) - 1
+    yield AdvisedFile("prefetch.py", "", data, *said.of_prefetch(min(depth, layers)))
 
 
 def _of_form(spec: GeneratedJobSpec, setting: Setting, form: str, name: str) -> Iterator[AdvisedFile]:

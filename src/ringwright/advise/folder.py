@@ -74,7 +74,7 @@ def write(made: Advised, page: str, output: Path) -> WrittenAdvice:
 
 def read_back(path: Path, file: AdvisedFile) -> None:
     """Raise OutputError where a written file does not say what was advised."""
-    _same(path.name, file.says(path), file.advised)
+    _same(file.name, file.says(path), file.advised)
 
 
 def _same(name: str, says: object, wanted: object) -> None:

@@ -17,6 +17,13 @@ COMMAND = "COMMAND"  # stands for the job's own where that is not known
 MPI_LIBRARIES = {"open mpi": "open-mpi", "mpich": "mpich2"}  # how a library begins to tell its release -> its slug
 
 
+def asked_release(text: str) -> str:
+    """Return a release of NCCL that was typed, empty for none; UsageError for one whose choices are not known."""
+    if text:
+        constants(text)
+    return text
+
+
 def nccl_release(trace: Trace | None) -> str:
     """Return the newest release of NCCL that a recording names and whose choices are known; empty for none."""
     known = []

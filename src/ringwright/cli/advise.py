@@ -107,6 +107,7 @@ def advise(
     from ringwright.advise.advise import AdviceSpec
     from ringwright.advise.advise import advised as answer
     from ringwright.advise.situation import of_recording
+    from ringwright.advise.software import asked_release
     from ringwright.advise.space import asked_layers
     from ringwright.cli import advice_output
     from ringwright.units import parse_size, parse_time
@@ -130,7 +131,7 @@ def advise(
         parse_time(budget),
         seed,
         limit,
-        release,
+        asked_release(release),
         inexact,
         recording=shlex.join(paths) or "PATH",
         again=shlex.join(["ringwright", "advise", *(["--sample"] if sample else []), *words]),

@@ -29,9 +29,11 @@ def write(result: Advice, file: TextIO, *, width: int | None = None) -> None:
         for number, each in enumerate(result["changes"], 1):
             _change(out, number, each)
     _refused(out, result)
-    layout.heading(out, "How it was searched")
-    layout.line(out, searched_words(result))
-    layout.heading(out, "Assumed")
+    if result["evaluated"]:
+        layout.heading(out, "How it was searched")
+        layout.line(out, searched_words(result))
+    if result["assumptions"]:
+        layout.heading(out, "Assumed")
     for text in result["assumptions"]:
         layout.line(out, text)
 
