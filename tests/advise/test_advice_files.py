@@ -62,7 +62,8 @@ CASES = [
     ("algorithm", ALL_REDUCE, "mpich2:algorithm=ring", "dp16", {"mpich.json"}),
     ("ddp", ORDER, "pytorch-ddp:bucket_cap_mb=25", "dp16", {"buckets.py"}),
     ("fsdp", PREFETCH, "3", "dp16,fsdp", {"prefetch.py"}),
-    ("parallel", FORM, "tp2,dp8,sp in 2", "dp16", {"megatron.txt", "torchtitan.toml"}),
+    ("parallel", FORM, "tp2,dp8,sp in 2", "dp16", {"megatron.txt"}),
+    ("parallel", FORM, "tp2,dp8,sp,fsdp in 2", "dp16", {"megatron.txt", "torchtitan.toml"}),
     ("fabric", MACHINE, "fabric dgx-a100:2,nic_rate=400Gb/s", "dp16", {"fabric.json"}),
     ("fabric", MACHINE, "links nic x2", "dp16", {"fabric.json"}),
 ]
@@ -128,8 +129,8 @@ def made(*settings: Setting) -> Advised:
     situation = job()
     files = [files_of(situation, [each])[0] for each in settings]
     told = advised(situation, AdviceSpec((), seconds=60))
-    change = {"what": "", "files": []}
-    told.document["changes"] = [dict(change) for _ in settings]  # type: ignore[misc]
+    change = {"what": ""}
+    told.document["changes"] = [{**change, "files": []} for _ in settings]  # type: ignore[misc]
     return replace(told, files=files)
 
 
@@ -243,7 +244,7 @@ def test_the_release_that_was_recorded_is_asked_about() -> None:
 
 
 def test_a_job_of_mpi_is_told_rules_of_its_library() -> None:
-    situation = of_recording(recorded(release="Open MPI v5.0.3"), fabric("switch:4,rate=10Gb/s,latency=50us"))
+    situation = of_recording(recorded(release="Open MPI v5.0.3"), fabric("switch:4,rate=10Gb/s,latency_s=50us"))
     told = advised(situation, AdviceSpec(("nccl", "algorithm"), seconds=300))
     nccl = next(each for each in told.document["refused"] if each["what"] == "nccl")
     assert "open-mpi, not NCCL" in nccl["why"]

@@ -227,7 +227,11 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         )
     else:
         told["verdict"] = NOTHING
-        told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
+        told["why"] = (
+            f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
+            if listed.slots
+            else "nothing of what may be changed applies to this job"
+        )
 
 
 def _alone(alone: Evaluation, base: Evaluation) -> float | None:
@@ -288,7 +292,7 @@ def _change(
         "alone": middle if not each.before else _alone(alone, base),
         "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
         "export": export_of(files) or (f"{spec.again} -o advice" if files and spec.again else None),
-        "files": [one.name for one in files],
+        "files": [],
         "measure": measure_of(evaluator.situation, each.after, spec.recording),
         "spelling": _joined(one.spelling for one in each.settings),
     }

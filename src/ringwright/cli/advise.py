@@ -114,14 +114,11 @@ def advise(
 
     if seed < 0:
         raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")
-    if (paths or sample) and model != NO_MODEL:
-        given = model.words()[0]
-        raise UsageError(f"{given} is for a job from a model, and a recording is named", remedy="leave one of them out")
+    named = bool(paths) or sample
+    _refuse(model.words() if named else [], machine.words() if not machine.is_named else [])
     layers = asked_layers(may)
     if release and "nccl" not in layers:
-        raise UsageError(
-            f"--release {release} is for the layer nccl, which --may leaves out", remedy=f"--may nccl,{may}"
-        )
+        raise UsageError(f"--release {release} is for nccl, which --may leaves out", remedy=f"--may nccl,{may}")
     target = advice_output.claimed(output, force=force)
     limit = None if memory is None else parse_size(memory)
     asked = {"may": may, "budget": budget, "memory": memory, "release": release or None, "seed": seed or None}
@@ -137,11 +134,24 @@ def advise(
         again=shlex.join(["ringwright", "advise", *(["--sample"] if sample else []), *words]),
     )
     with progress.steps("trying") as advance:
-        if paths or sample:
+        if named:
             trace = reading.trace(reading.inputs(paths, sample=sample))
             situation = of_recording(trace, machine.build() if machine.is_named else None)
         else:
             situation = model.situation(machine)
-        named = shlex.join(replace(machine, ranks=None).words()) if machine.is_named else situation.machine
-        made = answer(replace(situation, machine=named), spec, advance)
+        if machine.is_named:
+            situation = replace(situation, machine=shlex.join(replace(machine, ranks=None).words()))
+        made = answer(situation, spec, advance)
     return advice_output.show(made, spec.again, target, json=json)
+
+
+def _refuse(model: list[str], machine: list[str]) -> None:
+    """Raise UsageError for words of a model beside a recording, and of a machine that is not named."""
+    if model:
+        raise UsageError(
+            f"{model[0]} is for a job from a model, and a recording is named", remedy="leave one of them out"
+        )
+    if machine:
+        raise UsageError(
+            f"{machine[0]} is of a machine, and none is named", remedy="--fabric dgx-h100:2, or --topology"
+        )
