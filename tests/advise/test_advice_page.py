@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as escaping
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.reports.advised import write, write_files
 from ringwright.reports.advised_page import page
 from ringwright.sources import read
 from ringwright.sources.sample import sample
@@ -135,3 +137,14 @@ def test_a_page_and_a_folder_from_the_command_line(tmp_path: Path, capsys: pytes
     assert main([*words, str(tmp_path / "a")]) == 2
     assert main([*words, str(tmp_path / "a"), "--force"]) == 0
     assert main([*words, str(tmp_path / "none" / "a.html")]) == 2
+
+
+@pytest.mark.parametrize("width", [40, 200])
+def test_a_terminal_has_every_line_within_its_width(width: int, tmp_path: Path) -> None:
+    out = io.StringIO()
+    write(made_advice(), out, width=width)
+    write_files(tmp_path / "advice", ("advice.json", "1-buckets.py"), out, width=width)
+    assert all(len(line) <= width for line in out.getvalue().splitlines())
+    words = " ".join(out.getvalue().split())
+    assert words.count("export: ringwright export") == 2, "each command on a line of its own"
+    assert "read back" in words

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BUCKETS = "pytorch-ddp"
 OF_AMD = ("mi250", "mi300")  # families of fabrics whose ranks run RCCL
 UNEVEN = ("forest",)  # systems that cut a size as it suits them, unless they are told to cut it evenly
-GRAIN = 4096  # bytes a rank, to a multiple of which the size of a program is raised where its own cannot be cut evenly
+GRAIN = 4096  # bytes a rank, to a multiple of which the size of a program is raised: runtimes cut it evenly
 # What a library is told by: export and end of the file's name.
 NCCL_FORMS = (("nccl-tuner-csv", "tuner.csv"), ("torchcomms-tuner-json", "torchcomms.json"))
 RCCL_FORMS = (("rccl-tuner-csv", "rccl-tuner.csv"),)
@@ -103,24 +103,17 @@ def _of_operation(situation: Situation, setting: Setting, form: str, name: str) 
     ranks = setting.ranks or tuple(range(topology.n_ranks))
     is_program = form in dict(PROGRAM_FORMS)
     spelling = f"{setting.spelling}:even=on" if setting.spelling in UNEVEN and is_program else setting.spelling
-    for size in _sizes(setting.size_bytes, len(ranks)) if is_program else (setting.size_bytes,):
-        try:
-            (data,) = export_files.export(form, setting.op, topology, spelling, size, ranks)
-        except RingwrightError:
-            if is_program and size == setting.size_bytes:  # perhaps it cannot be cut evenly
-                continue
-            raise
-        asked = [situation.machine, f"--algorithm {shlex.quote(spelling)}"]
-        asked += [f"--ranks {spelled(ranks)}"] if len(ranks) < topology.n_ranks else []
-        asked += [f"-b {size}"] if is_program else []
-        command = f"ringwright export {setting.op} {' '.join(asked)} --to {form} -o {name}" if situation.machine else ""
-        yield AdvisedFile(name, command, data, *said.of_operation(form, setting, ranks, size))
-        return
-
-
-def _sizes(size_bytes: int, ranks: int) -> tuple[int, int]:
-    grain = GRAIN * ranks
-    return size_bytes, -(-max(size_bytes, 1) // grain) * grain
+    size = (
+        -(-max(setting.size_bytes, 1) // (GRAIN * len(ranks))) * GRAIN * len(ranks)
+        if is_program
+        else setting.size_bytes
+    )
+    (data,) = export_files.export(form, setting.op, topology, spelling, size, ranks)
+    asked = [situation.machine, f"--algorithm {shlex.quote(spelling)}"]
+    asked += [f"--ranks {spelled(ranks)}"] if len(ranks) < topology.n_ranks else []
+    asked += [f"-b {size}"] if is_program else []
+    command = f"ringwright export {setting.op} {' '.join(asked)} --to {form} -o {name}" if situation.machine else ""
+    yield AdvisedFile(name, command, data, *said.of_operation(form, setting, ranks, size))
 
 
 def _of_buckets(spec: GeneratedJobSpec, setting: Setting) -> Iterator[AdvisedFile]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright import drafts
-from ringwright.errors import OutputError, UsageError
+from ringwright.errors import OutputError, RingwrightError, UsageError
 from ringwright.exports.msccl_config import msccl_config
 from ringwright.exports.placement import claim_folder
 from ringwright.sources.msccl_config import read_msccl_config
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringwright.advise.exported import AdvisedFile
 
 ADVICE, PAGE = "advice.json", "advice.html"
+REPORT = "report this; nothing was written"
 PROGRAM, SELECTOR = "msccl.xml", "msccl-config.xml"
 
 
@@ -73,8 +74,14 @@ def write(made: Advised, page: str, output: Path) -> WrittenAdvice:
 
 
 def read_back(path: Path, file: AdvisedFile) -> None:
-    """Raise OutputError where a written file does not say what was advised."""
-    _same(file.name, file.says(path), file.advised)
+    """Raise OutputError where a written file cannot be read, or does not say what was advised."""
+    try:
+        says = file.says(path)
+    except RingwrightError as error:
+        raise OutputError(
+            f"{file.name} was written and cannot be read back", where=error.what, remedy=REPORT
+        ) from error
+    _same(file.name, says, file.advised)
 
 
 def _same(name: str, says: object, wanted: object) -> None:
@@ -82,7 +89,7 @@ def _same(name: str, says: object, wanted: object) -> None:
         raise OutputError(
             f"{name}, read back, says something else than was advised",
             where=f"it says {says}, advised was {wanted}",
-            remedy="report this; nothing was written",
+            remedy=REPORT,
         )
 
 

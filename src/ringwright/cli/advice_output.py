@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright import drafts
 from ringwright.cli import reading
 
 if TYPE_CHECKING:
@@ -37,20 +38,18 @@ def show(made: Advised, command: str, output: Path | None, *, json: bool) -> int
     from ringwright.reports import advised, advised_page
     from ringwright.scrub import scrub
 
+    if not json:
+        advised.write(made.document, sys.stdout)  # before a file that cannot be written
     written = None
     if output is not None:
         page = advised_page.page(made.document, drawn_steps(made), scrub(command))
         if output.suffix in PAGES:
-            from ringwright import drafts
-
             drafts.write(output, page)
         else:
             written = folder.write(made, page, output)
     if json:
         reading.print_json(dict(made.document))
-        return 0
-    advised.write(made.document, sys.stdout)
-    if written is not None:
+    elif written is not None:
         advised.write_files(written.folder, written.names, sys.stdout)
     elif output is not None:
         print(f"wrote {output}; open it in a browser")
