@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from advice_made import made_advice
 from ringwright.advise.advise import AdviceSpec, Advised, advised
 from ringwright.advise.document import Advice
 from ringwright.advise.pictures import DrawnStep, drawn_steps
@@ -146,5 +147,5 @@ def test_a_terminal_has_every_line_within_its_width(width: int, tmp_path: Path) 
     write_files(tmp_path / "advice", ("advice.json", "1-buckets.py"), out, width=width)
     assert all(len(line) <= width for line in out.getvalue().splitlines())
     words = " ".join(out.getvalue().split())
-    assert words.count("export: ringwright export") == 2, "each command on a line of its own"
+    assert words.count("export: ringwright export") == 4, "each command on a line of its own"
     assert "read back" in words
