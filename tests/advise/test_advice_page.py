@@ -20,7 +20,7 @@ from ringwright.advise.space import asked_layers
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.reports.advised import write, write_files
-from ringwright.reports.advised_page import page
+from ringwright.reports.advised_page import advice_page
 from ringwright.sources import read
 from ringwright.sources.sample import sample
 from ringwright.studies.jobs.generated import GeneratedJobSpec
@@ -46,7 +46,7 @@ def steps(told: Advised) -> list[DrawnStep]:
 
 def test_the_answer_comes_first_and_each_change_has_two_pictures(told: Advised, steps: list[DrawnStep]) -> None:
     document = told.document
-    text = page(document, steps, COMMAND)
+    text = advice_page(document, steps, COMMAND)
     assert document["verdict"] == "changes"
     answer = text.index(f"Change: {document['why']}")
     assert answer < text.index('id="change-1"') < text.index('id="refused"') < text.index('id="ground"')
@@ -67,7 +67,7 @@ def test_the_step_with_a_change_is_shorter_in_the_same_scale(told: Advised, step
             float(x) + float(width)
             for x, width in re.findall(r'<rect class="b\d+" x="([\d.]+)" y="\d+" width="([\d.]+)"', figure)
         )
-        for figure in page(told.document, steps, COMMAND).split("<figure")[1:3]
+        for figure in advice_page(told.document, steps, COMMAND).split("<figure")[1:3]
     ]
     assert (ends[1] - 150) / (ends[0] - 150) == pytest.approx(after["step_s"] / before["step_s"], rel=0.05)
 
@@ -75,7 +75,7 @@ def test_the_step_with_a_change_is_shorter_in_the_same_scale(told: Advised, step
 def test_bars_lie_on_one_scale(told: Advised, steps: list[DrawnStep]) -> None:
     change = told.document["changes"][0]
     worse = {**change, "what": "second", "gain_p05": -change["gain_p95"], "gain_p50": change["gain_p50"]}
-    text = page({**told.document, "changes": [change, worse]}, steps, COMMAND)  # type: ignore[typeddict-item]
+    text = advice_page({**told.document, "changes": [change, worse]}, steps, COMMAND)  # type: ignore[typeddict-item]
     lefts = [float(each) for each in re.findall(r'<i style="left:([\d.]+)%;width', text)]
     nothing = {float(each) for each in re.findall(r'<u style="left:([\d.]+)%"', text)}
     assert lefts[1] == 0 < lefts[0]
@@ -94,7 +94,7 @@ def test_names_from_elsewhere_are_text(told: Advised, steps: list[DrawnStep]) ->
         "refused": [{"what": bad, "why": bad, "remedy": bad}],
         "assumptions": [bad],
     }
-    text = page(hostile, [{**each, "title": bad} for each in steps], bad)  # type: ignore[typeddict-item]
+    text = advice_page(hostile, [{**each, "title": bad} for each in steps], bad)  # type: ignore[typeddict-item]
     assert bad not in text
     assert escaping.escape(bad) in text
 
@@ -102,7 +102,7 @@ def test_names_from_elsewhere_are_text(told: Advised, steps: list[DrawnStep]) ->
 def test_without_times_there_is_a_page_without_pictures() -> None:
     made = advised(of_recording(read([str(sample())]), None), AdviceSpec(asked_layers(None)))
     assert drawn_steps(made) == []
-    text = page(made.document, [], COMMAND)
+    text = advice_page(made.document, [], COMMAND)
     assert "Cannot tell" in text
     assert "<figure" not in text
     assert "ringwright run -- COMMAND" in text

@@ -82,7 +82,7 @@ def test_a_heat_map_of_nearly_equal_bytes_does_not_use_the_whole_scale(tmp_path:
 
 def test_a_page_of_advice_opens_without_an_error(tmp_path: Path) -> None:
     page = tmp_path / "advice.html"
-    page.write_text(advised_page.page(made_advice(), drawn(), "ringwright advise job/"), encoding="utf-8")
+    page.write_text(advised_page.advice_page(made_advice(), drawn(), "ringwright advise job/"), encoding="utf-8")
     done = chromium(page.as_uri(), tmp_path / "profile", "--dump-dom")
     assert not re.findall(r".*CONSOLE.*", done.stderr)
     assert "data-errors" not in marks(done.stdout)
@@ -100,7 +100,7 @@ def test_an_empty_job_opens_without_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("of", ["recording", "advice"])
 def test_nothing_scrolls_sideways(width: int, of: str, tmp_path: Path) -> None:
     """The page stands in a frame of the width asked, as a window cannot be as narrow as a telephone."""
-    advice = advised_page.page(made_advice(), drawn(), "ringwright advise job/ " + "z" * 200)
+    advice = advised_page.advice_page(made_advice(), drawn(), "ringwright advise job/ " + "z" * 200)
     page = escaping.escape(advice if of == "advice" else html.page(job_summary(hostile=True)))
     measure = (
         "addEventListener('load', () => { const inner = document.querySelector('iframe').contentDocument.documentElement;"

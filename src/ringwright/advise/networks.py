@@ -51,7 +51,7 @@ def provisioned(
         files.append(_file(row, sized))
         if drawn:
             low, middle, high = Draws(Evaluator(_situation(spec, sized), inexact=True), seed=seed).gain(LEAST).ends
-            row["longer_p05"], row["longer_p50"], row["longer_p95"] = -high, -middle, -low
+            row["longer_p05"], row["longer_p50"], row["longer_p95"] = 0.0 - high, 0.0 - middle, 0.0 - low
 
     return provision(spec, fabrics, advance, kept), files
 

@@ -71,25 +71,25 @@ def _result(made: Advised, setup: Setup, iteration: int) -> PolicyResult | None:
 def _few(timeline: Mapping[str, Any]) -> set[str]:
     """Return the kinds of ranks that compute longest, least, and half-way between these."""
     busy = {
-        _kind(lane): sum(
-            end - start for part in lane["parts"] for start, end in zip(part["starts"], part["ends"], strict=True)
+        _kind(track): sum(
+            end - start for part in track["parts"] for start, end in zip(part["starts"], part["ends"], strict=True)
         )
-        for lane in timeline["lanes"]
-        if lane["name"] == "compute"
+        for track in timeline["lanes"]
+        if track["name"] == "compute"
     }
     order = sorted(busy, key=lambda kind: (-busy[kind], kind))
     at = {0, len(order) // 2, len(order) - 1} if len(order) > MOST_RANKS else set(range(len(order)))
     return {order[each] for each in at}
 
 
-def _kind(lane: Mapping[str, Any]) -> str:
-    return f"{lane['of']} {lane['rank']}"
+def _kind(track: Mapping[str, Any]) -> str:
+    return f"{track['of']} {track['rank']}"
 
 
 def _only(timeline: Mapping[str, Any], shown: set[str]) -> Mapping[str, Any]:
     """Return a timeline with the lanes of some kinds of ranks; of other kinds than today's (another form) all that fit."""
-    lanes = [lane for lane in timeline["lanes"] if _kind(lane) in shown]
-    if not lanes:
+    drawn = [track for track in timeline["lanes"] if _kind(track) in shown]
+    if not drawn:
         kinds = list(dict.fromkeys(map(_kind, timeline["lanes"])))[:MOST_RANKS]
-        lanes = [lane for lane in timeline["lanes"] if _kind(lane) in kinds]
-    return {**timeline, "lanes": lanes, "shown": len(set(map(_kind, lanes)))}
+        drawn = [track for track in timeline["lanes"] if _kind(track) in kinds]
+    return {**timeline, "lanes": drawn, "shown": len(set(map(_kind, drawn)))}

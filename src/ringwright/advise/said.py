@@ -51,8 +51,8 @@ def of_operation(form: str, setting: Setting, ranks: Sequence[int], size_bytes: 
 
         def rule(path: Path) -> object:
             at = rules_file_bytes(_mpi(op), len(ranks), size_bytes)
-            found = read_ompi_rules(path).find(_mpi(op), len(ranks), at)
-            return None if found is None else found.algorithm
+            taken = read_ompi_rules(path).find(_mpi(op), len(ranks), at)
+            return None if taken is None else taken.algorithm
 
         return rule, number_of(_mpi(op), pair[0])
     if form == "mpich-json":

@@ -42,7 +42,7 @@ def show(made: Advised, command: str, output: Path | None, *, json: bool) -> int
         advised.write(made.document, sys.stdout)  # before a file that cannot be written
     written = None
     if output is not None:
-        page = advised_page.page(made.document, drawn_steps(made), scrub(command))
+        page = advised_page.advice_page(made.document, drawn_steps(made), scrub(command))
         if output.suffix in PAGES:
             drafts.write(output, page)
         else:

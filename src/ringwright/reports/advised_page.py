@@ -40,7 +40,7 @@ class ShownChange(TypedDict):
     commands: list[tuple[str, str]]
 
 
-def page(result: Advice, steps: Sequence[DrawnStep], command: str) -> str:
+def advice_page(result: Advice, steps: Sequence[DrawnStep], command: str) -> str:
     """Return the page of a ``ringwright.advise/1`` object; ``steps``: today's, then one a change, none where nothing was run."""
     on = f" on {result['fabric']}" if result["fabric"] else ""
     verdict = VERDICTS[result["verdict"]]

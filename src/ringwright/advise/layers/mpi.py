@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.operations import MainOperation, quicker, slot_of
 from ringwright.advise.settings import Setting
-from ringwright.algorithms.libraries.mpich2 import rules as mpich2
+from ringwright.algorithms.libraries.mpich2.rules import names
 from ringwright.algorithms.libraries.open_mpi import rules as open_mpi
 from ringwright.errors import RingwrightError
 
@@ -47,6 +47,6 @@ def _names(library: str, op: str) -> tuple[str, ...]:
     """Return the algorithms that a library has for an operation, without its word for none in particular."""
     asked = "reduce-scatter-block" if op == "reduce-scatter" else op
     try:
-        return open_mpi.names(asked)[1:] if library == "open-mpi" else mpich2.names(asked)
+        return open_mpi.names(asked)[1:] if library == "open-mpi" else names(asked)
     except RingwrightError:
         return ()
