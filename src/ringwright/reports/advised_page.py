@@ -122,7 +122,7 @@ def _shown(changes: Sequence[AdvisedChange], steps: Sequence[DrawnStep]) -> list
                 "number": number,
                 "what": each["what"],
                 "bar": _bar(each, ends),
-                "told": _told(each),
+                "told": _told(each, is_first=number == 1),
                 "steps": [
                     timeline(one["title"], f"{one['step_s'] * 1e3:,.1f} ms", one["timeline"], longest)
                     for one in (pair if len(pair) == 2 else [])
@@ -134,12 +134,12 @@ def _shown(changes: Sequence[AdvisedChange], steps: Sequence[DrawnStep]) -> list
     return listed
 
 
-def _told(each: AdvisedChange) -> str:
+def _told(each: AdvisedChange, *, is_first: bool) -> str:
     """Say what a change adds to those above it, and what it would gain without them."""
     adds = f"adds {each['adds_p50']:.1%} to those above, {each['adds_p05']:.1%} to {each['adds_p95']:.1%}"
     alone = "cannot be made alone" if each["alone"] is None else f"alone it gains {each['alone']:.1%}"
     memory = "" if each["memory_bytes"] is None else f"; memory of a rank {memory_words(each['memory_bytes'])}"
-    return f"{adds}; {alone}{memory}"
+    return f"{'nothing is above it' if is_first else f'{adds}; {alone}'}{memory}"
 
 
 def _refused(result: Advice) -> tables.PageTable | None:
