@@ -174,6 +174,7 @@ def test_what_no_file_can_hold_says_why() -> None:
     assert [each.name for each in files] in ([], ["all-reduce-mscclpp.json"])
     assert files or "in the network" in refused[0]
     assert export_of([]) is None
+    assert files_of(job(), [setting("policy", ORDER, "p3")]) == ([], [])
 
 
 def test_variables_of_all_changes_so_far_stand_in_the_command() -> None:
@@ -294,3 +295,14 @@ def test_evaluated_settings_keep_their_operation() -> None:
     (main_operation,) = main_operations(result)
     listed = space(situation, result, ("nccl",)).slots[ALL_REDUCE]
     assert {(each.size_bytes, each.ranks) for each in listed} == {(main_operation.size_bytes, main_operation.ranks)}
+
+
+def test_a_change_of_several_files_names_a_command_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands under ``export`` runs as it stands, part by part."""
+    monkeypatch.chdir(tmp_path)
+    files, _ = files_of(
+        job(), [setting("nccl", ALL_REDUCE, NCCL), setting("ddp", ORDER, "pytorch-ddp:bucket_cap_mb=5")]
+    )
+    commands = (export_of(files) or "").split("; ")
+    assert [main(shlex.split(each)[1:]) for each in commands] == [0, 0, 0, 0]
+    assert {each.name for each in tmp_path.iterdir()} == {each.name for each in files}
