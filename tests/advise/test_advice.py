@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import pytest
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import export_of
 from ringwright.advise.interval import Draws
 from ringwright.advise.mended import factors
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
@@ -26,7 +23,6 @@ from ringwright.costs.stages import LinkCosts
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.reports.advised import write
-from ringwright.sources.nccl_tuner_csv import read_nccl_tuner_csv
 from ringwright.studies.jobs.generated import GeneratedJobSpec
 from ringwright.studies.jobs.study import Job, answer
 from ringwright.studies.jobs.traced import trace
@@ -250,28 +246,6 @@ def test_the_answer_comes_first(told: Advice, width: int) -> None:
     assert lines[0].startswith("Change: a step")
     assert all(len(line) <= width for line in lines)
     assert "Not advised" in out.getvalue() or not told["refused"]
-
-
-def test_exports_of_a_change_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    spec = GeneratedJobSpec(WorkloadSpec("gpt3-125m", 16, "dp16", 1))
-    situation = of_model(spec, fabric("dgx-a100:2"), "pytorch-ddp:bucket_cap_mb=400")
-    nccl = "nccl-2-4:algorithm=ring:protocol=simple"
-    settings = [
-        Setting("nccl", "operation all-reduce", nccl, "", ""),
-        Setting("algorithm", "operation all-reduce", "accl", "", ""),
-        Setting("ddp", ORDER, "pytorch-ddp:bucket_cap_mb=25", "", ""),
-        Setting("parallel", "form", "tp2,dp8 in 2", "", ""),
-    ]
-    names = ("tuner.csv", "all-reduce.xml", "buckets.py", "megatron.txt")
-    for setting, name in zip(settings, names, strict=True):
-        command = export_of(situation, [setting])
-        assert command is not None
-        assert main(shlex.split(command)[1:]) == 0
-        assert (tmp_path / name).stat().st_size > 0
-    rules = read_nccl_tuner_csv(tmp_path / "tuner.csv").rules
-    assert {(each.op, each.algorithm, each.protocol) for each in rules} == {("all-reduce", "ring", "simple")}
-    assert export_of(situation, [Setting("policy", ORDER, "p3", "", "")]) is None
 
 
 def test_steps_last_as_long_as_their_replay_measures() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from advice_made import drawn, made_advice
 from fixtures_summary import empty_summary, job_summary
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
-from ringwright.reports import html
+from ringwright.reports import advised_page, html
 from ringwright.testing import faulty_fabric
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -79,6 +80,16 @@ def test_a_heat_map_of_nearly_equal_bytes_does_not_use_the_whole_scale(tmp_path:
     assert [found and found[1] for found in scale] == ["4.50 MiB", "72 MiB"]
 
 
+def test_a_page_of_advice_opens_without_an_error(tmp_path: Path) -> None:
+    page = tmp_path / "advice.html"
+    page.write_text(advised_page.advice_page(made_advice(), drawn(), "ringwright advise job/"), encoding="utf-8")
+    done = chromium(page.as_uri(), tmp_path / "profile", "--dump-dom")
+    assert not re.findall(r".*CONSOLE.*", done.stderr)
+    assert "data-errors" not in marks(done.stdout)
+    assert "<title>Advice: &lt;script&gt;" in done.stdout
+    assert done.stdout.count('class="plot timeline"') == 4
+
+
 def test_an_empty_job_opens_without_an_error(tmp_path: Path) -> None:
     document = opened(empty_summary(), tmp_path)
     assert 'data-drawn="yes"' in marks(document)
@@ -86,9 +97,11 @@ def test_an_empty_job_opens_without_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_nothing_scrolls_sideways(width: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["recording", "advice"])
+def test_nothing_scrolls_sideways(width: int, of: str, tmp_path: Path) -> None:
     """The page stands in a frame of the width asked, as a window cannot be as narrow as a telephone."""
-    page = escaping.escape(html.page(job_summary(hostile=True)))
+    advice = advised_page.advice_page(made_advice(), drawn(), "ringwright advise job/ " + "z" * 200)
+    page = escaping.escape(advice if of == "advice" else html.page(job_summary(hostile=True)))
     measure = (
         "addEventListener('load', () => { const inner = document.querySelector('iframe').contentDocument.documentElement;"
         "document.documentElement.dataset.width = inner.scrollWidth; })"

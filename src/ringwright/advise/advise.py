@@ -19,15 +19,18 @@ from ringwright.advise.document import (
     AdvisedStep,
     RefusedAdvice,
 )
+from ringwright.advise.elsewhere import told_elsewhere
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import export_of
+from ringwright.advise.exported import AdvisedFile, export_of, files_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.measures import measure_of
 from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, easiest, searched
 from ringwright.advise.settings import REPAIRS, Setup
 from ringwright.advise.situation import MODEL
+from ringwright.advise.software import nccl_release
 from ringwright.advise.space import Space, space
+from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.studies.jobs.memory import device_bytes
 from ringwright.studies.jobs.recorded import FAR
 from ringwright.studies.jobs.remedies import IN_PRACTICE
@@ -35,6 +38,7 @@ from ringwright.studies.jobs.rows import NOT_EQUAL
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
+    from ringwright.advise.evaluation import Evaluation
     from ringwright.advise.situation import Situation
     from ringwright.steps import Advance
     from ringwright.studies.jobs.study import PolicyResult
@@ -53,7 +57,7 @@ GROUND = {
 class AdviceSpec:
     """What is asked: the layers, for how long to search, the seed; ``inexact``: whether gradients may be other numbers then.
 
-    ``command`` is how the job is named on a command line.
+    ``recording`` is how the recording is named on a command line, ``again`` the whole question (empty: there was none).
     """
 
     layers: Sequence[str]
@@ -62,14 +66,31 @@ class AdviceSpec:
     memory_bytes: int | None = None
     release: str = ""
     inexact: bool = False
-    command: str = "PATH"
+    recording: str = "PATH"
+    again: str = ""
+
+
+@dataclass
+class Advised:
+    """The answer, with the changes that it tells of, the files that make each, and what simulated them."""
+
+    document: Advice
+    evaluator: Evaluator
+    changes: list[RankedChange]
+    files: list[list[AdvisedFile]]
 
 
 def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advice:
     """Return the advice; whoever interrupts it gets the best so far."""
+    return advised(situation, spec, advance).document
+
+
+def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advised:
+    """Return the advice with what it was made of, for files and pictures."""
     began = time.monotonic()
     evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact)
     told = _unsaid(situation, spec)
+    made = Advised(told, evaluator, [], [])
     result = evaluator.result(Setup()) if situation.is_timed else None
     if result is not None:
         told["base"] = _base(situation, result, evaluator, spec.seed)
@@ -79,7 +100,7 @@ def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = Non
         told["refused"] = [refusal] if refusal else []
         told["why"] = refusal["why"] if refusal else ""
     else:
-        listed = space(situation, result, spec.layers, spec.release)
+        listed = space(situation, result, spec.layers, spec.release or nccl_release(situation.trace))
         search = searched(
             evaluator,
             listed.slots,
@@ -88,11 +109,12 @@ def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = Non
             advance=advance,
         )
         draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
-        _tell(told, evaluator, listed, search, spec, draws)
+        _tell(made, listed, search, spec, draws)
+        told["refused"] += told_elsewhere(evaluator, result, spec.layers, spec.recording)
         told["stopped"] = search.stopped or draws.stopped
     told["evaluated"], told["work"] = evaluator.runs, evaluator.work
     told["search_s"] = round(time.monotonic() - began, 3)
-    return told
+    return made
 
 
 def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
@@ -148,6 +170,8 @@ def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed
 
 def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
     """Return why nothing can be advised; None where it can."""
+    if situation.unusable is not None:
+        return {"what": "every change", "why": situation.unusable[0], "remedy": situation.unusable[1]}
     if not situation.is_timed:
         return {
             "what": "every change",
@@ -164,10 +188,9 @@ def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
     return None
 
 
-def _tell(
-    told: Advice, evaluator: Evaluator, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws
-) -> None:
+def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws) -> None:
     """Put what was found into an answer: the changes that are sure, and those that are not as refused."""
+    told, evaluator = made.document, made.evaluator
     alike: dict[tuple[str, str], list[str]] = {}
     for layer, why, remedy in listed.refused:
         alike.setdefault((why, remedy), []).append(layer)
@@ -180,15 +203,17 @@ def _tell(
         without = {setting for each in doubtful for setting in each.settings}
         easier = {slot: [each for each in listed.slots[slot] if each not in without] for slot in listed.slots}
         sure = ranked(evaluator, easiest(evaluator, without), [each for each in repairs if each not in without], easier)
-        told_so_far = list(takewhile(lambda each: is_sure(draws.gain(each.after)), sure))
+        told_so_far = list(takewhile(lambda each: _is_told(draws, each), sure))
         if len(told_so_far) == len(sure) or len(doubtful) == MOST_DOUBTS:
             break
         doubtful.append(sure[len(told_so_far)])
+    written = [files_of(evaluator.situation, each.settings) for each in told_so_far]
+    made.changes, made.files = told_so_far, [files for files, _ in written]
     changes = [
-        _change(each, draws.gain(each.after), draws.gain(each.after, each.before), evaluator, spec)
-        for each in told_so_far
+        _change(each, draws, evaluator, spec, files, why)
+        for each, (files, why) in zip(told_so_far, written, strict=True)
     ]
-    doubts = [_doubt(each, draws.gain(each.after)) for each in doubtful]
+    doubts = [_doubt(each, draws) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
     told["setups"], told["bounded"] = listed.setups, search.bounded
     if changes:
@@ -203,7 +228,29 @@ def _tell(
         )
     else:
         told["verdict"] = NOTHING
-        told["why"] = f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
+        told["why"] = (
+            f"of {search.considered:,} setups none is known to shorten the step by {LEAST_GAIN:.1%} or more"
+            if listed.slots
+            else "nothing of what may be changed applies to this job"
+        )
+
+
+def _alone(alone: Evaluation, base: Evaluation) -> float | None:
+    """Return what settings gain without others, in the step that is searched with; None where they cannot be set alone."""
+    return None if alone.step_s is None or not base.step_s else 1 - alone.step_s / base.step_s
+
+
+def _release(situation: Situation, spec: AdviceSpec) -> str:
+    """Say which release of NCCL was asked about, and why that one."""
+    if spec.release:
+        return f"NCCL {spec.release}, as asked"
+    recorded = nccl_release(situation.trace)
+    return f"NCCL {recorded}, as recorded" if recorded else f"NCCL {NEWEST}, the latest known: no release is recorded"
+
+
+def _is_told(draws: Draws, each: RankedChange) -> bool:
+    """Return whether a change is worth telling: all so far surely gain, and half of the draws gain more with it than without."""
+    return is_sure(draws.gain(each.after)) and draws.gain(each.after, each.before).ends[1] > 0
 
 
 def is_sure(gain: Gain) -> bool:
@@ -211,7 +258,16 @@ def is_sure(gain: Gain) -> bool:
     return gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0
 
 
-def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, spec: AdviceSpec) -> AdvisedChange:
+def _change(
+    each: RankedChange,
+    draws: Draws,
+    evaluator: Evaluator,
+    spec: AdviceSpec,
+    files: Sequence[AdvisedFile],
+    fileless: Sequence[str],
+) -> AdvisedChange:
+    """Return a change as it is told; ``fileless`` says why it has no file."""
+    gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
     measured = evaluator.situation.measured_s
@@ -219,12 +275,13 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
     after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
     held = (base.peak_bytes, after.peak_bytes)
     unequal = [] if after.exact else [NOT_EQUAL]
+    software = [_release(evaluator.situation, spec)] if any(one.layer == "nccl" for one in each.settings) else []
     turned_on = [text.partition(IN_PRACTICE)[2] for text in after.decided if IN_PRACTICE in text]
     return {
         "what": _joined(one.what for one in each.settings),
-        "where": _joined([*(one.where for one in each.settings), *turned_on]),
+        "where": _joined([*(one.where for one in each.settings), *turned_on, *fileless]),
         "layer": each.settings[0].layer,
-        "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured]),
+        "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured, *software]),
         "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
         "step_us": whole_s * (1 - middle) * 1e6,
         "gain_p05": low,
@@ -233,15 +290,19 @@ def _change(each: RankedChange, gain: Gain, adds: Gain, evaluator: Evaluator, sp
         "adds_p05": adds.ends[0],
         "adds_p50": adds.ends[1],
         "adds_p95": adds.ends[2],
-        "alone": None if alone.step_s is None or not base.step_s else 1 - alone.step_s / base.step_s,
+        "alone": middle if not each.before else _alone(alone, base),
         "memory_bytes": None if None in held else (held[1] or 0) - (held[0] or 0),
-        "export": export_of(evaluator.situation, each.settings),
-        "measure": measure_of(evaluator.situation, each.settings, spec.command),
+        "export": export_of(files) or (f"{spec.again} -o advice" if files and spec.again else None),
+        "files": [],
+        "measure": measure_of(evaluator.situation, each.after, spec.recording),
         "spelling": _joined(one.spelling for one in each.settings),
     }
 
 
-def _doubt(each: RankedChange, gain: Gain) -> RefusedAdvice:
+def _doubt(each: RankedChange, draws: Draws) -> RefusedAdvice:
+    gain = draws.gain(each.after)
+    if is_sure(gain):
+        gain = draws.gain(each.after, each.before)
     if gain.declined > MOST_DECLINED:
         why = f"it cannot be done in some of the recorded steps ({gain.declined:.0%} of the draws)"
     else:

@@ -28,8 +28,9 @@ class AdvisedChange(TypedDict):
     """A change, with those above it: the step in us, and what all of them gain, as shares of the step of today.
 
     ``adds_*`` is what this one adds to those above; ``alone`` what it gains by itself, null where it cannot be. ``memory_bytes``
-    is what a rank holds more at its peak, null where that is not known. ``export``: what writes the file that does it, null
-    where a line of code does; ``measure``: the command that shows whether it was true. ``spelling`` is what simulate takes.
+    is what a rank holds more at its peak, null where that is not known. ``export``: what writes the files that make it, which
+    are called ``files`` in the folder that ``-o`` writes; null where a line of code makes it. ``measure``: the command that
+    shows whether it was true. ``spelling`` is what simulate takes.
     """
 
     what: str
@@ -47,6 +48,7 @@ class AdvisedChange(TypedDict):
     alone: float | None
     memory_bytes: int | None
     export: str | None
+    files: list[str]
     measure: str
     spelling: str
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
 from typing import TYPE_CHECKING
 
-from ringwright.advise.settings import Setting
+from ringwright.advise.layers.nccl import forced_environment
+from ringwright.advise.software import job_command
+from ringwright.exports.nccl_environment import variables
 
 if TYPE_CHECKING:
+    from ringwright.advise.settings import Setup
     from ringwright.advise.situation import Situation
 
-AFTER = "after"
+BEFORE, AFTER = "before", "after"
 
 
-def measure_of(situation: Situation, settings: Sequence[Setting], command: str) -> str:
-    """Return it: of a recording, the job recorded once more and both held against each other."""
+def measure_of(situation: Situation, after: Setup, recording: str) -> str:
+    """Return it: the job recorded with all that is changed so far, and held against the recording, or a run without.
+
+    ``recording`` is how the recording is named on a command line. What NCCL's variables say stands in the command; any other
+    change is made before it runs.
+    """
+    told = forced_environment(after)
+    words = [f"{name}={shlex.quote(value)}" for name, value in variables(told)] if told is not None else []
+    job = job_command(situation.trace)
+    changed = " ".join([*words, f"ringwright run -o {AFTER} -- {job}"])
     if situation.trace is None:
-        return "ringwright run -o before -- COMMAND; the same with the change, -o after; ringwright diff before after"
-    variables = " ".join(_variables(each) for each in settings if each.layer == "nccl")
-    prefix = f"{variables} " if variables else ""
-    return f"{prefix}ringwright run -o {AFTER} -- COMMAND; ringwright diff {command} {AFTER}"
-
-
-def _variables(setting: Setting) -> str:
-    """Return the environment of a forced choice of NCCL."""
-    return setting.where.removeprefix("environment: ").partition(";")[0]
+        return f"ringwright run -o {BEFORE} -- {job}; {changed}; ringwright diff {BEFORE} {AFTER}"
+    return f"{changed}; ringwright diff {recording} {AFTER}"

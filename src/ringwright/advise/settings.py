@@ -44,6 +44,8 @@ class Setting:
         What is set, in which file, variable or line of code, and what may go wrong with it.
     numbers
         Its numeric knobs, as powers of two, by which near settings are told from far ones.
+    size_bytes, ranks
+        Of an operation: the size and the group on which most of its time is spent; 0 and empty else.
     """
 
     layer: str
@@ -53,11 +55,23 @@ class Setting:
     where: str
     risk: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
+    size_bytes: int = 0
+    ranks: tuple[int, ...] = ()
 
     @property
     def system(self) -> str:
         """The spelling without its knobs."""
         return self.spelling.partition(":")[0]
+
+    @property
+    def knobs(self) -> dict[str, str]:
+        """The knobs of its spelling, as they are typed."""
+        return dict(each.partition("=")[::2] for each in self.spelling.split(":")[1:])
+
+    @property
+    def op(self) -> str:
+        """The operation of which it says who does it; empty for anything else."""
+        return self.slot.removeprefix(OPERATION) if self.slot.startswith(OPERATION) else ""
 
 
 @dataclass(frozen=True)
@@ -104,11 +118,7 @@ class Setup:
     @property
     def algorithms(self) -> dict[str, str]:
         """Who does which operation, of those that are set."""
-        return {
-            each.slot.removeprefix(OPERATION): each.spelling
-            for each in self.settings
-            if each.slot.startswith(OPERATION)
-        }
+        return {each.op: each.spelling for each in self.settings if each.op}
 
     @property
     def is_planned_anew(self) -> bool:

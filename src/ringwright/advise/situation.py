@@ -6,6 +6,7 @@ what the engines say of that change. A job from a model has simulated times.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,13 +29,15 @@ from ringwright.advise.settings import (
     REPAIRS,
     Setup,
 )
+from ringwright.advise.software import library_of, mpi_library
 from ringwright.advise.unmeasured import LikenedCosts
-from ringwright.errors import UsageError
+from ringwright.errors import InputError, UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.costs import FabricCosts, on_fabric
 from ringwright.studies.jobs.recorded import Changed
 from ringwright.studies.jobs.study import Job
+from ringwright.studies.provision.variants import is_spelled
 from ringwright.workloads.recorded.finer import NOTE, in_pieces
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import GROUNDS, Replay, replayed
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
 MOST_ITERATIONS = 8
 SAME = 0.05  # by which what a source says of a step may differ from the time between its first work and the next step's
 AS_RECORDED, MODEL = "as recorded", "model"
+BENCHMARK = "it holds what a benchmark measured, and no step of a job"
+BENCHMARKED = "ringwright summary tells what was measured; of a job: ringwright run -- COMMAND"
+RECORD = "record the job with times: ringwright run -- COMMAND, or PyTorch's profiler on every rank"
 PLANNED_BY = (FORM, PREFETCH)  # those of them that a policy sees; it plans with the costs of today
 MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, *REPAIRS)  # slots, besides those of operations, that make another job
 
@@ -71,6 +77,10 @@ class Situation:
         Makes the job of a setup, in an iteration, without its policy.
     trace, spec
         The recording, or the model, that it comes from.
+    machine
+        How the machine is named on a command line; empty where no command names it.
+    unusable
+        Why no step of the recording can be replayed, and what to record instead; None where one can.
     """
 
     name: str
@@ -84,6 +94,8 @@ class Situation:
     trace: Trace | None = field(default=None, repr=False)
     spec: GeneratedJobSpec | None = None
     assumptions: tuple[str, ...] = ()
+    machine: str = ""
+    unusable: tuple[str, str] | None = None
     jobs: dict[tuple[object, ...], Job] = field(default_factory=dict, repr=False, compare=False)
 
     def job(self, setup: Setup, iteration: int = 0) -> Job:
@@ -104,6 +116,11 @@ class Situation:
     def workload(self) -> Workload:
         """A step of it as it runs today, without its policy."""
         return self.job(Setup()).workload
+
+    @property
+    def mpi(self) -> str:
+        """The slug of the MPI library that it was recorded with; empty for any other job."""
+        return mpi_library(self.trace)
 
     @property
     def is_timed(self) -> bool:
@@ -145,6 +162,7 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
         make,
         spec=spec,
         assumptions=(*made.assumptions, *made.remarks()),
+        machine=named(machine),
     )
 
 
@@ -157,8 +175,11 @@ def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
 
 
 def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERATIONS) -> Situation:
-    """Return a recorded job, up to ``most`` steps of it replayed; InputError where nothing of it can be."""
-    first = replayed(trace)
+    """Return a recorded job, up to ``most`` steps of it replayed; one without a call to replay says so in ``unusable``."""
+    try:
+        first = replayed(trace)
+    except InputError as error:
+        return _unusable(trace, topology, error)
     steps = steady_steps(trace) if first.ground != GROUNDS[2] else {}
     more = [replayed(trace, step=step) for step in _spread(list(steps), first, most)]
     replays = (first, *(each for each in more if each.costs is not None))
@@ -169,12 +190,32 @@ def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERA
         _as_it_is if finer is None else _joined(finer[1]),
         AS_RECORDED,
         topology,
-        _Recorded(replays, topology, hosts_of(trace)).made,
+        _Recorded(replays, topology, library_of(trace), hosts_of(trace)).made,
         _measured_s(replays, steps),
         len(replays),
         trace,
         assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
+        machine="" if topology is None else named(topology),
     )
+
+
+def _unusable(trace: Trace, topology: Topology | None, error: InputError) -> Situation:
+    """Return a recording of which nothing can be replayed: a benchmark's tables, a log without calls."""
+
+    def make(setup: Setup, iteration: int) -> Job:
+        raise error
+
+    import polars as pl
+
+    name = str(trace.meta.get("source") or "recording")
+    measured = trace.scan("events").filter(pl.col("kind") == "measurement").limit(1).collect()
+    why = (BENCHMARK, BENCHMARKED) if len(measured) else (error.what, RECORD)
+    return Situation(name, GROUNDS[2], _as_it_is, AS_RECORDED, topology, make, trace=trace, unusable=why)
+
+
+def named(topology: Topology) -> str:
+    """Return how a machine is named on a command line; empty where it is not what its name says."""
+    return f"--fabric {shlex.quote(topology.name)}" if is_spelled(topology) else ""
 
 
 def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) -> tuple[float, ...]:
@@ -211,6 +252,7 @@ class _Recorded:
 
     replays: tuple[Replay, ...]
     topology: Topology | None
+    library: str = ""  # who does the operations today; empty: the latest NCCL
     host_of: Mapping[int, str] = field(default_factory=dict, repr=False)
     timed: dict[object, FabricCosts] = field(default_factory=dict, repr=False)
 
@@ -252,8 +294,9 @@ class _Recorded:
         key = (setup.key, workload.mesh)
         if key not in self.timed:
             others = Setup(tuple(each for each in setup if not each.slot.startswith(OPERATION)))
+            usual = {"": self.library} if self.library else {}
             if setup.algorithms:
-                self.timed[key] = self._on(others, workload).done_by(setup.algorithms)
+                self.timed[key] = self._on(others, workload).done_by(usual | setup.algorithms)
             else:
-                self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload)
+                self.timed[key] = on_fabric(machine_of(self.topology, workload, setup), workload, self.library)
         return self.timed[key]

@@ -60,10 +60,11 @@ def asked_layers(text: str | None) -> tuple[str, ...]:
 def space(situation: Situation, result: PolicyResult, layers: Iterable[str], release: str = "") -> Space:
     """Return what may be set of some layers; ``result`` is the step as it is today."""
     operations = main_operations(result)
+    refused: list[tuple[str, str, str]] = []
     makers: dict[str, Callable[[], list[Setting]]] = {
         "repair": partial(repair_settings, situation),
         "nccl": partial(forced_settings, situation, operations, release),
-        "algorithm": partial(program_settings, situation, operations),
+        "algorithm": partial(program_settings, situation, operations, refused),
         "ddp": partial(bucket_settings, situation),
         "fsdp": partial(prefetch_settings, situation),
         "policy": partial(order_settings, situation),
@@ -74,7 +75,6 @@ def space(situation: Situation, result: PolicyResult, layers: Iterable[str], rel
         "fabric": partial(bought_settings, situation),
     }
     slots: dict[str, list[Setting]] = {}
-    refused: list[tuple[str, str, str]] = []
     for layer in layers:
         try:
             offered = makers[layer]()

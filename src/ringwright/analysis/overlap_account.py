@@ -9,6 +9,7 @@ variable of the environment, a call of the host.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +156,24 @@ def account_rows(made: OverlapAccount) -> Row:
         "environment": [{"name": one.name, "value": one.value, "note": one.note} for one in made.variables],
         "unknown": _unknown(made),
     }
+
+
+def patterns(fusions: Sequence[Row]) -> list[Row]:
+    """Return one row per pattern of fusions: expected, fired, groups and layers that lack it, why, remedy; most missed first."""
+    summed: dict[str, Row] = {}
+    for row in fusions:
+        new = {**row, "expected": 0, "fired": 0, "missed": 0, "groups": [], "layers": [], "gain_us": None}
+        mine = summed.setdefault(row["pattern"], new)
+        for name in ("expected", "fired", "missed"):
+            mine[name] += row[name]
+        if row["missed"]:
+            mine["groups"] += [row["group"]] if row["group"] and row["group"] not in mine["groups"] else []
+            mine["layers"].append(row["layer"])
+            mine["why"] = mine["why"] or row["why"]
+        if row["gain_us"]:
+            low, high = mine["gain_us"] or (0.0, 0.0)
+            mine["gain_us"] = [low + row["gain_us"][0], high + row["gain_us"][1]]
+    return sorted(summed.values(), key=lambda row: (-row["missed"], row["pattern"]))
 
 
 def _fusions(made: OverlapAccount) -> list[Row]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -48,8 +49,12 @@ class AdvisedModel:
             )
         sizes = (self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, self.dtype)
         spec = GeneratedJobSpec(WorkloadSpec(self.model, *sizes), self.gpu, fit=self.fit)
-        named = machine.fabric is not None or machine.topology is not None
-        return of_model(spec, machine.build() if named else None, self.policy)
+        return of_model(spec, machine.build() if machine.is_named else None, self.policy)
+
+    def words(self) -> list[str]:
+        """Return the options as they are typed, those that were left out left out."""
+        given = [(each.name.replace("_", "-"), getattr(self, each.name), each.default) for each in fields(self)]
+        return [word for name, value, usual in given if value != usual for word in (f"--{name}", str(value))]
 
 
 @Parameter(name="*", group=options.QUESTION)
@@ -100,6 +105,8 @@ def advise(
     model: AdvisedModel = NO_MODEL,
     judged: Judged = NOT_JUDGED,
     machine: MachineOptions = ANY_MACHINE,
+    output: options.Target = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> int:
     """Advise on a job: at most five changes, each with what it gains together with those above it, and with its interval.
@@ -121,6 +128,10 @@ def advise(
         NCCL's release, 2.27, whose combinations are tried (default: the latest that is known).
     inexact
         Also what makes gradients other numbers: fewer bits, or only some of them.
+    output
+        A folder for the advice, its page and the files of every change, each read back; FILE.html for the page alone.
+    force
+        Overwrite what an earlier advice wrote there.
     json
         Print one JSON object instead (schema ringwright.advise/1).
 
@@ -132,21 +143,38 @@ def advise(
     ringwright advise before/ --back-test after/ --change ddp:bucket_cap_mb=25
     """
     from ringwright.advise.advise import AdviceSpec
-    from ringwright.advise.advise import advise as answer
+    from ringwright.advise.advise import advised as answer
     from ringwright.advise.situation import of_recording
+    from ringwright.advise.software import asked_release
     from ringwright.advise.space import asked_layers
+    from ringwright.cli import advice_output
     from ringwright.units import parse_size, parse_time
 
     if seed < 0:
         raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")
+    named = bool(paths) or sample
+    _refuse(model.words() if named else [], machine.words() if not machine.is_named else [])
+    layers = asked_layers(may)
+    if release and "nccl" not in layers:
+        raise UsageError(f"--release {release} is for nccl, which --may leaves out", remedy=f"--may nccl,{may}")
+    target = advice_output.claimed(output, force=force)
     limit = None if memory is None else parse_size(memory)
+    asked = {"may": may, "budget": budget, "memory": memory, "release": release or None, "seed": seed or None}
+    words = [*(paths or model.words()), *machine.words(), *advice_output.typed(asked), *["--inexact"] * inexact]
     spec = AdviceSpec(
-        asked_layers(may), parse_time(budget), seed, limit, release, inexact, command=" ".join(paths) or "PATH"
+        layers,
+        parse_time(budget),
+        seed,
+        limit,
+        asked_release(release),
+        inexact,
+        recording=shlex.join(paths) or "PATH",
+        again=shlex.join(["ringwright", "advise", *(["--sample"] if sample else []), *words]),
     )
     with progress.steps("trying") as advance:
-        if paths or sample:
-            named = machine.fabric is not None or machine.topology is not None
-            trace, built = reading.trace(reading.inputs(paths, sample=sample)), machine.build() if named else None
+        if named:
+            trace = reading.trace(reading.inputs(paths, sample=sample))
+            built = machine.build() if machine.is_named else None
             if judged.back_test is not None or judged.change:
                 return judged.answer(trace, built, seed, json=json)
             situation = of_recording(trace, built)
@@ -156,11 +184,19 @@ def advise(
             )
         else:
             situation = model.situation(machine)
-        result = answer(situation, spec, advance)
-    if json:
-        reading.print_json(dict(result))
-        return 0
-    from ringwright.reports import advised
+        if machine.is_named:
+            situation = replace(situation, machine=shlex.join(replace(machine, ranks=None).words()))
+        made = answer(situation, spec, advance)
+    return advice_output.show(made, spec.again, target, json=json)
 
-    advised.write(result, sys.stdout)
-    return 0
+
+def _refuse(model: list[str], machine: list[str]) -> None:
+    """Raise UsageError for words of a model beside a recording, and of a machine that is not named."""
+    if model:
+        raise UsageError(
+            f"{model[0]} is for a job from a model, and a recording is named", remedy="leave one of them out"
+        )
+    if machine:
+        raise UsageError(
+            f"{machine[0]} is of a machine, and none is named", remedy="--fabric dgx-h100:2, or --topology"
+        )

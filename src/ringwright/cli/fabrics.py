@@ -38,6 +38,11 @@ class MachineOptions:
     calibration: Annotated[str | None, Parameter(help="Name or file of fitted links (list calibrations).")] = None
     ranks: Annotated[str | None, Parameter(help="The group: a count, or ranks and ranges such as 0-7,16.")] = None
 
+    @property
+    def is_named(self) -> bool:
+        """Whether a machine is asked for."""
+        return self.fabric is not None or self.topology is not None
+
     def build(self) -> Topology:
         """Return the fabric of that name or file, calibrated and with its faults."""
         if (self.fabric is None) == (self.topology is None):

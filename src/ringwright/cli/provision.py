@@ -40,6 +40,9 @@ def provision(
     model: SizedModels = USUAL,
     algorithm: Annotated[str, Parameter(group=options.QUESTION)] = "",
     policy: Annotated[str | None, Parameter(group=options.POLICY)] = None,
+    interval: Annotated[bool, Parameter(group=options.QUESTION)] = False,
+    output: options.Target = None,
+    force: options.Force = False,
     json: options.Json = False,
 ) -> int:
     """Size the network: the least NICs, tiers and buffers that keep each workload's step, and what one failed optic needs.
@@ -61,6 +64,12 @@ def provision(
         Who does the collectives (default: nccl-2-4).
     policy
         Scheduler of the communication (default: pytorch-ddp; of recordings none).
+    interval
+        Also by how much the step may be longer: 5 to 95 % of draws of what is not known, as in advise.
+    output
+        A folder for the recommended networks, each a file of a fabric that --topology takes.
+    force
+        Overwrite what stands there.
     json
         Print one JSON object instead (schema ringwright.provision/1).
 
@@ -70,10 +79,11 @@ def provision(
     ringwright provision resnet-18 bert-base --fabric leaf-spine:4 --fabric leaf-spine:8 --within 10%
     ringwright provision resnet-50 --fabric leaf-spine:8 --prices nic=2,port=1.5,optic=1
     """
+    from ringwright.advise import networks
+    from ringwright.exports.placement import claim_folder
     from ringwright.studies.model_workload import WorkloadSpec
     from ringwright.studies.provision.asked import ProvisionSpec, parse_share
     from ringwright.studies.provision.prices import read_prices
-    from ringwright.studies.provision.study import provision as study
     from ringwright.studies.spelled import machine
 
     common = WorkloadSpec(
@@ -89,8 +99,12 @@ def provision(
     spec = ProvisionSpec(
         workloads, parse_share(within), common, model.gpu, model.fit, algorithm, policy, read_prices(prices)
     )
+    if output is not None:
+        claim_folder(output, force=force)
     with progress.steps("provisioning") as advance:
-        result = study(spec, [machine(each) for each in fabric], advance)
+        result, files = networks.provisioned(spec, [machine(each) for each in fabric], drawn=interval, advance=advance)
+    if output is not None:
+        networks.write(files, result, output)
     if json:
         reading.print_json(result)
         return 0

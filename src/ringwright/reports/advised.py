@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
 
 from ringwright.reports import layout
 from ringwright.reports.jobs import milliseconds
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from ringwright.advise.document import Advice, AdvisedChange
 
+TELLS: Final = ("where", "risk", "ground", "export", "measure")  # of a change, beside its figures
 VERDICTS = {"changes": "Change", "nothing": "Nothing here is worth a change", "cannot-tell": "Cannot tell"}
 
 
@@ -26,28 +29,36 @@ def write(result: Advice, file: TextIO, *, width: int | None = None) -> None:
         for number, each in enumerate(result["changes"], 1):
             _change(out, number, each)
     _refused(out, result)
-    layout.heading(out, "How it was searched")
-    layout.line(out, _searched(result))
-    layout.heading(out, "Assumed")
+    if result["evaluated"]:
+        layout.heading(out, "How it was searched")
+        layout.line(out, searched_words(result))
+    if result["assumptions"]:
+        layout.heading(out, "Assumed")
     for text in result["assumptions"]:
         layout.line(out, text)
 
 
 def _base(out: Console, result: Advice) -> None:
+    first, *rest = today_words(result)
+    layout.heading(out, "Today", first)
+    for each in rest:
+        layout.line(out, each)
+
+
+def today_words(result: Advice) -> list[str]:
+    """Say what the job is and by which policy it runs, and how long its step takes, in a sentence each."""
     base, on = result["base"], f" on {result['fabric']}" if result["fabric"] else ""
-    layout.heading(out, "Today", f"{result['job']}{on}, policy {base['policy']}")
+    told = [f"{result['job']}{on}, policy {base['policy']}"]
     if base["replayed_us"] is None or base["exposed_us"] is None:
-        layout.line(out, "no time of a step is known")
-        return
+        return [*told, "no time of a step is known"]
     if base["measured_us"] is not None and base["fidelity"] is not None:
-        layout.line(
-            out,
+        told.append(
             f"measured {milliseconds(base['measured_us'])} ms a step, replayed {milliseconds(base['replayed_us'])} ms "
-            f"({base['fidelity']:+.1%}) in {base['iterations']} iterations",
+            f"({base['fidelity']:+.1%}) in {base['iterations']} iterations"
         )
     else:
-        layout.line(out, f"simulated {milliseconds(base['replayed_us'])} ms a step")
-    layout.line(out, f"{milliseconds(base['exposed_us'])} ms of it are exposed communication")
+        told.append(f"simulated {milliseconds(base['replayed_us'])} ms a step")
+    return [*told, f"{milliseconds(base['exposed_us'])} ms of it are exposed communication"]
 
 
 def _changes(out: Console, changes: list[AdvisedChange]) -> None:
@@ -61,23 +72,30 @@ def _changes(out: Console, changes: list[AdvisedChange]) -> None:
             layout.percent(each["gain_p50"]),
             f"{each['gain_p05']:.1%} to {each['gain_p95']:.1%}",
             "-" if each["alone"] is None else layout.percent(each["alone"]),
-            "-" if each["memory_bytes"] is None else _memory(each["memory_bytes"]),
+            "-" if each["memory_bytes"] is None else memory_words(each["memory_bytes"]),
         )
         for number, each in enumerate(changes, 1)
     ]
     layout.table(out, ("change", "step ms", "gain", "interval", "alone", "memory"), rows, left=("change",))
 
 
-def _memory(size_bytes: int) -> str:
+def memory_words(size_bytes: int) -> str:
+    """Return how many bytes a rank holds more, or fewer."""
     return f"{'+' if size_bytes >= 0 else '-'}{format_size(abs(size_bytes))}"
+
+
+def gain_words(each: AdvisedChange) -> str:
+    """Return a gain with its interval."""
+    return f"{each['gain_p50']:.1%}, {each['gain_p05']:.1%} to {each['gain_p95']:.1%}"
 
 
 def _change(out: Console, number: int, each: AdvisedChange) -> None:
     layout.heading(out, f"{number}", each["what"])
-    for name in ("where", "risk", "ground", "export", "measure"):
+    for name in TELLS:
         text = each[name]
         if text:
-            layout.line(out, f"{name}: {text}")
+            for part in text.split("; ") if name == "export" else [text]:
+                layout.line(out, f"{name}: {part}")
 
 
 def _refused(out: Console, result: Advice) -> None:
@@ -89,9 +107,18 @@ def _refused(out: Console, result: Advice) -> None:
         layout.line(out, f"{each['what']}: {each['why']}{remedy}")
 
 
-def _searched(result: Advice) -> str:
+def searched_words(result: Advice) -> str:
+    """Say how many setups there were and what was done with them."""
     stopped = "; stopped before its end, so that more may be found" if result["stopped"] else ""
     return (
         f"{result['setups']:,} setups, {result['bounded']:,} with a bound, {result['evaluated']:,} runs of the engine, "
         f"{result['search_s']:.1f} s, seed {result['seed']}{stopped}"
     )
+
+
+def write_files(folder: Path, names: Sequence[str], file: TextIO, *, width: int | None = None) -> None:
+    """Say what was written into a folder: the files of changes were read back."""
+    out = layout.console(file, width=width)
+    layout.heading(out, "Written", f"{folder}; each file of a change read back and held to the advice")
+    for name in names:
+        layout.line(out, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from ringwright.reports import aggregated, bursts, html, job_remedies, pipeline_picture, tables
 from ringwright.reports.jobs import answered, burst_title, declined, likely, outage_lines
@@ -36,8 +36,8 @@ def page(result: dict[str, Any], command: str) -> str:
         times=_times(rows),
         likely=_likely(rows),
         roles=_roles(rows),
-        timelines=[_timeline(row, longest) for row in rows],
-        legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
+        timelines=[timeline(row["policy"], _step(row), row["timeline"], longest) for row in rows],
+        legend=timeline_legend([row["timeline"] for row in rows]),
         pipelines=pipeline_picture.pictures(rows),
         passes=pipeline_picture.legend(rows),
         causes=_causes(rows),
@@ -160,9 +160,27 @@ def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
-    """Return the tracks of a policy as rectangles, all policies in one scale."""
-    picture = row["timeline"]
+class TimelinePicture(TypedDict):
+    """A step as rectangles: x, y, width and colour of each; names of lanes and marks of time with their places."""
+
+    policy: str
+    step: str
+    rectangles: list[tuple[float, int, float, int]]
+    names: list[tuple[int, str, str]]
+    note: str
+    width: int
+    height: int
+    left: int
+    bar: int
+    marks: list[tuple[float, str]]
+
+
+def _step(row: Mapping[str, Any]) -> str:
+    return f"{row['step_us'] / 1e3:,.1f} ms" if row.get("step_us_hit") is None else "a step that meets an outage"
+
+
+def timeline(title: str, step: str, picture: Mapping[str, Any], longest: float) -> TimelinePicture:
+    """Return a step's tracks as rectangles, ``longest`` seconds over the whole width, so that several have one scale."""
     scale = (WIDTH - LEFT) / longest if longest else 0.0
     rectangles, names = [], []
     for at, track in enumerate(picture["lanes"]):
@@ -177,8 +195,8 @@ def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
             ]
     shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
     return {
-        "policy": row["policy"],
-        "step": f"{row['step_us'] / 1e3:,.1f} ms" if row.get("step_us_hit") is None else "a step that meets an outage",
+        "policy": title,
+        "step": step,
         "rectangles": rectangles,
         "names": names,
         "note": shown,
@@ -192,8 +210,10 @@ def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
     }
 
 
-def _occurs(rows: list[dict[str, Any]], name: str) -> bool:
-    return any(part["kind"] == name for row in rows for track in row["timeline"]["lanes"] for part in track["parts"])
+def timeline_legend(pictures: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Return the kinds of what some steps' tracks show, each with the number of its colour."""
+    shown = {part["kind"] for picture in pictures for track in picture["lanes"] for part in track["parts"]}
+    return [(name, number) for name, number in {**KINDS, **ROLES}.items() if name in shown]
 
 
 def _ms(value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ringwright.analysis.overlap_account import patterns
 from ringwright.reports import layout
 from ringwright.reports.tables import Cell, PageTable, count, number, table, text
 
@@ -27,27 +28,9 @@ def us(value: float | None) -> str:
     return f"{value / 1e6:,.1f} s"
 
 
-def patterns(view: Summary) -> list[Row]:
-    """Return one row per pattern of fusion: expected, fired, groups and layers that lack it, why, remedy; most missed first."""
-    summed: dict[str, Row] = {}
-    for row in view["overlap"].get("fusions", []):
-        new = {**row, "expected": 0, "fired": 0, "missed": 0, "groups": [], "layers": [], "gain_us": None}
-        mine = summed.setdefault(row["pattern"], new)
-        for name in ("expected", "fired", "missed"):
-            mine[name] += row[name]
-        if row["missed"]:
-            mine["groups"] += [row["group"]] if row["group"] and row["group"] not in mine["groups"] else []
-            mine["layers"].append(row["layer"])
-            mine["why"] = mine["why"] or row["why"]
-        if row["gain_us"]:
-            low, high = mine["gain_us"] or (0.0, 0.0)
-            mine["gain_us"] = [low + row["gain_us"][0], high + row["gain_us"][1]]
-    return sorted(summed.values(), key=lambda row: (-row["missed"], row["pattern"]))
-
-
 def write(out: Console, view: Summary) -> None:
     """Write the account on a terminal: fusions, what keeps communication apart, systems that cut it, what cannot be told."""
-    for row in patterns(view):
+    for row in patterns(view["overlap"].get("fusions", [])):
         groups = f" of {', '.join(row['groups'])}" if row["groups"] else ""
         layout.line(out, f"{row['pattern']}{groups}: {row['fired']:,} of {row['expected']:,} fired{_missing(row)}")
         if row["missed"]:
@@ -117,7 +100,7 @@ def tables(view: Summary) -> list[PageTable]:
             text(_missing(row).lstrip(",: ") or "none"),
             text(_remedy(row) if row["missed"] else ""),
         ]
-        for row in patterns(view)
+        for row in patterns(view["overlap"].get("fusions", []))
     ]
     exposed = [
         [

@@ -40,6 +40,11 @@ def write(result: ProvisionDocument, file: TextIO, *, width: int | None = None) 
         layout.line(out, each)
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))
+    written = [row for row in rows if row["export"] is not None]
+    if written:
+        layout.heading(out, "Written", "recommended networks as fabrics, for --topology, each read back")
+        for row in written:
+            layout.line(out, f"{_name(row)}: {row['export']}")
 
 
 def _name(row: ProvisionRow) -> str:
@@ -107,15 +112,18 @@ def _steps(out: Console, rows: list[ProvisionRow]) -> None:
         "simulated; recommended: on the network above; as given: what it is compared with",
     )
     likely = any(row["step_us_p50"] is not None for row in rows)
+    drawn = any(row["longer_p50"] is not None for row in rows)
+    columns = ["as given", "recommended", "longer by", *(["of 90 % of draws"] * drawn), "network without limit"]
     layout.table(
         out,
-        (*FIRST, "as given", "recommended", "longer by", "network without limit", *(["most probable"] * likely)),
+        (*FIRST, *columns, *(["most probable"] * likely)),
         [
             (
                 _name(row),
                 _ms(row["reference_us"]),
                 _ms(row["step_us"]),
                 _more(row, row["step_us"]),
+                *([_drawn(row)] if drawn else []),
                 _ms(row["unlimited_us"]),
                 *([_probable(row)] if likely else []),
             )
@@ -127,6 +135,12 @@ def _steps(out: Console, rows: list[ProvisionRow]) -> None:
 
 def _ms(time_us: float | None) -> str | None:
     return None if time_us is None else milliseconds(time_us)
+
+
+def _drawn(row: ProvisionRow) -> str | None:
+    if row["longer_p05"] is None or row["longer_p95"] is None:
+        return None
+    return f"{100 * row['longer_p05']:+.1f} to {100 * row['longer_p95']:+.1f} %"
 
 
 def _probable(row: ProvisionRow) -> str | None:

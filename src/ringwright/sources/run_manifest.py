@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ def _tell(gathered: Gathered, name: str, document: dict[str, Any]) -> None:
     for field in ("command", "job", "ringwright_version", "kept"):
         value = document.get(field)
         if value:
-            words = " ".join(map(str, value)) if isinstance(value, list) else value
+            words = shlex.join(map(str, value)) if isinstance(value, list) else value
             gathered.claim(f"run {field}", words, name, note=f"launcher on {host}")
     sources = document.get("sources")
     for source, what in sources.items() if isinstance(sources, dict) else ():

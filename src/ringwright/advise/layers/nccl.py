@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.operations import MainOperation, alone_s, on_known_machine, slot_of
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 
 CHANNELS = (2, 4, 8, 16, 32)  # of the pair that is quickest alone
 MOST_PAIRS, SLOWER = 4, 1.5  # pairs of an operation; times what it takes alone today, above which one is left out
-RISK = "variables hold for every communicator and size of the process; a tuner file holds for one range of sizes"
+RISK = "variables hold for every communicator of the process, a tuner file for those of as many nodes and ranks"
 
 
 def forced_settings(situation: Situation, operations: list[MainOperation], release: str = "") -> list[Setting]:
     """Return a setting for each algorithm and protocol that a release ("": the latest) has, and for each on fewer channels."""
     on_known_machine(situation)
+    if situation.mpi:
+        raise UsageError(
+            f"the job runs {situation.mpi}, not NCCL", remedy="--may algorithm tries what that library has"
+        )
     pairs = [(name, protocol) for name in ALGORITHMS for protocol in PROTOCOLS]
     settings = []
     for each in operations:
@@ -34,8 +39,9 @@ def forced_settings(situation: Situation, operations: list[MainOperation], relea
         kept = sorted(timed, key=lambda one: (one[0], one[1].spelling))[:MOST_PAIRS]
         settings += [plain for _, plain in kept]
         if kept:
-            algorithm, protocol = _pair(kept[0][1])
-            settings += [_setting(each, (algorithm, protocol), channels, release) for channels in CHANNELS]
+            words = kept[0][1].knobs
+            pair = words["algorithm"], words["protocol"]
+            settings += [_setting(each, pair, channels, release) for channels in CHANNELS]
     return settings
 
 
@@ -53,26 +59,52 @@ def _timed(
             yield plain, taken
 
 
-def _pair(setting: Setting) -> tuple[str, str]:
-    words = dict(each.partition("=")[::2] for each in setting.spelling.split(":")[1:])
-    return words["algorithm"], words["protocol"]
-
-
 def _setting(operation: MainOperation, pair: tuple[str, str], channels: int | None, release: str) -> Setting:
     words = [LIBRARY, *([f"release={release}"] if release else []), f"algorithm={pair[0]}", f"protocol={pair[1]}"]
     told = f"{operation.op} by {pair[0]} with {pair[1]}"
     if channels:
         words.append(f"channels={channels}")
         told += f" on {channels} channels"
-    newest = release or NEWEST
-    op = operation.op if release_numbers(newest)[:2] >= PER_OP_FROM else EVERY_OP
-    environment = NcclEnvironment(newest, {op: (pair[0],)}, {op: (pair[1],)}, channels, channels)
+    told_by = " ".join(
+        f"{name}={value}" for name, value in variables(_environment(operation.op, pair, channels, release))
+    )
     return Setting(
         "nccl",
         slot_of(operation),
         ":".join(words),
         told,
-        f"environment: {' '.join(f'{name}={value}' for name, value in variables(environment))}; or a tuner file",
+        f"environment: {told_by}; or a tuner file",
         RISK,
         {"channels": math.log2(channels)} if channels else {},
+        operation.size_bytes,
+        operation.ranks,
     )
+
+
+def forced_environment(settings: Iterable[Setting]) -> NcclEnvironment | None:
+    """Return the variables that say what settings of this layer do; None where there are none, or no variables say all of it."""
+    joined: NcclEnvironment | None = None
+    for each in settings:
+        if each.layer != "nccl":
+            continue
+        words = each.knobs
+        channels = int(words["channels"]) if "channels" in words else None
+        mine = _environment(each.op, (words["algorithm"], words["protocol"]), channels, words.get("release", ""))
+        if joined is not None and (EVERY_OP in mine.algorithms or channels != joined.max_channels):
+            return None
+        joined = (
+            mine
+            if joined is None
+            else replace(
+                joined,
+                algorithms={**joined.algorithms, **mine.algorithms},
+                protocols={**joined.protocols, **mine.protocols},
+            )
+        )
+    return joined
+
+
+def _environment(op: str, pair: tuple[str, str], channels: int | None, release: str) -> NcclEnvironment:
+    newest = release or NEWEST
+    of = op if release_numbers(newest)[:2] >= PER_OP_FROM else EVERY_OP
+    return NcclEnvironment(newest, {of: (pair[0],)}, {of: (pair[1],)}, channels, channels)

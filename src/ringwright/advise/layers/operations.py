@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LEAST = 0.01  # of a step that an operation is on the wire, to be asked about
 MOST = 3  # operations
+MOST_SYSTEMS = 5  # of an operation
+GAIN = 0.97  # of what the operation takes today, above which a system is not worth a try
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,14 @@ def alone_s(situation: Situation, setting: Setting, operation: MainOperation, mo
         return None
     declines = on.refusal(operation.op, operation.ranks) is not None
     return None if declines or taken > most_s else taken
+
+
+def quicker(situation: Situation, operation: MainOperation, settings: Iterable[Setting]) -> list[Setting]:
+    """Return the settings by which an operation is quicker alone than today, the quickest first."""
+    most_s = GAIN * operation.alone_s
+    asked = ((alone_s(situation, each, operation, most_s), each) for each in settings)
+    worth = [(taken, each) for taken, each in asked if taken is not None]
+    return [each for _, each in sorted(worth, key=lambda each: (each[0], each[1].spelling))[:MOST_SYSTEMS]]
 
 
 def slot_of(operation: MainOperation) -> str:

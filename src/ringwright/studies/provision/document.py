@@ -90,7 +90,11 @@ class SensitivityRow(TypedDict):
 
 
 class ProvisionRow(TypedDict):
-    """A workload on a fabric; all but the first four are null where ``declined`` or a device that is too small says why."""
+    """A workload on a fabric; all but the first four are null where ``declined`` or a device that is too small says why.
+
+    ``longer_*``: by which share of the step on the fabric as it is the step is longer, of 5, 50 and 95 % of draws; null unless
+    asked for. ``export`` is the file of the recommended network, null unless one was written.
+    """
 
     workload: str
     fabric: str
@@ -108,6 +112,10 @@ class ProvisionRow(TypedDict):
     unlimited_us: float | None
     most_us: float | None
     step_us: float | None
+    longer_p05: float | None
+    longer_p50: float | None
+    longer_p95: float | None
+    export: str | None
     step_us_p05: float | None
     step_us_p50: float | None
     step_us_p95: float | None

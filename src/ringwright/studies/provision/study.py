@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ringwright import steps
@@ -26,12 +26,16 @@ LEFT_OUT = (
 
 
 def provision(
-    spec: ProvisionSpec, fabrics: Sequence[Topology], progress: steps.Advance | None = None
+    spec: ProvisionSpec,
+    fabrics: Sequence[Topology],
+    progress: steps.Advance | None = None,
+    kept: Callable[[ProvisionRow, SizedNetwork], None] | None = None,
 ) -> ProvisionDocument:
     """Return the object of schema ``ringwright.provision/1``.
 
     A workload that cannot be on a fabric is a row with its reason in ``declined``; one that does not fit its devices has ``fits``
-    false. Raises the error of the first row where none can be answered, and UsageError where nothing or the same twice is asked.
+    false. ``kept`` is shown each answered row with its network. Raises the error of the first row where none can be answered, and
+    UsageError where nothing or the same twice is asked.
     """
     for what, names in (("fabric", [each.name for each in fabrics]), ("workload", list(spec.workloads))):
         if not names:
@@ -49,7 +53,9 @@ def provision(
         try:
             job = workloads.on(name, topology)
             assumptions |= dict.fromkeys(job.remarks)
-            _fill(row, job, topology, spec, assumptions)
+            sized = _fill(row, job, topology, spec, assumptions)
+            if sized is not None and kept is not None:
+                kept(row, sized)
         except (UsageError, WorkloadError, InfeasibleError) as error:
             refused.append(error)
             row = empty_row(name, topology.name)
@@ -71,19 +77,19 @@ def provision(
 
 def _fill(
     row: ProvisionRow, job: SizedJob, topology: Topology, spec: ProvisionSpec, assumptions: dict[str, None]
-) -> None:
-    """Put what is known of a job into its row, all of it where the job fits."""
+) -> SizedNetwork | None:
+    """Put what is known of a job into its row, all of it where the job fits; return its network then."""
     row["parallel"], row["gpus"], row["micro_batches"] = job.parallel or None, job.ranks, job.micro_batches
     row["samples"], row["fits"], row["too_large"] = job.samples, not job.refused, job.refused or None
     row["peak_memory_bytes"], row["device_memory_bytes"] = job.peak_bytes, job.device_bytes
     if job.refused:
-        return
+        return None
     sized = SizedNetwork(job, topology, spec.within, spec.prices)
     held = peak(sized.result.workload)
     row["peak_memory_bytes"] = held["peak_memory_bytes"]
     if why := too_large(job.parallel, held):
         row["fits"], row["too_large"] = False, why
-        return
+        return None
     network, likely = sized.network(sized.plan), sized.result.probable
     row["given"] = sized.network(sized.tiers.given)
     row["reference_us"], row["most_us"] = sized.reference_s * 1e6, sized.most_s * 1e6
@@ -105,3 +111,4 @@ def _fill(
     if not sized.tiers.draws_nics:
         assumptions[f"{topology.name} draws no NICs: a rank's own links to the network are its ports"] = None
     assumptions |= dict.fromkeys(f"{topology.name}: {each}" for each in sized.said())
+    return sized

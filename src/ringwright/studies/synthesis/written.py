@@ -172,9 +172,13 @@ def _name(result: Synthesised, region: RegionFile, to: str) -> str:
 
 def _loads(folder: Path, names: list[str], files: list[RegionFile]) -> Iterator[MscclLoad]:
     for name, each in zip(names, files, strict=True):
-        protocol = re.search(rb'proto="([^"]*)"', each.data)
-        said = protocol[1].decode() if protocol else "Simple"
-        yield MscclLoad(str(folder.resolve() / FOLDER / name), each.low, each.high, said)
+        yield MscclLoad(str(folder.resolve() / FOLDER / name), each.low, each.high, protocol_of(each.data))
+
+
+def protocol_of(xml: bytes) -> str:
+    """Return the protocol that an MSCCL XML file names for its program."""
+    said = re.search(rb'proto="([^"]*)"', xml)
+    return said[1].decode() if said else "Simple"
 
 
 def _hints(folder: Path, to: str, count: int) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """Buckets of gradients in pieces: what a recording shows of a bucket is when its last gradient was ready, not the ones before.
 
 A bucket of another size is asked about as if the stretch of backward before it made its gradients evenly, byte for byte, and the
-stretch of forward that its update is for used them evenly, the last one made first. A bucket is closed by the tensor that fills it,
-and tensors are not cut: of one that is larger than the smallest (the first and the last aside, which others close) all beyond that
-is one tensor.
+stretch of forward that its update is for used them evenly, the last one made first. A bucket is closed by the tensor that fills
+it, and tensors are not cut: of one that is larger than the smallest (the first and the last aside, which others close) all beyond
+that is one tensor.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
         tasks=tuple(part for task in workload.tasks for part in stretches.parts(task)),
         edges=stretches.edges(workload),
         payloads=tuple(
-            part for each in workload.payloads for part in _payloads(workload, each, cuts.get(each.name, WHOLE), stretches)
+            part
+            for each in workload.payloads
+            for part in _payloads(workload, each, cuts.get(each.name, WHOLE), stretches)
         ),
     )
     caps = [float(each.size_bytes) for each in buckets]
@@ -99,7 +101,9 @@ class _Stretches:
             stretches.forward(workload, of.name, buckets, cuts)
         return stretches
 
-    def forward(self, workload: Workload, of: str, buckets: list[Payload], cuts: Mapping[str, tuple[float, ...]]) -> None:
+    def forward(
+        self, workload: Workload, of: str, buckets: list[Payload], cuts: Mapping[str, tuple[float, ...]]
+    ) -> None:
         """Cut the stretch of forward from where the update of a bucket is needed to where that of another one is."""
         passes = [task for task in workload.tasks if task.of == of and task.kind == FORWARD]
         turn = {task.name: at for at, task in enumerate(passes)}

@@ -1,0 +1,91 @@
+"""The least network of provisioning: how sure its step is, by the draws of advice, and the network as a file of a fabric."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ringwright import drafts
+from ringwright.advise import said
+from ringwright.advise.evaluation import Evaluator
+from ringwright.advise.exported import AdvisedFile
+from ringwright.advise.folder import read_back
+from ringwright.advise.interval import Draws
+from ringwright.advise.settings import MACHINE, Setting, Setup
+from ringwright.advise.situation import MODEL, Situation
+from ringwright.exports.topology_json import topology_json
+from ringwright.registry import scheduler
+from ringwright.studies.jobs.generated import GeneratedJobSpec
+from ringwright.studies.provision.study import provision
+from ringwright.workloads.replay import GROUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ringwright.steps import Advance
+    from ringwright.studies.jobs.study import Job
+    from ringwright.studies.provision.asked import ProvisionSpec
+    from ringwright.studies.provision.document import ProvisionDocument, ProvisionRow
+    from ringwright.studies.provision.sized import SizedNetwork
+    from ringwright.topology import Topology
+
+LEAST = Setup((Setting("fabric", MACHINE, "recommended", "the least network", "the machine"),))
+
+
+def provisioned(
+    spec: ProvisionSpec,
+    fabrics: Sequence[Topology],
+    *,
+    drawn: bool = False,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> tuple[ProvisionDocument, list[AdvisedFile]]:
+    """Return the object of schema ``ringwright.provision/1``, and the recommended networks as files.
+
+    ``drawn``: with ``longer_p05``, ``longer_p50`` and ``longer_p95`` of each row. Raises as ``studies.provision`` does.
+    """
+    files: list[AdvisedFile] = []
+
+    def kept(row: ProvisionRow, sized: SizedNetwork) -> None:
+        files.append(_file(row, sized))
+        if drawn:
+            low, middle, high = Draws(Evaluator(_situation(spec, sized), inexact=True), seed=seed).gain(LEAST).ends
+            row["longer_p05"], row["longer_p50"], row["longer_p95"] = 0.0 - high, 0.0 - middle, 0.0 - low
+
+    return provision(spec, fabrics, advance, kept), files
+
+
+def write(files: Sequence[AdvisedFile], result: ProvisionDocument, output: Path) -> None:
+    """Write the networks into a claimed folder, each read back, and name each in its row; OutputError for one that differs."""
+    with drafts.alone(output):
+        for file in files:
+            with drafts.draft(output / file.name) as path:
+                path.write_bytes(file.data)
+                read_back(path, file)
+    rows = [row for row in result["rows"] if row["nic_gbs"] is not None]
+    for row, file in zip(rows, files, strict=True):
+        row["export"] = str(output / file.name)
+
+
+def _file(row: ProvisionRow, sized: SizedNetwork) -> AdvisedFile:
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{row['workload']}-on-{row['fabric']}").strip("-.")
+    return AdvisedFile(f"{name}.json", "", topology_json(sized.machine), *said.of_machine(sized.machine))
+
+
+def _situation(spec: ProvisionSpec, sized: SizedNetwork) -> Situation:
+    """Return the job on its fabric as it is, and with LEAST on the network that is recommended."""
+    job = sized.job
+
+    def make(setup: Setup, iteration: int) -> Job:
+        return job.at(sized.machine if len(setup) else sized.topology)
+
+    return Situation(
+        job.workload,
+        MODEL if job.parallel else GROUNDS[1],
+        scheduler(job.policy)[1],
+        job.policy,
+        sized.topology,
+        make,
+        spec=GeneratedJobSpec(spec.model, fit=spec.fit) if job.parallel else None,
+    )
