@@ -59,7 +59,7 @@ class AdvisedModel:
 
 @Parameter(name="*", group=options.QUESTION)
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class HeldAgainst:
     """Whether a prediction was true."""
 
     back_test: Annotated[
@@ -90,7 +90,7 @@ class Judged:
         return 1 if made["is_inside"] is False else 0
 
 
-NO_MODEL, ANY_MACHINE, NOT_JUDGED = AdvisedModel(), MachineOptions(), Judged()
+NO_MODEL, ANY_MACHINE, NOT_HELD = AdvisedModel(), MachineOptions(), HeldAgainst()
 
 
 def advise(
@@ -103,7 +103,7 @@ def advise(
     release: Annotated[str, Parameter(group=options.QUESTION)] = "",
     inexact: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     model: AdvisedModel = NO_MODEL,
-    judged: Judged = NOT_JUDGED,
+    judged: HeldAgainst = NOT_HELD,
     machine: MachineOptions = ANY_MACHINE,
     output: options.Target = None,
     force: options.Force = False,

@@ -20,7 +20,7 @@ from ringwright.sources import read
 from ringwright.testing import drawn_pairs, live_pairs, planted_causes
 
 if TYPE_CHECKING:
-    from ringwright.testing.live_pairs import LivePlan
+    from ringwright.testing.live_pairs import LivePairs
     from ringwright.topology import Topology
     from ringwright.trace import Trace
 
@@ -216,7 +216,7 @@ def _drawn_cause(cause: str, seed: int) -> JudgedCause:
     return _cause(cause, seed, made.trace, made.ranks, made.loss, made.machine, is_real=False)
 
 
-def _live_cause(plan: LivePlan, before: Trace, after: Trace) -> JudgedCause:
+def _live_cause(plan: LivePairs, before: Trace, after: Trace) -> JudgedCause:
     loss = of_pair(before, after, "")["measured_gain"]
     return _cause(plan.cause, plan.seed, before, plan.ranks, loss, None, is_real=True)
 

@@ -32,7 +32,7 @@ SLOW = (1.15, 1.6)
 
 
 @dataclass(frozen=True)
-class LivePlan:
+class LivePairs:
     """A job and changes of it: spellings as advice has them. ``before`` is what it runs by first; ``slow``: rank -> factor."""
 
     seed: int
@@ -43,15 +43,15 @@ class LivePlan:
     ranks: tuple[int, ...] = ()
 
 
-def planned(seed: int) -> LivePlan:
+def planned(seed: int) -> LivePairs:
     """Return the pairs of a seed."""
     rng = np.random.default_rng((seed, *b"live"))
     job = _drawn(rng)
     spellings = [_buckets(job, rng) for _ in range(CHANGES)] + [_sliced(job, rng)]
-    return LivePlan(seed, spellings[0], tuple(spellings[1:]), job)
+    return LivePairs(seed, spellings[0], tuple(spellings[1:]), job)
 
 
-def planted(cause: str, seed: int) -> LivePlan:
+def planted(cause: str, seed: int) -> LivePairs:
     """Return a job with a cause put in, wrong-order or straggler, and as its change the same without: what the cause costs."""
     rng = np.random.default_rng((seed, *b"live", *cause.encode()))
     job = _drawn(rng)
@@ -60,9 +60,9 @@ def planted(cause: str, seed: int) -> LivePlan:
     if cause == "straggler":
         rank = int(rng.integers(RANKS))
         slow = replace(job, slowdowns={str(rank): float(np.exp(rng.uniform(*np.log(SLOW))))})
-        return LivePlan(seed, usual, (usual,), slow, cause, (rank,))
+        return LivePairs(seed, usual, (usual,), slow, cause, (rank,))
     order = f"p3:slice_elements={job.elements // 16}"
-    return LivePlan(seed, order, (order,), replace(job, reverse=True), cause)
+    return LivePairs(seed, order, (order,), replace(job, reverse=True), cause)
 
 
 def _drawn(rng: np.random.Generator) -> LiveJob:
@@ -84,7 +84,7 @@ def _sliced(job: LiveJob, rng: np.random.Generator) -> str:
     return f"bytescheduler:partition_mb={mib:.4g}:credit_mb={2 * mib:.4g}"
 
 
-def runs(plan: LivePlan) -> list[LiveJob]:
+def runs(plan: LivePairs) -> list[LiveJob]:
     """Return the jobs that are run for a plan: as it is first, then with each change, and no cause put in."""
     after = replace(plan.job, reverse=False, slowdowns={})
     return [_by(plan.job, plan.before), *(_by(after, each) for each in plan.changes)]
@@ -95,7 +95,7 @@ def _by(job: LiveJob, spelling: str) -> LiveJob:
     return replace(job, scheduler=function, knobs=knobs)
 
 
-def record(plans: Sequence[LivePlan]) -> list[list[Trace]]:
+def record(plans: Sequence[LivePairs]) -> list[list[Trace]]:
     """Return the recordings of each plan, in the order of ``runs``; MissingExtraError without PyTorch."""
     from ringwright.execute.live.recordings import in_turns, recorded
 
