@@ -37,7 +37,7 @@ class _Told:
                     f"{each['kind']} {each['seed']} {each['change']}: measured {each['measured_gain']:.1%}, {_ends(each)}"
                 )
         if self.path is not None:
-            self.path.write_text(json.dumps(back_tests.document(self.pairs, self.causes, self.seed), indent=1) + "\n")
+            self.path.write_text(json.dumps(back_tests.counted(self.pairs, self.causes, self.seed), indent=1) + "\n")
 
 
 def _say(text: str) -> None:
@@ -81,7 +81,7 @@ def main() -> int:
     if given.join:
         parts = [json.loads(path.read_text()) for path in given.join]
         listed = ([each for part in parts for each in part[name]] for name in ("pairs", "causes"))
-        made = back_tests.document(*listed, min(part["first_seed"] for part in parts))
+        made = back_tests.counted(*listed, min(part["first_seed"] for part in parts))
     else:
         made = back_tests.campaign(sizes, given.seed, _Told(given.seed, given.json), halved)
     print(

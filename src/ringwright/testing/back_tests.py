@@ -139,10 +139,10 @@ def campaign(
             pairs.append(judged)
         if told is not None:
             told(judged)
-    return document(pairs, causes, first_seed)
+    return counted(pairs, causes, first_seed)
 
 
-def document(pairs: list[JudgedPair], causes: list[JudgedCause], first_seed: int) -> BackTests:
+def counted(pairs: list[JudgedPair], causes: list[JudgedCause], first_seed: int) -> BackTests:
     """Return the object of schema ``ringwright.back-tests/1``."""
     kinds = dict.fromkeys([_kind(each) for each in pairs] + [each["cause"] or "null" for each in causes])
     return {

@@ -80,9 +80,9 @@ def recognise(values: np.ndarray) -> IndexPattern | None:
         return None
     for step in usual[np.argsort(-counts, kind="stable")].tolist():
         wraps = np.flatnonzero(steps != step)
-        found = _wraps(n, int(values[0]), wraps.tolist(), (step - steps[wraps]).tolist())
-        if found is not None and np.array_equal(found.at(np.arange(n)[:, None]), values):
-            return found
+        pattern = _wraps(n, int(values[0]), wraps.tolist(), (step - steps[wraps]).tolist())
+        if pattern is not None and np.array_equal(pattern.at(np.arange(n)[:, None]), values):
+            return pattern
     return None
 
 
@@ -95,15 +95,15 @@ def _recognised_short(values: list[int]) -> IndexPattern | None:
         return None
     for step, _ in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
         wraps = [at for at, each in enumerate(steps) if each != step]
-        found = _wraps(n, values[0], wraps, [step - steps[at] for at in wraps])
-        if found is None:
+        pattern = _wraps(n, values[0], wraps, [step - steps[at] for at in wraps])
+        if pattern is None:
             continue
-        digits = [(part.weight, offset) for part, offset in zip(found.parts, found.offsets, strict=True)]
+        digits = [(part.weight, offset) for part, offset in zip(pattern.parts, pattern.offsets, strict=True)]
         if all(
-            found.base + sum(weight * ((at + offset) % n) for weight, offset in digits) == value
+            pattern.base + sum(weight * ((at + offset) % n) for weight, offset in digits) == value
             for at, value in enumerate(values)
         ):
-            return found
+            return pattern
     return None
 
 
