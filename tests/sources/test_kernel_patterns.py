@@ -124,7 +124,7 @@ def test_traces_without_a_rank_get_it_from_their_names(tmp_path: Path, capsys: p
     assert set(read(files).df["rank"].drop_nulls()) == {0, 1}
     assert set(read(files, rank_from="dp{rank}/trace.json").df["rank"].drop_nulls()) == {3, 5}
     assert (
-        main(["query", "select distinct rank from events order by rank", *files, "--rank-from", r"dp(\d+)", "--json"])
+        main(["query", "select distinct rank from events order by rank", *files, "--rank-from", r"dp(\d+)/", "--json"])
         == 0
     )
     out = capsys.readouterr().out

@@ -14,7 +14,8 @@ _ENDINGS = re.compile(r"(?:\.(?:json|et|gz|zst|txt|log|sqlite|pt|csv|trace|out))
 _LAST = re.compile(r"(?:^|[._\-])(\d{1,6})$")
 
 
-_pattern: ContextVar[re.Pattern[str] | None] = ContextVar("pattern", default=None)
+# The pattern given, and whether it is of paths: one without a slash is of the last name alone.
+_pattern: ContextVar[tuple[re.Pattern[str], bool] | None] = ContextVar("pattern", default=None)
 _LARGEST = 1 << 24
 _FORMS = "'worker-{rank}-*.json', or a regular expression with a group: 'worker-(\\d+)'"
 
@@ -41,7 +42,7 @@ def compiled(said: str) -> re.Pattern[str]:
 @contextmanager
 def named_by(said: str | None) -> Iterator[None]:
     """Have a pattern tell ranks from the names of files while the body runs; None leaves it to what is usual."""
-    before = _pattern.set(compiled(said) if said is not None else _pattern.get())
+    before = _pattern.set((compiled(said), "/" in said) if said is not None else _pattern.get())
     try:
         yield
     finally:
@@ -54,9 +55,12 @@ def is_named() -> bool:
 
 
 def rank_by_pattern(name: str) -> int | None:
-    """Return the rank that the pattern given finds in a path, None where there is none."""
-    pattern = _pattern.get()
-    match = pattern.search(name.replace("\\", "/")) if pattern is not None else None
+    """Return the rank that the pattern given finds in a file's name, or in its path where it has a slash; None: none."""
+    given = _pattern.get()
+    if given is None:
+        return None
+    pattern, of_paths = given
+    match = pattern.search(name.replace("\\", "/") if of_paths else _title(name))
     if match is None:
         return None
     said = match["rank"] if "rank" in match.re.groupindex else match[1]
@@ -68,12 +72,17 @@ def rank_in_name(name: str) -> int | None:
     """Return the rank that a file name gives: by the pattern given, or ``x.rank3.json``, ``trace_3.json``, ``3.json``."""
     if (told := rank_by_pattern(name)) is not None:
         return told
-    title = re.split(r"[/\\!:]", name)[-1]  # a path, or a path within an archive
+    title = _title(name)
     named = _NAMED.search(title)
     if named:
         return int(named[1])
     last = _LAST.search(_ENDINGS.sub("", title))
     return int(last[1]) if last else None
+
+
+def _title(name: str) -> str:
+    """Return the last name of a path, or of a path within an archive."""
+    return re.split(r"[/\\!:]", name)[-1]
 
 
 def distinct(names: Sequence[str]) -> list[int] | None:
