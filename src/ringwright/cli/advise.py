@@ -140,7 +140,6 @@ def advise(
     ringwright advise --sample
     ringwright advise --model gpt3-125m --gpus 4 --fabric switch:4,rate=10Gb/s --may ddp,policy
     ringwright advise --model gpt3-125m --gpus 8 --parallel fsdp --fabric dgx-h100:1 --may fsdp
-    ringwright advise before/ --back-test after/ --change ddp:bucket_cap_mb=25
     """
     from ringwright.advise.advise import AdviceSpec
     from ringwright.advise.advise import advised as answer
