@@ -13,7 +13,7 @@ import pytest
 
 from ringwright.advise.evaluation import Evaluation, Evaluator
 from ringwright.advise.ranking import ranked
-from ringwright.advise.search import _considered, searched
+from ringwright.advise.search import _considered, considered_setups, searched
 from ringwright.advise.settings import Setting, Setup
 
 SYSTEMS, KNOBS = 4, 8
@@ -201,3 +201,12 @@ def test_fewer_setups_than_are_wanted_come_to_an_end() -> None:
     considered = list(_considered(listed, 0))
     assert len(set(considered)) == len(considered) <= 4096
     assert sum(len(each) == 3 for each in considered) > 900
+
+
+def test_of_many_setups_those_that_only_say_who_does_what_are_all_considered() -> None:
+    listed = {**slots(("operation all-reduce", "operation all-gather")), **slots(("order", "graph"))}
+    considered = considered_setups({slot: each[:20] for slot, each in listed.items()})
+    quick = {each for each in considered if not each.is_planned_anew}
+    assert len(considered) == len(set(considered)) <= 4096
+    assert len(quick) == 21 * 21
+    assert {len(each) for each in considered} == {0, 1, 2, 3, 4}

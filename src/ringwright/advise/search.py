@@ -174,8 +174,9 @@ def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator
     quick = [listed for slot, listed in slots.items() if slot.startswith(OPERATION)]
     together = [each for each in _every(quick) if len(each) > 1] if _are_few(quick) else []
     yield from together
+    seen = set(together)
     pairs = [Setup.of(pair) for pair in combinations(singles, 2) if pair[0].slot != pair[1].slot]
-    pairs = [each for each in pairs if each not in set(together)] if together else pairs
+    pairs = [each for each in pairs if each not in seen]
     drawn = np.random.default_rng(seed)
     left = max(0, MOST_SETUPS - 1 - len(singles) - len(together))
     kept = (
@@ -184,7 +185,6 @@ def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator
         else [pairs[at] for at in sorted(drawn.choice(len(pairs), left // 2, False).tolist())]
     )
     yield from kept
-    seen = set(together)
     for _ in range(TRIES * left):  # there may be fewer of them than are wanted
         if len(seen) - len(together) >= left - len(kept):
             return

@@ -123,7 +123,7 @@ class Setup:
     @property
     def is_planned_anew(self) -> bool:
         """Whether it needs another plan or machine than the job of today: what takes long to ask about."""
-        return any(not each.slot.startswith(OPERATION) for each in self.settings)
+        return not all(each.op for each in self.settings)
 
     @property
     def effort(self) -> int:
