@@ -1,7 +1,7 @@
 """A second process that bounds setups which take long to plan, while the first goes on with the others.
 
-It begins as a copy of this one, so nothing has to be sent to it; what it finds out comes back setup by setup. What it owes where it
-dies is bounded here; what it owes where seconds end is not bounded at all.
+It begins as a copy of this one, so nothing has to be sent to it; what it finds out comes back setup by setup. What it owes
+where it dies is bounded here; what it owes where seconds end is not bounded at all.
 """
 
 from __future__ import annotations

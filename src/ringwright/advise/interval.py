@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ringwright.costs.stages import Costs, Stage
 
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
-WORK = 4_000_000
+WORK = 4_000_000  # instances that all draws of one setup may take
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
 OF_MACHINE, OF_OPERATION = 0.6, 0.2
@@ -38,10 +38,8 @@ COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data she
 SIZE_SIGMA, ONE_SIZE_SIGMA = 0.08, 0.25  # of a size beside several measured ones, and beside one
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
-MENDED_SIGMA, CALLS_ALONE_SIGMA = (
-    0.2,
-    0.3,
-)  # of the logarithm of what is gained by mending; where calls alone were recorded
+# Of the logarithm of what is gained by mending; where calls alone were recorded.
+MENDED_SIGMA, CALLS_ALONE_SIGMA = 0.2, 0.3
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 # Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
 LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8
@@ -89,9 +87,8 @@ class DrawnCosts:
         self, costs: Costs, draw: Draw, algorithms: dict[str, str], compute: float, *, is_once: bool = True
     ) -> None:
         self.costs, self._draw, self._algorithms, self._compute = costs, draw, algorithms, compute
-        self._is_once = (
-            is_once  # one step was recorded: else which steps are averaged over says how far their mean is off
-        )
+        # One step was recorded: else which steps are averaged over says how far their mean is off.
+        self._is_once = is_once
         self._known: dict[tuple[str, int, str], float] = {}
 
     def __getattr__(self, name: str) -> Any:
