@@ -73,14 +73,22 @@ def test_what_is_assumed_is_said(tmp_path: Path) -> None:
     assert inside["n_systems"] == module.shipped().seen["nvlink"].systems > 1
 
 
-def test_a_named_network_is_compared_with_its_own_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = ringwright.read(str(table(tmp_path, 40)))
-    wide = normal(trace).rows[-1]
-    monkeypatch.setattr(module, "_network", lambda *_: "sockets over TCP")
-    sockets = normal(trace).rows[-1]
-    assert sockets["percentile"] > 95 > wide["percentile"]
-    assert not any("network" in each for each in sockets["assumed"])
-    assert sockets["n_systems"] == 1
+@pytest.mark.parametrize(("said", "kind"), [("Socket", "tcp"), ("IB", "infiniband"), ("AWS Libfabric", "efa")])
+def test_a_named_network_is_compared_with_its_own_kind(tmp_path: Path, said: str, kind: str) -> None:
+    path = table(tmp_path, 40)
+    wide = rows(path)[-1]
+    path.write_text(f"node0:100:120 [0] NCCL INFO Using network {said}\n{path.read_text()}")
+    named = rows(path)[-1]
+    assert named["n_systems"] == module.shipped().seen[kind].systems < wide["n_systems"]
+    assert not any("network" in each for each in named["assumed"])
+    assert (named["percentile"] > 95) is (kind == "tcp"), "40 GB/s are fast for sockets and slow for any other"
+
+
+def test_several_networks_name_none(tmp_path: Path) -> None:
+    path = table(tmp_path, 40)
+    lines = "".join(f"node{n}:100:120 [0] NCCL INFO Using network {name}\n" for n, name in enumerate(("Socket", "IB")))
+    path.write_text(lines + path.read_text())
+    assert any("network" in each for each in rows(path)[-1]["assumed"])
 
 
 @pytest.mark.parametrize(("gpu", "why"), [("Quadro RTX 6000", "is not known"), ("", "does not name its GPU")])

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 MOST_TABLES = 64  # that are compared: some 50 ms each
 SOCKETS = "tcp"
-NAMED_BY = ("transport", "network", "net")  # claims that name what joins the nodes
+NAMED_BY = "network"  # the claim that names what joins the nodes: NCCL's "Using network"
 TAILS = (0.05, 0.5, 0.95)
 HALVINGS = 60  # of an interval, in which a quantile of several networks is looked for
 
@@ -51,9 +51,9 @@ def normal(trace: Trace, rates: list[Row] | None = None) -> Normal:
     rows: list[NormalRow] = []
     unknown: dict[str, list[str]] = {}
     mine = [each for each in tables(trace, rates) if each.source != "perf-table" and each.sizes]
-    networks = TableClaims(trace, NAMED_BY)
+    network = _network(trace)
     for table in mine[:MOST_TABLES]:
-        told = _compared(table, _network(networks, table))
+        told = _compared(table, network)
         if isinstance(told, str):
             unknown.setdefault(told, []).append(table.label)
         else:
@@ -64,10 +64,10 @@ def normal(trace: Trace, rates: list[Row] | None = None) -> Normal:
     return Normal(rows, said)
 
 
-def _network(claims: TableClaims, table: BenchmarkTimes) -> str:
-    """Return what the table says of its network, in its words."""
-    told = (claims.job(name) if table.kind == "job" else claims.table(table.name, name) for name in NAMED_BY)
-    return " ".join(each.value for each in told if each is not None)
+def _network(trace: Trace) -> str:
+    """Return the network that NCCL used, in its words; empty where no log says it, or logs name several."""
+    told = TableClaims(trace, (NAMED_BY,)).job(NAMED_BY)
+    return "" if told is None or told.is_disputed else told.value
 
 
 def _compared(table: BenchmarkTimes, network: str) -> list[NormalRow] | str:

@@ -81,13 +81,13 @@ USUAL_TRANSPORT = "infiniband"  # where a fabric does not say its own
 # What joins the nodes of products, where it is not InfiniBand.
 OF_PRODUCTS = {"p4d": "efa", "polaris": "slingshot", "mi250": "slingshot", "mi300": "roce"}
 
-# Words of tables that name a transport.
+# Words of tables, and of NCCL's "Using network", that name a transport.
 CARRIERS = (
-    (r"TCP|socket", "tcp"),
+    (r"TCP|[Ss]ocket", "tcp"),
     (r"Slingshot", "slingshot"),
-    (r"EFA", "efa"),
+    (r"EFA|AWS Libfabric", "efa"),
     (r"RoCE", "roce"),
-    (r"InfiniBand|\bIB\b|NDR|HDR|EDR", "infiniband"),
+    (r"InfiniBand|\bIB(?:ext\w*)?\b|NDR|HDR|EDR", "infiniband"),
     (r"Ethernet", "tcp"),
 )
 
