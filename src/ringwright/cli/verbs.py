@@ -15,6 +15,7 @@ GROUPS = {
         "diff": "What changed between two runs.",
         "check": "A gate for CI: thresholds per operation and size class.",
         "query": "SQL over the tables.",
+        "serve": "Reports, timelines and what-ifs on one local page.",
         "read": "Which kind of recording is this?",
         "convert": "Parquet, CSV or JSON lines; redacted on demand.",
     },
@@ -31,13 +32,11 @@ GROUPS = {
         "export": "Algorithms, rules and fabrics as files of other systems.",
         "list": "What can be named: fabrics, models, policies, GPUs, faults ...",
     },
-    "Run": {
+    "Run and prove": {
         "bench": "Collectives on real ranks, beside the libraries' own.",
         "sweep": "Real models in every parallel form, recorded and compared.",
         "switch": "A switch that adds: sums packets of workers, without root.",
         "lab": "Real ranks on a network of namespaces, with faults.",
-    },
-    "Prove": {
         "accuracy": "Simulated times beside measured tables: error, intervals.",
         "compare": "A benchmark beside its simulation, error by error.",
         "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",

@@ -1,0 +1,76 @@
+"""``ringwright serve``: jobs in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import options, reading
+
+if TYPE_CHECKING:
+    from ringwright.serve.server import Address
+
+
+def serve(
+    *paths: str,
+    sample: options.Sample = False,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    token: str = "",
+    follow: bool = False,
+    keep: Path | None = None,
+    lasts: Annotated[str | None, Parameter(name="--for")] = None,
+    no_open: bool = False,
+    json: options.Json = False,
+) -> int:
+    """Serve recordings, their reports and every what-if on one page, until Ctrl-C.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders or captures. The page reads nothing beside them but what is sent to it.
+    port
+        Usual: 8642, or the next one that is free; 0 takes a free one.
+    host
+        Address to listen on; beyond this machine a token is asked for.
+    token
+        What a browser must know (usual: none on this machine, else one that is made and printed). Give one where others use this
+        machine too.
+    follow
+        Read the recordings anew whenever they have grown.
+    keep
+        Folder of what was opened, asked and answered (usual: ~/.local/state/ringwright/serve).
+    lasts
+        End after so long (10s, 5min), else with Ctrl-C or SIGTERM.
+    no_open
+        Open no browser, also where there is a screen.
+    json
+        Print one JSON object once requests are taken (schema ringwright.serve/1).
+
+    Examples
+    --------
+    ringwright serve --sample --port 0 --for 2s
+    """
+    from ringwright.serve import server
+    from ringwright.units import parse_time
+
+    given = reading.inputs(paths, sample=sample) if paths or sample else []
+
+    def ready(address: Address, note: str) -> None:
+        server.told(address, note, as_json=json)
+        if not no_open:
+            server.open_browser(address)
+
+    server.serve(
+        given,
+        host=host,
+        port=port,
+        token=token,
+        keep=keep,
+        follow=follow,
+        ready=ready,
+        lasts_s=parse_time(lasts) if lasts is not None else None,
+    )
+    return 0
