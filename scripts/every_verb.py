@@ -31,6 +31,7 @@ QUESTIONS: dict[str, list[tuple[str, int]]] = {
     "read": [("read job.log", 0)],
     "run": [("run -o recorded -- PYTHON -c pass", 0)],
     "live": [("live job.log --once", 0)],
+    "serve": [("serve --port 70000", 2)],
     "doctor": [("doctor", 0)],
     "plugin": [("plugin env", 0)],
     "bench": [("bench all-reduce --ranks 2 -b 8 -n 1 -w 0", 0)],

@@ -320,7 +320,8 @@ def _covered(start: np.ndarray, length: np.ndarray, edges: np.ndarray) -> np.nda
     begun, ended = np.searchsorted(start, edges), np.searchsorted(end, edges)
     starts, ends = np.concatenate([[0.0], np.cumsum(start)]), np.concatenate([[0.0], np.cumsum(end)])
     until = (begun * edges - starts[begun]) - (ended * edges - ends[ended])
-    return np.maximum(np.diff(until), 0.0)
+    covered: np.ndarray = np.maximum(np.diff(until), 0.0)
+    return covered
 
 
 def _links(trace: Trace, events: pl.DataFrame) -> np.ndarray:

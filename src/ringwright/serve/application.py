@@ -24,7 +24,7 @@ from ringwright.analysis import event_view
 from ringwright.errors import InputError, RingwrightError, UsageError
 from ringwright.serve import questions
 from ringwright.serve.gate import REPORT_POLICY
-from ringwright.serve.site import ERRORS, OUT, PAGE, shown
+from ringwright.serve.site import ERRORS, OUT, PAGE, UNFINISHED, shown
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -199,7 +199,7 @@ class Views:
     async def receive(self, request: Request) -> Response:
         """Take one file of an upload; what is not sent whole leaves nothing."""
         target = self._site.upload_file(request.path_params["upload"], request.query_params.get("name", ""))
-        part = target.with_name(f"{target.name}.part")
+        part = target.with_name(f"{target.name}{UNFINISHED}")
         size = 0
         try:
             with part.open("xb") as file:

@@ -24,6 +24,7 @@ from ringwright.serve.site import Site
 from ringwright.serve.workspace import Workspace
 
 PORT = 8642
+LAST_PORT = 65_535
 TRIED = 20  # ports after the usual one, where that is taken
 LAST_WORDS_S = 2
 UPLOAD_BYTES = 16 << 30
@@ -189,6 +190,8 @@ def _is_loopback(host: str) -> bool:
 @contextlib.contextmanager
 def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
     """Give a socket that listens, or UsageError."""
+    if port is not None and not 0 <= port <= LAST_PORT:
+        raise UsageError(f"port {port} is none", remedy=f"0, a free one, to {LAST_PORT}")
     ports = [port] if port is not None else [*range(PORT, PORT + TRIED), 0]
     for each in ports:
         try:
@@ -197,11 +200,10 @@ def _listening(host: str, port: int | None) -> Iterator[socket.socket]:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(where)
             break
-        except (OSError, OverflowError) as error:
-            taken = getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
-            if taken and each != ports[-1]:
+        except (OSError, UnicodeError) as error:
+            if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES) and each != ports[-1]:
                 continue
-            words = str(error) if isinstance(error, OverflowError) else error.strerror or str(error)
+            words = getattr(error, "strerror", None) or str(error)
             raise UsageError(
                 f"{host}:{each} cannot be listened on: {words.lower()}", remedy="ringwright serve --port 0, a free one"
             ) from error

@@ -18,7 +18,9 @@ from ringwright.serve.workspace import OpenedJob, Run, Workspace, job_id, job_na
 
 PAGE, RESULT, OUT, ERRORS = "page.html", "trace", "out.txt", "err.txt"
 MOST_RUNS = 500  # that are kept; the oldest that have ended go first
-LOOK_S = 2.0
+UNFINISHED = ".part"  # of a file that is being sent
+GLANCE_S = 0.5  # between two looks at what running commands have printed
+LOOK_S = 2.0  # at the files of jobs that are followed
 REST = 4.0  # a growing job is read anew at most a fifth of the time
 
 
@@ -186,14 +188,27 @@ class Site:
         return job
 
     async def watch(self) -> None:
-        """Look after the jobs that are followed, as long as the server runs."""
+        """Look after the jobs that are followed and the answers that grow, as long as the server runs."""
+        due_s, sizes = 0.0, {}
         while not self.ended:
-            begin = time.monotonic()
-            for job in [job for job in self.workspace.jobs.values() if job.following]:
-                now = await asyncio.to_thread(stamp, job.path)
-                if now != job.stamp and not self.commands.is_known(job.id):
-                    self._read(job, now)
-            await asyncio.sleep(max(LOOK_S, REST * (time.monotonic() - begin)))
+            grown = {run.id: self._size(run) for run in self.workspace.runs.values() if run.state == "running"}
+            if grown != sizes:
+                sizes = grown
+                self.changed()
+            begin_s = time.monotonic()
+            if begin_s >= due_s:
+                for job in [job for job in self.workspace.jobs.values() if job.following]:
+                    now = await asyncio.to_thread(stamp, job.path)
+                    if now != job.stamp and not self.commands.is_known(job.id):
+                        self._read(job, now)
+                due_s = time.monotonic() + max(LOOK_S, REST * (time.monotonic() - begin_s))
+            await asyncio.sleep(GLANCE_S)
+
+    def _size(self, run: Run) -> int:
+        """Return the bytes that a command has printed."""
+        with contextlib.suppress(OSError):
+            return (self.workspace.run_folder(run.id) / OUT).stat().st_size
+        return 0
 
     # ---- uploads
 
@@ -217,7 +232,9 @@ class Site:
     def open_upload(self, upload: str) -> OpenedJob:
         """Open what was sent as one job."""
         folder = self.workspace.upload_folder(upload)
-        files = sorted(path for path in folder.iterdir()) if folder.is_dir() else []
+        if folder.is_dir() and any(path.suffix == UNFINISHED for path in folder.rglob("*")):
+            raise UsageError("a file is still on its way", remedy="wait until all of it was sent")
+        files = sorted(folder.iterdir()) if folder.is_dir() else []
         if not files:
             raise UsageError("nothing was sent", remedy="choose files first")
         return self.open(str((files[0] if len(files) == 1 else folder).resolve()), uploaded=True)

@@ -270,7 +270,7 @@ async function updateRuns() {
   const run = state.runs.find((each) => each.id === chosen);
   const answer = byId("answer");
   if (!answer || !run) return;
-  const key = JSON.stringify([run.id, run.state, run.question === "live" ? run.told + state.version : run.told]);
+  const key = JSON.stringify([run.id, run.state, run.question === "live" ? state.version : run.told]);
   if (answer.dataset.key === key || shownRun === key) return;
   shownRun = key;
   const told = await get(`/api/runs/${run.id}`).catch((error) => { notice(error); return null; });

@@ -215,6 +215,8 @@ export class Timeline {
       this.draw();
       this.fillTable();
       this.root.dataset.drawn = data.events ? "events" : "bins";
+      this.root.dataset.from = this.begin.toFixed(3);
+      this.root.dataset.to = (this.begin + this.span).toFixed(3);
       if (this.fetched) this.fetched(this);
     } catch (error) {
       if (turn === this.wanted) this.says.textContent = `${error.message}${error.remedy ? `: ${error.remedy}` : ""}`;
