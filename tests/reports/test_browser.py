@@ -183,10 +183,11 @@ def test_ranks_over_time_are_drawn(tmp_path: Path) -> None:
     late = summarise(faulty_fabric.job("late", 3)[0])
     document = opened(late, tmp_path)
     assert "data-errors" not in marks(document)
-    figure = re.search(r'id="rank-lanes".*?</figure>', document, re.DOTALL)
+    figure = re.search(r'id="rank-timeline".*?</figure>', document, re.DOTALL)
     assert figure
-    assert figure[0].count("<rect") >= late["bars"]["shown"]
-    assert "waiting" in figure[0]
+    assert 'data-drawn="events"' in figure[0]
+    ranks = len({(bar["rank"], bar["lane"]) for bar in late["bars"]["bars"]})
+    assert f"{ranks} of {ranks} rows; shown: {late['bars']['shown']:,} events" in figure[0]
     for name in ("waits", "bandwidth"):
         assert f'id="table-{name}"' in document
     assert late["verdict"]["evidence"][0] in escaping.unescape(document)

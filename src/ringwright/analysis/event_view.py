@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ MOST_EVENTS = 6000  # single ones, in all rows of a view
 MOST_ROWS = 256
 MOST_PIXELS = 20_000
 MOST_LINKS = 2000
+WIDEST_BIN = 2  # pixels
 WIDE_PIXELS = 40  # from here on an event has room for its name
 MOST_SCANNED = (
     4_000_000  # events that a filter looks at one by one; a wider view is refused a filter by size or communicator
@@ -49,12 +51,12 @@ class Sight:
 
 
 def view(levels: EventLevels, sight: Sight) -> dict[str, Any]:
-    """Return what is in sight, as numbers that need no further reading.
+    """Return what is in sight.
 
     Where at most MOST_EVENTS are in sight, ``events`` is a list for each row of [number, start in us after the view's begin,
     duration, operation, share that waited in %, communicator, call in it], and ``names`` has those of events wide enough. Else
-    ``bins`` is a list for each row of runs [first bin, bins, operation, busy in 255ths, events], ``bin_us`` wide each, from
-    ``origin_us`` on.
+    ``bins`` is a list for each row of [operations, busy, events]: base64 of a byte a bin, ``bin_us`` wide each, from
+    ``origin_us`` on; 255 is busy all the time.
     """
     rows = [row for row in sight.rows if 0 <= row < len(levels.rows)]
     spans = [_span(levels, row, sight) for row in rows]
@@ -140,43 +142,28 @@ def _events(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> di
 
 
 def _bins(levels: EventLevels, rows: Sequence[int], sight: Sight) -> dict[str, Any]:
-    """Return the level whose bins are about a pixel wide, as runs of bins that look the same."""
+    """Return the level whose bins are at most two pixels wide."""
     import numpy as np
 
-    wanted = sight.pixels * levels.end_us / (sight.end_us - sight.begin_us)
+    wanted = sight.pixels * levels.end_us / (sight.end_us - sight.begin_us) / WIDEST_BIN
     level = next((at for at, busy in enumerate(levels.busy) if busy.shape[2] >= wanted), len(levels.busy) - 1)
     busy, count = levels.busy[level], levels.count[level]
     bins = busy.shape[2]
     bin_us = levels.end_us / bins
     low = min(max(int(sight.begin_us / bin_us), 0), bins - 1)
     high = min(max(int(np.ceil(sight.end_us / bin_us)), low + 1), bins)
-    shown = [at for at in range(busy.shape[0]) if not sight.operations or at in sight.operations]
-    answer: list[list[list[int]]] = []
+    shown = np.array([at for at in range(busy.shape[0]) if not sight.operations or at in sight.operations], np.uint8)
+    answer = []
     for row in rows:
         part = np.asarray(busy[shown, row, low:high])
-        if not shown:
-            answer.append([])
-            continue
-        most = part.argmax(axis=0)
-        share = np.minimum(part.astype(np.int64).sum(axis=0), FULL)
-        # Sixteen steps of shading are as many as an eye tells apart, and make longer runs.
-        step = np.where(share > 0, np.maximum(share // 16, 1), 0)
-        change = np.flatnonzero((np.diff(most) != 0) | (np.diff(step) != 0)) + 1
-        begins = np.concatenate([[0], change])
-        ends = np.concatenate([change, [high - low]])
-        totals = np.concatenate([[0], np.cumsum(count[row, low:high], dtype=np.int64)])
-        answer.append(
-            [
-                [int(a + low), int(b - a), shown[int(most[a])], int(share[a:b].mean()), int(totals[b] - totals[a])]
-                for a, b in zip(begins, ends, strict=True)
-                if step[a]
-            ]
-        )
-    return {"bins": answer, "bin_us": bin_us, "origin_us": 0.0}
+        most = shown[part.argmax(axis=0)] if len(shown) else np.zeros(high - low, np.uint8)
+        share = np.minimum(part.sum(axis=0, dtype=np.int64), FULL)
+        answer.append(_packed(most, share, int(count[row, low:high].sum())))
+    return {"bins": answer, "bin_us": bin_us, "origin_us": low * bin_us}
 
 
 def _counted(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> dict[str, Any]:
-    """Return bins of filtered events: a bin is as busy as the events that begin in it last, at most all of it."""
+    """Return bins of filtered events: a bin is as busy as the events that begin in it, and shows the last of them."""
     import numpy as np
 
     bins = min(sight.pixels, COARSEST * 4)
@@ -185,13 +172,16 @@ def _counted(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> d
     for numbers in kept:
         start, length, of = (levels.columns[name][numbers] for name in ("start_us", "duration_us", "operation"))
         at = np.clip(((start - sight.begin_us) / bin_us).astype(np.int64), 0, bins - 1)
-        time = np.bincount(at, weights=length, minlength=bins)
-        many = np.bincount(at, minlength=bins)
-        last = np.zeros(bins, np.int64)
+        share = np.clip(np.bincount(at, weights=length, minlength=bins) / bin_us * FULL, 1, FULL)
+        last = np.zeros(bins, np.uint8)
         last[at] = of
-        share = np.clip(time / bin_us * FULL, 1, FULL).astype(int)
-        answer.append([[int(b), 1, int(last[b]), int(share[b]), int(many[b])] for b in np.flatnonzero(many)])
+        answer.append(_packed(last, np.where(np.bincount(at, minlength=bins) > 0, share, 0), len(numbers)))
     return {"bins": answer, "bin_us": bin_us, "origin_us": sight.begin_us}
+
+
+def _packed(operation: np.ndarray, busy: np.ndarray, events: int) -> list[str | int]:
+    """Return a row's bins as base64: a byte each for the operation and for how busy, then how many events begin in them."""
+    return [*(b64encode(each.astype("uint8").tobytes()).decode("ascii") for each in (operation, busy)), events]
 
 
 def event(levels: EventLevels, number: int) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,30 +27,44 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _MOST_NOTES = 50
+_MODULE = re.compile(r"^import [^;]*;\n|^export ", re.MULTILINE)
 # Characters that end a script element or a JavaScript line become JSON escapes of themselves.
 _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def page(summary: Summary) -> str:
     """Return the page of a ``ringwright.summary/1`` object."""
-    return render("page.html.j2", **_content(complete(summary)))
+    return render("page.html.j2", parts=("elements", "timeline", "page_timeline"), **_content(complete(summary)))
 
 
-def render(template: str, **content: Any) -> str:
-    """Return a page of this room's templates with styles and script inline; every string is escaped."""
+def render(template: str, *, parts: Sequence[str] = (), **content: Any) -> str:
+    """Return a page of this room's templates with styles and script inline; every string is escaped.
+
+    ``parts`` are modules of this room that the page's script needs too, each after those that it imports.
+    """
     from markupsafe import Markup
 
-    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    script = "\n".join(_inline(name) for name in ("page", *parts))
+    style = "\n".join(
+        path.read_text(encoding="utf-8") for name in ("page", *parts) if (path := _HERE / f"{name}.css").is_file()
+    )
     return (
         _templates()
         .get_template(template)
         .render(
             **content,
-            style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+            style=Markup(style),
             script=Markup(script),
             digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         )
     )
+
+
+@cache
+def _inline(name: str) -> str:
+    """Return a module as a part of a page's one script: what it imports stands before it."""
+    text = (_HERE / f"{name}.js").read_text(encoding="utf-8")
+    return _MODULE.sub("", text)
 
 
 @cache
@@ -82,6 +98,7 @@ def _content(view: Summary) -> dict[str, Any]:
 
     palette = charts.colours(view)
     matrix, members = cuts.matrix(view), cuts.communicator_map(view)
+    ranks = ranks_picture.picture(view)
     return {
         "title": _title(view),
         "coverage": cuts.short(view["coverage"], 600),
@@ -92,7 +109,7 @@ def _content(view: Summary) -> dict[str, Any]:
         "findings": [_finding(f, view["verdict"]) for f in view["findings"][:_MOST_NOTES]],
         "absence": absence(view),
         "tables": tables.all_tables(view) | timed.all_tables(view),
-        "ranks": ranks_picture.picture(view, palette),
+        "ranks": ranks,
         "exposed": None
         if view["exposed_us"] is None
         else (overlap.us(view["exposed_us"]), overlap.us(view["overlapped_us"])),
@@ -116,7 +133,11 @@ def _content(view: Summary) -> dict[str, Any]:
         "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},
         "warnings": [cuts.short(w, 600) for w in view["warnings"][:_MOST_NOTES]],
         "limits": [cuts.short(w, 600) for w in view["limits"][:_MOST_NOTES]],
-        "data": Markup(safe_json({"matrix": matrix, "members": members})),
+        "data": Markup(
+            safe_json(
+                {"matrix": matrix, "members": members, "timeline": None if not ranks or ranks["refused"] else ranks}
+            )
+        ),
     }
 
 

@@ -1,77 +1,66 @@
-"""The picture of all ranks: a track per rank, calls above compute, the part of a call that was waiting drawn pale."""
+"""The timeline of all ranks in a report: a row for a rank's calls, one for its compute; what waited of a call is drawn pale."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ringwright.analysis.document import Summary
-from ringwright.reports.overlap import us
 
-WIDTH = 1000.0
-TRACK, GAP = 14.0, 8.0
-TICKS = 6
+COMPUTE = "compute"
 
 
-def picture(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:
-    """Return the geometry of the picture, or what says why there is none; None where nothing has a duration."""
+def picture(view: Summary) -> dict[str, Any] | None:
+    """Return what the page's timeline draws, or what says why there is none; None where nothing has a duration.
+
+    ``events`` are [row, start in us, duration, operation, share that waited in %].
+    """
     data = view["bars"]
     if not data:
         return None
     if data["refused"]:
-        return {"refused": data["refused"], "rows": [], "note": ""}
-    if not data["bars"]:
+        return {"refused": data["refused"]}
+    bars = data["bars"]
+    if not bars:
         return None
-    ranks = sorted({bar["rank"] for bar in data["bars"]})
-    both = any(bar["lane"] == "compute" for bar in data["bars"])
-    tall = TRACK * (2 if both else 1)
-    top = {rank: index * (tall + GAP) for index, rank in enumerate(ranks)}
-    scale = WIDTH / max(data["end_us"], 1e-9)
-    shapes = [shape for bar in data["bars"] for shape in _shapes(bar, top[bar["rank"]], scale, palette)]
+    tracks = sorted({(bar["rank"], bar["lane"] == COMPUTE) for bar in bars})
+    row_of = {track: row for row, track in enumerate(tracks)}
+    spent: dict[str, float] = {}
+    for bar in bars:
+        name = _operation(bar)
+        spent[name] = spent.get(name, 0.0) + bar["duration_us"]
+    operations = sorted(spent, key=lambda name: (-spent[name], name))
+    events = [_event(bar, row_of, operations) for bar in bars]
     cut = "" if data["shown"] >= data["of"] else f"{data['of'] - data['shown']:,} further events are left out"
-    left = "" if len(ranks) >= data["ranks"] else f"{data['ranks'] - len(ranks)} further ranks are left out"
+    ranks = len({bar["rank"] for bar in bars})
+    left = "" if ranks >= data["ranks"] else f"{data['ranks'] - ranks} further ranks are left out"
+    whole = "ringwright serve draws all" if cut or left else ""
     return {
         "refused": "",
-        "note": "; ".join(part for part in (data["clock"], cut, left) if part),
-        "shapes": shapes,
-        "height": round(len(ranks) * (tall + GAP), 1),
-        "rows": [{"rank": rank, "y": round(top[rank] + tall / 2, 1)} for rank in ranks],
-        "ticks": _ticks(data["end_us"]),
+        "rows": [
+            {
+                "label": f"rank {rank}",
+                "rank": rank,
+                "host": "",
+                "track": COMPUTE if computes else "calls",
+                "events": sum(event[0] == row for event in events),
+            }
+            for row, (rank, computes) in enumerate(tracks)
+        ],
+        "operations": operations,
+        "end_us": data["end_us"],
+        "note": "; ".join(part for part in (data["clock"], cut, left, whole) if part),
+        "events": events,
     }
 
 
-def _ticks(end_us: float) -> list[str]:
-    """Return the labels of the axis, all in one unit."""
-    scale, unit = next(((s, u) for s, u in ((1e6, "s"), (1e3, "ms")) if end_us >= 2 * s), (1.0, "us"))
-    return [f"{end_us * tick / TICKS / scale:,.1f} {unit}" for tick in range(TICKS + 1)]
+def _operation(bar: dict[str, Any]) -> str:
+    return COMPUTE if bar["lane"] == COMPUTE else str(bar["op"])
 
 
-def _shapes(bar: dict[str, Any], top: float, scale: float, palette: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the rectangles of one bar: waiting, then transfer."""
+def _event(bar: dict[str, Any], row_of: dict[tuple[int, bool], int], operations: list[str]) -> list[float]:
+    """Return one event; what began before the stretch is cut at its begin."""
     begin = max(bar["start_us"], 0.0)
-    end = bar["start_us"] + bar["duration_us"]
-    title = f"rank {bar['rank']}: {bar['op']}, {us(bar['duration_us'])}"
-    if bar["lane"] == "compute":
-        return [_rectangle(begin, end, top + TRACK, scale, "compute", title)]
-    colour = f"f{palette.get(bar['op'], 9)}"
-    waited = min(bar["wait_us"] or 0.0, bar["duration_us"])
-    if not waited:
-        return [_rectangle(begin, end, top, scale, colour, title)]
-    middle = max(bar["start_us"] + waited, begin)
-    said = f"{title}, of which {us(waited)} waiting"
-    return [
-        _rectangle(begin, middle, top, scale, f"{colour} waiting", said),
-        _rectangle(middle, end, top, scale, colour, said),
-    ]
-
-
-def _rectangle(begin: float, end: float, top: float, scale: float, colour: str, title: str) -> dict[str, Any]:
-    x = min(begin * scale, WIDTH)
-    width = max(min(end * scale, WIDTH) - x, 0.4)
-    return {
-        "x": round(x, 2),
-        "width": round(width, 2),
-        "y": round(top, 1),
-        "height": TRACK - 1,
-        "colour": colour,
-        "title": title,
-    }
+    length = max(bar["start_us"] + bar["duration_us"] - begin, 0.0)
+    waited = min(max(bar["wait_us"] or 0.0, 0.0) / bar["duration_us"], 1.0) * 100 if bar["duration_us"] else 0.0
+    row = row_of[bar["rank"], bar["lane"] == COMPUTE]
+    return [row, round(begin, 3), round(length, 3), operations.index(_operation(bar)), round(waited)]

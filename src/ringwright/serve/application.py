@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ringwright import __version__
+from ringwright import __version__, reports
 from ringwright.analysis import event_view
 from ringwright.errors import InputError, RingwrightError, UsageError
 from ringwright.serve import questions
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ringwright.serve.site import Site
 
 PAGES = Path(__file__).parent / "pages"
+REPORTS = Path(reports.__file__ or "").parent
+SHARED = ("elements.js", "timeline.css", "timeline.js")  # with reports, which hold them inline
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 SCHEMA = "ringwright.serve/1"
 MOST_BODY = 1 << 20
@@ -324,7 +326,8 @@ def application(site: Site, upload_bytes: int) -> Starlette:
 @cache
 def page_files() -> dict[str, bytes]:
     """Return the page's own files by name; nothing else in the package is served."""
-    return {path.name: path.read_bytes() for path in PAGES.iterdir() if path.suffix in TYPES}
+    files = {path.name: path.read_bytes() for path in PAGES.iterdir() if path.suffix in TYPES}
+    return files | {name: (REPORTS / name).read_bytes() for name in SHARED}
 
 
 async def _refused(_request: Request, error: RingwrightError) -> Response:

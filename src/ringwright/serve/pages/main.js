@@ -1,5 +1,6 @@
 // The page: jobs at the side; of the chosen one its report, its timeline, questions and their answers. The address says what is shown.
-import { address, bytes, colour, element, get, go, news, post, remove, send, time } from "./api.js";
+import { get, news, post, remove, send } from "./api.js";
+import { address, bytes, colour, element, go, time } from "./elements.js";
 import { Timeline } from "./timeline.js";
 
 const byId = (id) => document.getElementById(id);

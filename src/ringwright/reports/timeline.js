@@ -1,5 +1,5 @@
 // A timeline of any number of events: the server sends what a screen can show, single events or shares of bins.
-import { address, bytes, colour, element, go, time } from "./api.js";
+import { address, bytes, colour, element, go, time } from "./elements.js";
 
 const ROW = 18;
 const AXIS = 26;
@@ -11,7 +11,9 @@ const QUIET = { compute: "--c9", step: "--edge", phase: "--edge", memory: "--c7"
 
 export class Timeline {
   // source: { meta, view(params), event(number), search(text, after, back) }; key: what names its state in the address
-  constructor(source, { key = "", moved = null } = {}) {
+  // plain: without sizes and communicators to filter by
+  constructor(source, { key = "", moved = null, plain = false } = {}) {
+    this.plain = plain;
     this.source = source;
     this.meta = source.meta;
     this.key = key;
@@ -56,7 +58,7 @@ export class Timeline {
     const zoom = (factor, label, text) => element("button", { type: "button", "aria-label": label, onclick: () => this.zoom(factor) }, text);
     const controls = element("div", { class: "controls" },
       element("label", {}, "Ranks ", this.rankFilter), element("label", {}, "Track ", this.trackFilter),
-      element("label", {}, "At least ", this.sizeFilter), element("label", {}, "Communicator ", this.groupFilter),
+      ...(this.plain ? [] : [element("label", {}, "At least ", this.sizeFilter), element("label", {}, "Communicator ", this.groupFilter)]),
       element("label", {}, "Search ", this.searchText),
       element("button", { type: "button", onclick: () => this.find(true), "aria-label": "Previous match" }, "\u2039"),
       element("button", { type: "button", onclick: () => this.find(false), "aria-label": "Next match" }, "\u203a"), this.hits,
@@ -210,7 +212,7 @@ export class Timeline {
       });
       if (turn !== this.wanted) return;
       this.data = data;
-      this.byRow = new Map(data.rows.map((row, at) => [row, (data.events || data.bins)[at]]));
+      this.byRow = new Map(data.rows.map((row, at) => [row, data.events ? data.events[at] : stretches(data.bins[at])]));
       if (!this.selected) this.describe();
       this.draw();
       this.fillTable();
@@ -262,7 +264,7 @@ export class Timeline {
       const top = AXIS + at * ROW - shift;
       if (this.data) this.paintRow(pen, row, top, colours);
       pen.globalAlpha = 1;
-      pen.fillStyle = colour("--panel");
+      pen.fillStyle = colour("--card");
       pen.fillRect(0, top, this.gutter(), ROW);
       pen.fillStyle = ink;
       pen.fillText(this.label(row, at), 6, top + ROW / 2, this.gutter() - 10);
@@ -283,12 +285,16 @@ export class Timeline {
     const left = this.gutter();
     const right = left + this.width();
     if (this.data.bins) {
+      let alpha = -1;
+      let last = -1;
       for (const [first, many, operation, busy] of items) {
         const x = Math.max(this.xOf(this.data.origin_us + first * this.data.bin_us), left);
         const end = Math.min(this.xOf(this.data.origin_us + (first + many) * this.data.bin_us), right);
-        if (end <= left || x >= right) continue;
-        pen.globalAlpha = 0.2 + 0.8 * busy / 255;
-        pen.fillStyle = colours[operation];
+        if (end <= left) continue;
+        if (x >= right) break;
+        const shade = 0.2 + 0.8 * busy / 255;
+        if (shade !== alpha) { pen.globalAlpha = shade; alpha = shade; }
+        if (operation !== last) { pen.fillStyle = colours[operation]; last = operation; }
         pen.fillRect(x, top + 2, Math.max(end - x, 0.8), ROW - 4);
       }
       return;
@@ -350,7 +356,7 @@ export class Timeline {
 
   paintAxis(pen, width, height) {
     pen.globalAlpha = 1;
-    pen.fillStyle = colour("--panel");
+    pen.fillStyle = colour("--card");
     pen.fillRect(0, 0, width, AXIS);
     const rough = this.span / Math.max(this.width() / 110, 1);
     const power = 10 ** Math.floor(Math.log10(rough));
@@ -500,6 +506,22 @@ export class Timeline {
     }
     return rows ? sums.map((sum) => Math.min(sum / rows, 1)) : sums;
   }
+}
+
+// The bins of a row as [first, how many, operation, busy], those beside each other that look the same as one.
+function stretches([operations, busy]) {
+  const unpack = (text) => Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+  const of = unpack(operations);
+  const share = unpack(busy);
+  const parts = [];
+  let last = null;
+  for (let at = 0; at < share.length; at += 1) {
+    if (!share[at]) { last = null; continue; }
+    const shade = Math.min(share[at] | 15, 255);
+    if (last && last[2] === of[at] && last[3] === shade) last[1] += 1;
+    else { last = [at, 1, of[at], shade]; parts.push(last); }
+  }
+  return parts;
 }
 
 export function parseRanks(text) {
