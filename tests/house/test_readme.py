@@ -53,8 +53,8 @@ def test_the_examples_are_fresh(name: str) -> None:
     assert script["with_block"](README, name, block) == README, "run scripts/readme"
 
 
-# Compilers, real ranks, networks of namespaces, minutes: understood here, run by the tests of their rooms.
-LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce", "provision"}
+# Compilers, real ranks, networks of namespaces, a server, minutes: understood here, run by the tests of their rooms.
+LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce", "provision", "serve"}
 CODE = re.compile(r"```bash\n(.*?)```|`((?:scripts/)?ringwright [^`]+)`", re.DOTALL)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from ringwright.analysis.adders import InNetworkSaid
+from ringwright.analysis.answer_document import FirstAnswer
 from ringwright.analysis.burst_document import ToldBursts
 from ringwright.analysis.normal_document import NormalRow
 from ringwright.analysis.topology_document import ReadTopology
@@ -226,6 +227,7 @@ class CliffFinding(JobFinding):
 class Conclusions(TypedDict):
     """What follows from all the other parts."""
 
+    answer: FirstAnswer
     findings: list[JobFinding]
     warnings: list[str]
     normal: list[NormalRow]

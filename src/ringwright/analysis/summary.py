@@ -29,6 +29,7 @@ from ringwright.analysis.document import (
 )
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.findings import findings, is_log
+from ringwright.analysis.first_answer import first_answer
 from ringwright.analysis.judged import judged
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.normal import Normal, normal
@@ -264,6 +265,7 @@ def _conclusions(given: _Prepared, seen: Judged) -> Conclusions:
     if given.has["measured"]:
         told += [*expected(given.trace, rates=seen["bandwidth"]), *cliffs(given.trace, rates=seen["bandwidth"])]
     return {
+        "answer": first_answer(seen, told, beside.rows, beside.unknown),
         "findings": told,
         "warnings": [f"{each['title']}: {each['detail']}" for each in told if each["severity"] == "warning"],
         "normal": beside.rows,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ def check(
     ranks: int | None = None,
     allow_verdict: bool | None = None,
     allow_empty: bool | None = None,
+    annotate: bool = False,
     json: options.Json = False,
 ) -> int:
     """Compare a job with thresholds; exit code 1 when one is crossed.
@@ -39,6 +39,8 @@ def check(
         Pass even when a verdict (a hang, a dead peer) was reached.
     allow_empty
         Pass even when no operation was read.
+    annotate
+        Write failed checks as annotations of GitHub too (always in a workflow there).
     json
         Print one JSON object instead (schema ringwright.check/1).
 
@@ -47,7 +49,7 @@ def check(
     ringwright check --sample --ranks 16
     """
     from ringwright.analysis import gate
-    from ringwright.reports import checks
+    from ringwright.reports import annotations, checks
 
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
@@ -56,5 +58,5 @@ def check(
         if json:
             reading.print_json(result)
         else:
-            checks.write(result, sys.stdout, annotate=bool(os.environ.get("GITHUB_ACTIONS")))
+            checks.write(result, sys.stdout, annotate=annotations.wanted(annotate))
     return EXIT_GOOD if result["passed"] else EXIT_GATE

@@ -15,6 +15,7 @@ def diff(
     sample: options.Sample = False,
     fail_over: str | None = None,
     slower_only: bool = False,
+    annotate: bool = False,
     json: options.Json = False,
 ) -> int:
     """Show what changed between two runs: calls and bytes, times by size, steps, and what disturbed the later one.
@@ -33,6 +34,8 @@ def diff(
         than this share, for example 5%; times only where they changed by more than they vary by themselves.
     slower_only
         With --fail-over: what became faster passes.
+    annotate
+        With --fail-over: write what failed as annotations of GitHub too (always in a workflow there).
     json
         Print one JSON object instead (schema ringwright.diff/1).
 
@@ -44,7 +47,7 @@ def diff(
     from ringwright.analysis.diff_gate import over
     from ringwright.analysis.disturbance import can_be_told, disturbance
     from ringwright.analysis.gate import parse_share
-    from ringwright.reports import changes
+    from ringwright.reports import annotations, changes
 
     bound = parse_share(fail_over) if fail_over is not None else None
     paths = reading.two_inputs(before, after, sample=sample)
@@ -59,4 +62,6 @@ def diff(
     failed = over(result, bound, slower_only=slower_only) if bound is not None else []
     for sentence in failed:
         print(f"FAIL {sentence}, at most {bound:.1%} allowed", file=sys.stderr)
+        if not json and annotations.wanted(annotate):
+            print(annotations.annotation("error", "ringwright diff", sentence))
     return EXIT_GATE if failed else EXIT_GOOD

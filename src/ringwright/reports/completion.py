@@ -42,6 +42,7 @@ _EMPTY: dict[str, Any] = {
     "concurrency": [],
     "iterations": [],
     "provision": None,
+    "answer": None,
     "findings": [],
     "claims": [],
     "in_network": None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -105,8 +106,9 @@ def _content(view: Summary) -> dict[str, Any]:
         "inputs": [cuts.short(name, 120) for name in view["inputs"][:5]],
         "losses": view["losses"][:3],
         "figures": _figures(view),
+        "answer": _answer(view),
         "verdict": _verdict(view),
-        "findings": [_finding(f, view["verdict"]) for f in view["findings"][:_MOST_NOTES]],
+        "findings": [_finding(f, view["verdict"]) for f in _beside_the_verdict(view)[:_MOST_NOTES]],
         "absence": absence(view),
         "tables": tables.all_tables(view) | timed.all_tables(view),
         "ranks": ranks,
@@ -142,8 +144,33 @@ def _content(view: Summary) -> dict[str, Any]:
 
 
 def _title(view: Summary) -> str:
-    names = [Path(str(name)).name for name in view["inputs"][:1]]
-    return cuts.short(names[0], 80) if names and names[0] else "job"
+    """Return what the job is called: its file or archive, or the folder that holds all of its files."""
+    names = list(dict.fromkeys(str(name).partition("!")[0] for name in view["inputs"]))
+    if not names:
+        return "job"
+    job = Path(names[0]) if len(names) == 1 else Path(os.path.commonpath(list(map(os.path.abspath, names))))
+    return cuts.short(job.name or "job", 80)
+
+
+def _answer(view: Summary) -> dict[str, Any] | None:
+    """Return the first thing that the page says; None for a summary that was kept without it."""
+    answer = view["answer"]
+    if not answer:
+        return None
+    return {
+        "kind": answer["kind"],
+        "sentence": cuts.short(answer["sentence"], 600),
+        "figures": [(cuts.short(each["name"], 60), cuts.short(each["value"], 80)) for each in answer["figures"]],
+        "command": cuts.short(answer["command"], 900),
+    }
+
+
+def _beside_the_verdict(view: Summary) -> list[JobFinding]:
+    """Return the findings less the one that is the verdict, which the answer tells already."""
+    verdict = view["verdict"]
+    if not verdict or not view["answer"]:
+        return view["findings"]
+    return [each for each in view["findings"] if each["evidence"] != verdict["evidence"]]
 
 
 def _figures(view: Summary) -> list[tuple[str, str]]:
@@ -172,7 +199,7 @@ def _verdict(view: Summary) -> dict[str, Any] | None:
         "ranks": cuts.short(", ".join(str(rank) for rank in verdict["ranks"][:32]) or "unknown"),
         "hosts": cuts.short(", ".join(verdict["hosts"][:16]) or "unknown"),
         "confidence": cuts.short(verdict["confidence"], 24),
-        "evidence": [cuts.short(item, 400) for item in verdict["evidence"]],
+        "evidence": [cuts.short(item, 400) for item in verdict["evidence"][1 if view["answer"] else 0 :]],
     }
 
 

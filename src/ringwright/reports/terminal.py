@@ -24,6 +24,7 @@ def write(summary: Summary, file: TextIO, *, width: int | None = None, following
     view = complete(summary)
     out = layout.console(file, width=width)
     layout.line(out, f"coverage: {view['coverage']}", style="bold", indent=0)
+    _answer(out, view)
     for loss in view["losses"][:3]:
         layout.line(out, f"not all was read, counts are lower bounds: {loss}", style="yellow", indent=0)
     _verdict(out, view)
@@ -52,6 +53,17 @@ def text(summary: Summary, *, width: int | None = None, following: str = "") -> 
 
 def _size(size_bytes: float | None) -> str | None:
     return None if size_bytes is None else format_size(size_bytes)
+
+
+def _answer(out: Console, view: Summary) -> None:
+    """Write the answer and the figures behind it; a summary that was kept without one has none."""
+    answer = view["answer"]
+    if answer:
+        layout.line(out, answer["sentence"], style="bold", indent=0)
+        figures = "; ".join(f"{each['name']} {each['value']}" for each in answer["figures"])
+        layout.line(out, figures, style="dim", indent=2)
+        if answer["command"]:
+            layout.command(out, answer["command"])
 
 
 def _verdict(out: Console, view: Summary) -> None:

@@ -1,0 +1,23 @@
+"""The first thing that a summary says, as a typed structure."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+Kind = Literal["hang", "died", "slow", "exposed", "healthy", "normal", "cannot-tell"]
+
+
+class Figure(TypedDict):
+    """One number behind the answer, as it is read."""
+
+    name: str
+    value: str
+
+
+class FirstAnswer(TypedDict):
+    """The answer; ``command`` is empty where no input can be typed."""
+
+    kind: Kind
+    sentence: str
+    figures: list[Figure]
+    command: str

@@ -1,0 +1,167 @@
+"""What is said first: one sentence that answers, the three figures behind it, and the command to type next.
+
+The sentence rests on conclusions that the summary has reached elsewhere; nothing is judged anew here, and where they reach none
+it says why nobody can tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.analysis import remedies
+from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
+from ringwright.units import format_count, format_size, format_time
+
+if TYPE_CHECKING:
+    from ringwright.analysis.document import Culprit, JobFinding, Judged
+    from ringwright.analysis.normal_document import NormalRow
+
+SURE = 0.5  # below, a verdict is a perhaps
+MUCH_EXPOSED = 0.1  # of the ranks' time, in communication that no compute hides
+CANNOT_TELL = "cannot tell"  # who began it; that it hangs is sure then
+LOW, HIGH = 25.0, 75.0  # percentiles between which a system is like most
+
+
+def first_answer(seen: Judged, findings: list[JobFinding], normal: list[NormalRow], unknown: list[str]) -> FirstAnswer:
+    """Return the answer to "is it slow, and why?" that a recording gives.
+
+    Parameters
+    ----------
+    seen
+        The summary without its conclusions.
+    findings
+        What deserves attention, the most severe first.
+    normal, unknown
+        What was measured beside other systems, and what cannot be.
+    """
+    if (verdict := seen["verdict"]) is not None:
+        return _of_verdict(seen, verdict)
+    if normal or _is_benchmark(seen):
+        return _of_benchmark(seen, findings, normal, unknown)
+    if seen["exposed_us"] is not None and seen["overlap"].get("span_us"):
+        return _of_times(seen, findings)
+    return _untold(seen, findings)
+
+
+def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
+    because = verdict["evidence"][0] if verdict["evidence"] else verdict["kind"]
+    kind: Kind = "slow"
+    begins = "Slow because " if verdict["confidence"] >= SURE else "Perhaps slow because "
+    if verdict["kind"].startswith("hang"):
+        certain = verdict["confidence"] >= SURE or because.startswith(CANNOT_TELL)
+        kind, begins = "hang", "It hangs: " if certain else "Perhaps it hangs: "
+    elif "died" in verdict["kind"]:
+        kind, begins = "died", "It ended early: "
+    worst = max(seen["waits"], key=lambda row: row["caused_us"], default=None)
+    figures = [("ranks to blame", ", ".join(map(str, verdict["ranks"][:8])) or "nobody can tell")]
+    if worst is not None and worst["caused_us"] > 0:
+        waited = sum(row["wait_us"] for row in seen["waits"])
+        figures += [("waiting that it causes", _us(worst["caused_us"])), ("waiting of all ranks", _us(waited))]
+    figures += [
+        ("confidence", f"{verdict['confidence']:.2f}"),
+        ("hosts", ", ".join(verdict["hosts"][:4]) or "not told"),
+    ]
+    return _answer(kind, begins + because, figures, verdict.get("command", "") or remedies.report(seen))
+
+
+def _is_benchmark(seen: Judged) -> bool:
+    return seen["exposed_us"] is None and any(row.get("busbw_gbs") is not None for row in seen["bandwidth"])
+
+
+def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalRow], unknown: list[str]) -> FirstAnswer:
+    largest = {row["op"]: row for row in sorted(normal, key=lambda row: row["size_bytes"])}
+    if not largest:
+        why = unknown[0] if unknown else "nothing is known of what other systems reach with it"
+        figures = [(row["op"], _rate(row)) for row in _fastest(seen)]
+        return _answer("cannot-tell", f"Cannot tell whether this is normal: {why}", figures, _next(seen, findings))
+    row = min(largest.values(), key=lambda row: row["percentile"])
+    share = row["percentile"]
+    what = f"{row['op']} of {format_size(row['size_bytes'])} reaches {row['busbw_gbs']:.3g} GB/s"
+    beside = f"percentile {share:.0f} of such systems ({row['n_systems']} measured)"
+    kind: Kind = "normal"
+    if share < LOW:
+        kind, sentence = "slow", f"Slow for such a system: {what}, {beside}"
+    elif share > HIGH:
+        sentence = f"Fast for such a system: {what}, {beside}"
+    else:
+        sentence = f"As fast as such systems are: {what}, {beside}"
+    figures = [
+        ("bus bandwidth", f"{row['busbw_gbs']:.3g} GB/s"),
+        ("90 % of such systems", f"{row['p05']:.3g} to {row['p95']:.3g} GB/s"),
+        ("the middle of them", f"{row['p50']:.3g} GB/s"),
+    ]
+    return _answer(kind, sentence, figures, _next(seen, findings))
+
+
+def _fastest(seen: Judged) -> list[dict[str, float]]:
+    """Return the row of the highest bandwidth of each operation, the first three."""
+    rows = [row for row in seen["bandwidth"] if row.get("busbw_gbs") is not None]
+    best = {row["op"]: row for row in sorted(rows, key=lambda row: row["busbw_gbs"])}
+    return list(best.values())[:3]
+
+
+def _rate(row: dict[str, float]) -> str:
+    return (
+        f"{row['busbw_gbs']:.3g} GB/s at {format_size(row['size_bytes'])}" if row.get("size_bytes") else "size unknown"
+    )
+
+
+def _of_times(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
+    overlap = seen["overlap"]
+    exposed = overlap["exposed_us"] / overlap["span_us"]
+    communication = overlap["comm_us"] / overlap["span_us"]
+    idle = overlap["idle_us"] / overlap["span_us"]
+    figures = [
+        ("communication that nothing hides", f"{exposed:.1%}"),
+        ("communication in all", f"{communication:.1%}"),
+        ("device idle", f"{idle:.1%}"),
+    ]
+    ranks = len(overlap.get("ranks", [])) or seen["ranks_seen"]
+    whose = "the one rank's time" if ranks == 1 else f"the {ranks:,} ranks' time"
+    if not overlap["comm_us"]:
+        return _answer(
+            "cannot-tell", "Nothing communicates here: no collective was recorded", figures, _next(seen, findings)
+        )
+    if exposed < MUCH_EXPOSED:
+        late = (
+            "no rank holds the others up" if seen["waits"] else "whether a rank is late cannot be told from these ranks"
+        )
+        sentence = f"Healthy: {exposed:.1%} of {whose} is communication that no compute hides; {late}"
+        return _answer("healthy", sentence, figures, _next(seen, findings))
+    most = max(overlap.get("operations", []), key=lambda row: row["exposed_us"], default=None)
+    of = f", most of it {most['op']}" if most is not None and most["op"] else ""
+    sentence = f"Communication costs {exposed:.1%} of {whose}: no compute hides it{of}"
+    advice = f"ringwright advise {remedies.inputs(names)}" if (names := remedies.given(seen)) else ""
+    return _answer("exposed", sentence, figures, advice)
+
+
+def _untold(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
+    calls = sum(row["count"] or 0 for row in seen["operations"])
+    moved = sum(row["bytes"] or 0 for row in seen["operations"])
+    ranks = f"{seen['ranks_seen']:,}" + (f" of {seen['ranks_expected']:,}" if seen["ranks_expected"] else "")
+    figures = [("ranks seen", ranks), ("calls", format_count(calls) if calls else "none read")]
+    figures.append(("bytes in calls", format_size(moved) if moved else "none read"))
+    if not calls:
+        sentence = "Cannot tell whether it was slow: no call of a collective was read"
+        return _answer("cannot-tell", sentence, figures, _next(seen, findings))
+    sentence = "Cannot tell whether it was slow: the recording holds calls and their sizes, but not how long they took"
+    names = remedies.given(seen)
+    return _answer("cannot-tell", sentence, figures, f"ringwright doctor {remedies.inputs(names)}" if names else "")
+
+
+def _next(seen: Judged, findings: list[JobFinding]) -> str:
+    """Return the command of the most severe finding that has one; else what shows everything."""
+    for severity in ("error", "warning"):
+        for each in findings:
+            if each["severity"] == severity and each["command"]:
+                return each["command"]
+    return remedies.report(seen)
+
+
+def _answer(kind: Kind, sentence: str, figures: list[tuple[str, str]], command: str) -> FirstAnswer:
+    told: list[Figure] = [{"name": name, "value": value} for name, value in figures[:3]]
+    return {"kind": kind, "sentence": sentence.rstrip(".") + ".", "figures": told, "command": command}
+
+
+def _us(time_us: float) -> str:
+    return format_time(time_us * 1e-6)

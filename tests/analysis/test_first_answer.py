@@ -1,0 +1,135 @@
+"""The first sentence says what the summary found, with its figures and a command; what it cannot know it says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from markupsafe import escape
+
+from ringwright.analysis.summary import summarise
+from ringwright.reports import html, terminal
+from ringwright.testing import faulty_fabric
+from ringwright.trace import Trace
+
+pytestmark = pytest.mark.once
+
+
+def steps(communication: float, overlapped: float = 0.0, ranks: int = 2) -> Trace:
+    """Return ranks whose steps of 10 ms hold so much communication, a part of it under compute."""
+    rows = []
+    for rank in range(ranks):
+        for number in range(20):
+            begin = number * 10e-3
+            call = communication * 10e-3
+            rows += [
+                {"kind": "step", "rank": rank, "start_s": begin, "duration_s": 10e-3, "iteration": number},
+                {"kind": "compute", "kernel": "gemm", "kernel_class": "compute", "rank": rank, "start_s": begin,
+                 "duration_s": 10e-3 - call + overlapped * call},
+                {"kind": "collective", "op": "all-to-all", "kernel": "ncclKernel", "kernel_class": "nccl", "rank": rank,
+                 "start_s": begin + 10e-3 - call, "duration_s": call, "size_bytes": 1 << 20, "communicator": 0, "sequence": number},
+            ]  # fmt: skip
+    frame = pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.lit("one").alias("clock"), pl.lit(1).alias("multiplicity")
+    )
+    members = pl.DataFrame({"communicator": [0], "size": [ranks], "members": [list(range(ranks))]})
+    return Trace.of(
+        {"events": frame, "communicators": members}, {"source": "kineto", "world": ranks, "inputs": ["job"]}
+    )
+
+
+def answer(trace: Trace) -> dict[str, Any]:
+    return dict(summarise(trace)["answer"])
+
+
+def test_who_is_late_is_the_answer() -> None:
+    found = summarise(faulty_fabric.job("late", 3)[0])
+    told = found["answer"]
+    assert told["kind"] == "slow"
+    assert told["sentence"].startswith("Slow because ")
+    assert found["verdict"]["evidence"][0] in told["sentence"]
+    assert told["figures"][0] == {"name": "ranks to blame", "value": str(found["verdict"]["ranks"][0])}
+    assert told["command"] == found["verdict"]["command"]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_communication_that_nothing_hides(share: float) -> None:
+    told = answer(steps(share))
+    assert told["kind"] == "exposed"
+    assert f"{share:.1%} of the 2 ranks' time" in told["sentence"]
+    assert "all-to-all" in told["sentence"]
+    assert told["figures"][0]["value"] == f"{share:.1%}"
+    assert told["command"] == "ringwright advise job"
+
+
+def test_communication_under_compute_is_healthy() -> None:
+    told = answer(steps(0.4, overlapped=0.9))
+    assert told["kind"] == "healthy"
+    assert told["sentence"].startswith("Healthy: 4.0% of the 2 ranks' time")
+    assert told["figures"][1]["value"] == "40.0%"
+
+
+def test_one_rank_cannot_say_that_none_is_late() -> None:
+    told = answer(steps(0.05, ranks=1))
+    assert told["kind"] == "healthy"
+    assert "the one rank's time" in told["sentence"]
+    assert "cannot be told" in told["sentence"]
+
+
+def test_calls_without_times_cannot_tell() -> None:
+    row = {
+        "kind": "collective",
+        "op": "all-reduce",
+        "size_bytes": 1 << 20,
+        "communicator": 0,
+        "sequence": 0,
+        "multiplicity": 1,
+    }
+    frames = {
+        "events": pl.DataFrame([row | {"rank": rank} for rank in range(2)]),
+        "communicators": pl.DataFrame({"communicator": [0], "size": [2], "members": [[0, 1]]}),
+    }
+    told = answer(Trace.of(frames, {"source": "nccl-log", "inputs": ["nccl.log"]}))
+    assert told["kind"] == "cannot-tell"
+    assert "not how long they took" in told["sentence"]
+    assert told["command"] == "ringwright doctor nccl.log"
+
+
+def test_nothing_read_cannot_tell_and_is_no_zero() -> None:
+    told = answer(Trace.of({}, {"source": "nccl-log", "inputs": ["nccl.log"]}))
+    assert told["kind"] == "cannot-tell"
+    assert {each["value"] for each in told["figures"]} >= {"none read"}
+
+
+def test_it_stands_first_and_evidence_once() -> None:
+    found = summarise(faulty_fabric.job("late", 3)[0])
+    sentence = found["answer"]["sentence"]
+    shown = terminal.text(found, width=200).splitlines()
+    assert shown[1] == sentence
+    page = html.page(found)
+    header = page.partition("</header>")[0]
+    assert escape(sentence) in header
+    assert page.count(str(escape(found["verdict"]["evidence"][0]))) == 1
+    assert escape(found["verdict"]["evidence"][1]) in page
+
+
+def test_a_summary_that_was_kept_without_one_is_shown_as_before() -> None:
+    found = {key: value for key, value in summarise(steps(0.3)).items() if key != "answer"}
+    assert 'id="answer"' not in html.page(found)  # type: ignore[arg-type]
+    assert terminal.text(found).startswith("coverage:")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "title"),
+    [
+        (["/a/job/nccl.log"], "nccl.log"),
+        (["/a/job/rank0.json", "/a/job/rank1.json"], "job"),
+        (["/a/job.tar.gz!x/rank0.json", "/a/job.tar.gz!x/rank1.json"], "job.tar.gz"),
+        (["/a/job/x/rank0.json", "/a/job/y/rank1.json"], "job"),
+        ([], "job"),
+    ],
+)
+def test_a_page_is_called_like_its_job(inputs: list[str], title: str) -> None:
+    found = summarise(steps(0.3)) | {"inputs": inputs}
+    assert f"<h1>{title}</h1>" in html.page(found)  # type: ignore[arg-type]
