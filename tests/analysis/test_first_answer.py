@@ -40,7 +40,7 @@ def steps(communication: float, overlapped: float = 0.0, ranks: int = 2) -> Trac
 
 
 def answer(trace: Trace) -> dict[str, Any]:
-    return dict(summarise(trace)["answer"])
+    return dict(summarise(trace)["answer"] or {})
 
 
 def test_who_is_late_is_the_answer() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-Kind = Literal["hang", "died", "slow", "exposed", "healthy", "normal", "cannot-tell"]
+Kind = Literal[
+    "hang", "died", "slow", "exposed", "healthy", "normal", "slower", "faster", "changed", "equal", "cannot-tell"
+]
 
 
 class Figure(TypedDict):

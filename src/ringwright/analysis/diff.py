@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.analysis import diff_times
+from ringwright.analysis.diff_answer import diff_answer
 from ringwright.analysis.diff_document import CountChange, RunCounts, RunDifference, TimedAlone, TimedSize
 from ringwright.analysis.document import Summary
 
@@ -35,15 +36,18 @@ def diff(before: Summary, after: Summary) -> RunDifference:
     changes += pairs
     rows, alone = diff_times.bandwidth(before, after)
     changes.sort(key=lambda c: (-abs(c["delta_bytes"]), -abs(c["delta_count"]), c["kind"], c["key"]))
+    share = _changed_share(_sizes(before), _sizes(after))
+    times = diff_times.times(before, after)
     return {
         "schema": SCHEMA,
+        "answer": diff_answer(_side(after), times, rows, changes, share),
         "before": _side(before),
         "after": _side(after),
-        "changed_share": _changed_share(_sizes(before), _sizes(after)),
+        "changed_share": share,
         "changes": changes,
         "bandwidth": rows,
         "time_classes": diff_times.classes(rows),
-        "times": diff_times.times(before, after),
+        "times": times,
         "timed_in_one_only": alone,
         "notes": notes + _ground_notes(before, after) + _time_notes(rows, alone),
     }

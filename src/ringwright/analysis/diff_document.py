@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from ringwright.analysis.answer_document import FirstAnswer
 from ringwright.analysis.document import Row
 
 
@@ -105,6 +106,7 @@ class RunDifference(TypedDict):
     """The whole of ``ringwright diff --json``; the verb adds what disturbed the later run, where that can be told."""
 
     schema: str
+    answer: FirstAnswer
     before: RunCounts
     after: RunCounts
     changed_share: float

@@ -225,9 +225,9 @@ class CliffFinding(JobFinding):
 
 
 class Conclusions(TypedDict):
-    """What follows from all the other parts."""
+    """What follows from all the other parts; ``answer`` is None in a summary that was kept without it."""
 
-    answer: FirstAnswer
+    answer: FirstAnswer | None
     findings: list[JobFinding]
     warnings: list[str]
     normal: list[NormalRow]

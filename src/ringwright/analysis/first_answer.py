@@ -13,7 +13,7 @@ from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
-    from ringwright.analysis.document import Culprit, JobFinding, Judged
+    from ringwright.analysis.document import Culprit, JobFinding, Judged, Row
     from ringwright.analysis.normal_document import NormalRow
 
 SURE = 0.5  # below, a verdict is a perhaps
@@ -93,14 +93,14 @@ def _of_benchmark(seen: Judged, findings: list[JobFinding], normal: list[NormalR
     return _answer(kind, sentence, figures, _next(seen, findings))
 
 
-def _fastest(seen: Judged) -> list[dict[str, float]]:
+def _fastest(seen: Judged) -> list[Row]:
     """Return the row of the highest bandwidth of each operation, the first three."""
     rows = [row for row in seen["bandwidth"] if row.get("busbw_gbs") is not None]
     best = {row["op"]: row for row in sorted(rows, key=lambda row: row["busbw_gbs"])}
     return list(best.values())[:3]
 
 
-def _rate(row: dict[str, float]) -> str:
+def _rate(row: Row) -> str:
     return (
         f"{row['busbw_gbs']:.3g} GB/s at {format_size(row['size_bytes'])}" if row.get("size_bytes") else "size unknown"
     )

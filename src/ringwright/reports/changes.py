@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ringwright.analysis.diff_document import CountChange, RunCounts, RunDifference, TimedSize, TimedWhole
 from ringwright.analysis.document import Row
-from ringwright.reports import layout
+from ringwright.reports import layout, said_first
 from ringwright.reports.layout import percent
 from ringwright.reports.simulated import time as microseconds
 from ringwright.units import format_count, format_size
@@ -23,6 +23,7 @@ def write(difference: RunDifference, file: TextIO, *, width: int | None = None) 
     out = layout.console(file, width=width)
     for side in ("before", "after"):
         layout.line(out, f"{side}: {_side(difference[side])}", indent=0)
+    said_first.write(out, difference["answer"])
     for note in difference["notes"]:
         layout.line(out, f"- {note}", style="yellow")
     disturbance = difference.get("disturbance")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.analysis.document import Provision, Summary
-from ringwright.reports import adders, bursts, layout, timed, topology
+from ringwright.reports import adders, bursts, layout, said_first, timed, topology
 from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
 
@@ -57,13 +57,8 @@ def _size(size_bytes: float | None) -> str | None:
 
 def _answer(out: Console, view: Summary) -> None:
     """Write the answer and the figures behind it; a summary that was kept without one has none."""
-    answer = view["answer"]
-    if answer:
-        layout.line(out, answer["sentence"], style="bold", indent=0)
-        figures = "; ".join(f"{each['name']} {each['value']}" for each in answer["figures"])
-        layout.line(out, figures, style="dim", indent=2)
-        if answer["command"]:
-            layout.command(out, answer["command"])
+    if view["answer"]:
+        said_first.write(out, view["answer"])
 
 
 def _verdict(out: Console, view: Summary) -> None:

@@ -189,7 +189,8 @@ class Site:
 
     async def watch(self) -> None:
         """Look after the jobs that are followed and the answers that grow, as long as the server runs."""
-        due_s, sizes = 0.0, {}
+        due_s = 0.0
+        sizes: dict[str, int] = {}
         while not self.ended:
             grown = {run.id: self._size(run) for run in self.workspace.runs.values() if run.state == "running"}
             if grown != sizes:
