@@ -24,7 +24,7 @@ pytestmark = pytest.mark.once
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "ringwright"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-CODE = {".py", ".pyi", ".c", ".h", ".cpp", ".hpp", ".j2", ".css", ".js", ".so", ".pyc", ".typed"}
+CODE = {".py", ".pyi", ".c", ".h", ".cpp", ".hpp", ".j2", ".css", ".js", ".so", ".pyc", ".typed", ".html"}
 LICENCE = re.compile(r"\b(MIT-0|MIT|Apache-2\.0|BSD-3-Clause|MPICH licence)\b")
 
 

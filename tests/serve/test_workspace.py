@@ -9,7 +9,7 @@ import pytest
 
 from ringwright.errors import UsageError
 from ringwright.serve import workspace
-from ringwright.serve.workspace import OpenedJob, Run, Workspace
+from ringwright.serve.workspace import AskedRun, OpenedJob, Workspace
 
 pytestmark = pytest.mark.once
 
@@ -18,7 +18,7 @@ def opened(folder: Path) -> Workspace:
     kept = Workspace(folder)
     job = OpenedJob(workspace.job_id("a.log"), "a.log", "a.log", 1.0, state="done")
     kept.keep(job)
-    kept.keep(Run("0" * 12, "what-if", "What if?", ["simulate", "a.log"], [job.id], 2.0, state="running"))
+    kept.keep(AskedRun("0" * 12, "what-if", "What if?", ["simulate", "a.log"], [job.id], 2.0, state="running"))
     return kept
 
 
@@ -90,7 +90,7 @@ def test_forgetting_a_job_leaves_its_recording(tmp_path: Path) -> None:
     kept = Workspace(tmp_path / "keep")
     job = OpenedJob(workspace.job_id(str(recording)), "nccl.log", str(recording), 1.0)
     kept.keep(job)
-    kept.keep(Run("1" * 12, "summary", "Summary", ["summary"], [job.id], 2.0, state="done"))
+    kept.keep(AskedRun("1" * 12, "summary", "Summary", ["summary"], [job.id], 2.0, state="done"))
     kept.forget(job.id)
     assert recording.read_text() == "x"
     assert not list((tmp_path / "keep" / "jobs").iterdir())

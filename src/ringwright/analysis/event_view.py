@@ -5,10 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.analysis.event_levels import COARSEST, FULL
 from ringwright.errors import UsageError
+
+Told = dict[str, object]  # an answer, as plain JSON values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +52,7 @@ class Sight:
         return self.least_bytes > 0 or self.communicator >= 0
 
 
-def view(levels: EventLevels, sight: Sight) -> dict[str, Any]:
+def view(levels: EventLevels, sight: Sight) -> Told:
     """Return what is in sight.
 
     Where at most MOST_EVENTS are in sight, ``events`` is a list for each row of [number, start in us after the view's begin,
@@ -60,7 +62,7 @@ def view(levels: EventLevels, sight: Sight) -> dict[str, Any]:
     """
     rows = [row for row in sight.rows if 0 <= row < len(levels.rows)]
     spans = [_span(levels, row, sight) for row in rows]
-    told: dict[str, Any] = {"rows": rows, "begin_us": sight.begin_us, "end_us": sight.end_us}
+    told: Told = {"rows": rows, "begin_us": sight.begin_us, "end_us": sight.end_us}
     in_sight = sum(b - a for a, b in spans)
     if in_sight > MOST_EVENTS and sight.is_filtered:
         if in_sight > MOST_SCANNED:
@@ -103,7 +105,7 @@ def _kept(levels: EventLevels, span: tuple[int, int], sight: Sight) -> np.ndarra
     return a + np.flatnonzero(kept)
 
 
-def _events(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> dict[str, Any]:
+def _events(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> Told:
     import numpy as np
 
     rows, shown = [], set()
@@ -141,7 +143,7 @@ def _events(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> di
     return {"events": rows, "names": names, "links": links[:MOST_LINKS]}
 
 
-def _bins(levels: EventLevels, rows: Sequence[int], sight: Sight) -> dict[str, Any]:
+def _bins(levels: EventLevels, rows: Sequence[int], sight: Sight) -> Told:
     """Return the level whose bins are at most two pixels wide."""
     import numpy as np
 
@@ -162,7 +164,7 @@ def _bins(levels: EventLevels, rows: Sequence[int], sight: Sight) -> dict[str, A
     return {"bins": answer, "bin_us": bin_us, "origin_us": low * bin_us}
 
 
-def _counted(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> dict[str, Any]:
+def _counted(levels: EventLevels, kept: Sequence[np.ndarray], sight: Sight) -> Told:
     """Return bins of filtered events: a bin is as busy as the events that begin in it, and shows the last of them."""
     import numpy as np
 
@@ -184,7 +186,7 @@ def _packed(operation: np.ndarray, busy: np.ndarray, events: int) -> list[str | 
     return [*(b64encode(each.astype("uint8").tobytes()).decode("ascii") for each in (operation, busy)), events]
 
 
-def event(levels: EventLevels, number: int) -> dict[str, Any]:
+def event(levels: EventLevels, number: int) -> Told:
     """Return one event whole; UsageError where there is none of that number."""
     import numpy as np
 
@@ -209,7 +211,7 @@ def event(levels: EventLevels, number: int) -> dict[str, Any]:
     }
 
 
-def search(levels: EventLevels, text: str, after_us: float, *, back: bool = False) -> dict[str, Any]:
+def search(levels: EventLevels, text: str, after_us: float, *, back: bool = False) -> Told:
     """Return how many events have a name that holds a text, and the next one after a moment, or the last one before it."""
     import numpy as np
 

@@ -59,7 +59,7 @@ def serve(
     given = reading.inputs(paths, sample=sample) if paths or sample else []
 
     def ready(address: Address, note: str) -> None:
-        server.told(address, note, as_json=json)
+        server.announce(address, note, as_json=json)
         if not no_open:
             server.open_browser(address)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Row, Summary
 
 COMPUTE = "compute"
 
 
-def picture(view: Summary) -> dict[str, Any] | None:
+def picture(view: Summary) -> Row | None:
     """Return what the page's timeline draws, or what says why there is none; None where nothing has a duration.
 
     ``events`` are [row, start in us, duration, operation, share that waited in %].
@@ -53,11 +51,11 @@ def picture(view: Summary) -> dict[str, Any] | None:
     }
 
 
-def _operation(bar: dict[str, Any]) -> str:
+def _operation(bar: Row) -> str:
     return COMPUTE if bar["lane"] == COMPUTE else str(bar["op"])
 
 
-def _event(bar: dict[str, Any], row_of: dict[tuple[int, bool], int], operations: list[str]) -> list[float]:
+def _event(bar: Row, row_of: dict[tuple[int, bool], int], operations: list[str]) -> list[float]:
     """Return one event; what began before the stretch is cut at its begin."""
     begin = max(bar["start_us"], 0.0)
     length = max(bar["start_us"] + bar["duration_us"] - begin, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from ringwright.serve.site import ERRORS, OUT, PAGE, UNFINISHED, shown
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from ringwright.serve.site import Site
+    from ringwright.serve.site import ServedJobs
 
 PAGES = Path(__file__).parent / "pages"
 REPORTS = Path(reports.__file__ or "").parent
@@ -47,10 +47,10 @@ FARTHEST = 1e15  # of numbers in an address: a timeline of thirty years
 class Views:
     """One method an address."""
 
-    def __init__(self, site: Site, upload_bytes: int) -> None:
+    def __init__(self, site: ServedJobs, upload_bytes: int) -> None:
         self._site, self._upload_bytes = site, upload_bytes
         self._listeners = 0
-        self._listed: dict[str, Any] = {}
+        self._listed: dict[str, object] = {}
 
     # ---- the page
 
@@ -99,12 +99,12 @@ class Views:
 
     async def asked(self, _request: Request) -> Response:
         """Return the questions as forms."""
-        return _json({"questions": [asdict(question) for question in questions.QUESTIONS]})
+        return _json({"questions": [asdict(question) for question in questions.FORMS]})
 
     async def names(self, request: Request) -> Response:
         """Return what can be typed into a field: the rows of ``ringwright list TOPIC``."""
         topic = request.path_params["topic"]
-        if topic not in {field.listed for question in questions.QUESTIONS for field in question.fields if field.listed}:
+        if topic not in {field.listed for question in questions.FORMS for field in question.fields if field.listed}:
             raise HTTPException(404, "no such list")
         if topic not in self._listed:
             from ringwright.survey.lists import listing
@@ -254,7 +254,7 @@ class Views:
         folder = self._site.workspace.run_folder(run.id)
         text = await run_in_threadpool(_tail if not questions.of(run.question).ends else _head, folder / OUT)
         errors = await run_in_threadpool(_head, folder / ERRORS)
-        told: dict[str, Any] = {**msgspec.to_builtins(run), "command": shown(run), "text": text, "errors": errors}
+        told: dict[str, object] = {**msgspec.to_builtins(run), "command": shown(run), "text": text, "errors": errors}
         if questions.of(run.question).rows and run.state == "done":
             told |= _rows(text)
         return _json(told)
@@ -268,7 +268,7 @@ class Views:
         return FileResponse(self._site.of_run(request.path_params["run"], OUT), media_type="text/plain; charset=utf-8")
 
 
-def application(site: Site, upload_bytes: int) -> Starlette:
+def application(site: ServedJobs, upload_bytes: int) -> Starlette:
     """Return the application; an upload takes files of at most ``upload_bytes`` each."""
     views = Views(site, upload_bytes)
 
@@ -341,7 +341,7 @@ async def _http_error(_request: Request, error: HTTPException) -> Response:
     return PlainTextResponse(f"{error.detail}\n", status_code=error.status_code)
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _body(request: Request) -> Mapping[str, Any]:
     """Return the object that was sent; UsageError for anything else."""
     data = b""
     async for chunk in request.stream():
@@ -357,7 +357,7 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _listed(body: dict[str, Any], name: str) -> list[object]:
+def _listed(body: Mapping[str, Any], name: str) -> list[object]:
     value = body.get(name, [])
     if not isinstance(value, list) or len(value) > 64:
         raise UsageError(f"{name} is a list", remedy="load the page again")
@@ -419,7 +419,7 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _rows(text: str) -> dict[str, Any]:
+def _rows(text: str) -> Mapping[str, Any]:
     """Return the rows of an answer that is a table, as many as a page shows."""
     try:
         answer = json.loads(text)

@@ -34,7 +34,7 @@ HEADERS = (
 )
 
 
-class Gate:
+class RequestGuard:
     """Refuses what nobody here has asked for, before anything else looks at it.
 
     Parameters

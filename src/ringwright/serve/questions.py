@@ -36,7 +36,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Question:
+class AskForm:
     """A verb as a form. ``jobs`` says how many recordings it is about; ``page`` and ``trace`` are options that write files."""
 
     slug: str
@@ -72,8 +72,8 @@ MODEL = (
     Field("parallel", "Parallel", "--parallel", example="tp8,pp2,dp4,zero1"),
 )
 
-QUESTIONS = (
-    Question(
+FORMS = (
+    AskForm(
         "what-if",
         "This job",
         "What if?",
@@ -84,7 +84,7 @@ QUESTIONS = (
         page="--output",
         trace="--trace",
     ),
-    Question(
+    AskForm(
         "advise",
         "This job",
         "What should I change?",
@@ -100,7 +100,7 @@ QUESTIONS = (
         ),
         page="--output",
     ),
-    Question(
+    AskForm(
         "summary",
         "This job",
         "Summary",
@@ -108,7 +108,7 @@ QUESTIONS = (
         "summary",
         1,
     ),
-    Question(
+    AskForm(
         "query",
         "This job",
         "SQL",
@@ -126,7 +126,7 @@ QUESTIONS = (
         fixed=("--json",),
         rows=True,
     ),
-    Question(
+    AskForm(
         "check",
         "This job",
         "Gate",
@@ -139,7 +139,7 @@ QUESTIONS = (
             Field("allow_verdict", "Pass with a verdict", "--allow-verdict", "flag"),
         ),
     ),
-    Question(
+    AskForm(
         "diff",
         "Two jobs",
         "What changed?",
@@ -151,7 +151,7 @@ QUESTIONS = (
             Field("slower_only", "Only what became slower fails", "--slower-only", "flag"),
         ),
     ),
-    Question(
+    AskForm(
         "collective",
         "Any machine",
         "A collective",
@@ -162,7 +162,7 @@ QUESTIONS = (
         page="--output",
         trace="--trace",
     ),
-    Question(
+    AskForm(
         "model",
         "Any machine",
         "A model's step",
@@ -172,7 +172,7 @@ QUESTIONS = (
         (*MODEL, FABRIC, POLICY, FAULT, SEED),
         page="--output",
     ),
-    Question(
+    AskForm(
         "synthesise",
         "Any machine",
         "The fastest program",
@@ -188,7 +188,7 @@ QUESTIONS = (
         ),
         page="--html",
     ),
-    Question(
+    AskForm(
         "bound",
         "Any machine",
         "The bound",
@@ -197,7 +197,7 @@ QUESTIONS = (
         0,
         (OPERATION, FABRIC, Field("size", "Size", "--size", usual="64M")),
     ),
-    Question(
+    AskForm(
         "live",
         "This job",
         "Live",
@@ -209,19 +209,19 @@ QUESTIONS = (
         ends=False,
     ),
 )
-BY_SLUG = {question.slug: question for question in QUESTIONS}
+BY_SLUG = {question.slug: question for question in FORMS}
 # A value that names a file, whole or behind what stands before a file in a value of ours.
 _FILE = re.compile(r"(?:^|[^\w)*%])[/\\~]|\.\.?[/\\]|^~")
 
 
-def of(slug: str) -> Question:
+def of(slug: str) -> AskForm:
     """Return a question by its slug; UsageError where there is none."""
     if slug not in BY_SLUG:
         raise UsageError(f"{slug[:40]!r} is no question of this page", remedy="load the page again")
     return BY_SLUG[slug]
 
 
-def command(question: Question, jobs: Sequence[str], answers: Mapping[str, object]) -> list[str]:
+def command(question: AskForm, jobs: Sequence[str], answers: Mapping[str, object]) -> list[str]:
     """Return the words after ``ringwright`` for a form that was filled in; UsageError names the field that is wrong.
 
     ``jobs`` are the paths of the jobs that the question is about.

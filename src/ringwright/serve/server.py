@@ -19,8 +19,8 @@ from pathlib import Path
 
 from ringwright import drafts
 from ringwright.errors import MissingExtraError, UsageError
-from ringwright.serve.gate import LOOPBACK, Gate
-from ringwright.serve.site import Site
+from ringwright.serve.gate import LOOPBACK, RequestGuard
+from ringwright.serve.site import ServedJobs
 from ringwright.serve.workspace import Workspace
 
 PORT = 8642
@@ -117,8 +117,8 @@ async def _run(
 
     from ringwright.serve.application import application
 
-    site = Site(Workspace(folder), [*map(Path, paths), folder / "uploads", folder / "runs"])
-    gate = Gate(application(site, upload_bytes), token=address.token, names=names)
+    site = ServedJobs(Workspace(folder), [*map(Path, paths), folder / "uploads", folder / "runs"])
+    gate = RequestGuard(application(site, upload_bytes), token=address.token, names=names)
     config = uvicorn.Config(
         gate,
         log_config=None,
@@ -161,7 +161,7 @@ async def _run(
         await beginning
 
 
-def told(address: Address, note: str, *, as_json: bool = False) -> None:
+def announce(address: Address, note: str, *, as_json: bool = False) -> None:
     """Say where a server is."""
     if as_json:
         line = json.dumps({"schema": "ringwright.serve/1", "url": address.url, "token": address.token, "note": note})

@@ -14,7 +14,7 @@ from ringwright.analysis.event_levels import EventLevels
 from ringwright.errors import InputError, UsageError
 from ringwright.serve import opened, questions
 from ringwright.serve.runs import Commands
-from ringwright.serve.workspace import OpenedJob, Run, Workspace, job_id, job_name, new_id, safe_name, stamp
+from ringwright.serve.workspace import AskedRun, OpenedJob, Workspace, job_id, job_name, new_id, safe_name, stamp
 
 PAGE, RESULT, OUT, ERRORS = "page.html", "trace", "out.txt", "err.txt"
 MOST_RUNS = 500  # that are kept; the oldest that have ended go first
@@ -24,7 +24,7 @@ LOOK_S = 2.0  # at the files of jobs that are followed
 REST = 4.0  # a growing job is read anew at most a fifth of the time
 
 
-class Site:
+class ServedJobs:
     """Everything behind the page.
 
     Parameters
@@ -205,7 +205,7 @@ class Site:
                 due_s = time.monotonic() + max(LOOK_S, REST * (time.monotonic() - begin_s))
             await asyncio.sleep(GLANCE_S)
 
-    def _size(self, run: Run) -> int:
+    def _size(self, run: AskedRun) -> int:
         """Return the bytes that a command has printed."""
         with contextlib.suppress(OSError):
             return (self.workspace.run_folder(run.id) / OUT).stat().st_size
@@ -242,7 +242,7 @@ class Site:
 
     # ---- runs
 
-    def ask(self, slug: str, jobs: Sequence[str], answers: Mapping[str, object]) -> Run:
+    def ask(self, slug: str, jobs: Sequence[str], answers: Mapping[str, object]) -> AskedRun:
         """Ask a question; the answer that is there already where nothing has changed since it was asked."""
         question = questions.of(slug)
         about = [self.job(job) for job in jobs]
@@ -254,21 +254,21 @@ class Site:
         for run in self.workspace.runs.values():
             if run.command == words and run.stamp == now and run.state in ("done", "running", "waiting"):
                 return run
-        run = Run(new_id(), slug, question.title, words, [job.id for job in about], time.time(), now)
+        run = AskedRun(new_id(), slug, question.title, words, [job.id for job in about], time.time(), now)
         self._begin(run, question, about)
         return run
 
-    def again(self, name: str) -> Run:
+    def again(self, name: str) -> AskedRun:
         """Ask once more what was asked in a run."""
         old = self.run(name)
         question = questions.of(old.question)
         about = [self.job(job) for job in old.jobs]
         now = " ".join(job.stamp for job in about)
-        run = Run(new_id(), old.question, old.title, old.command, old.jobs, time.time(), now)
+        run = AskedRun(new_id(), old.question, old.title, old.command, old.jobs, time.time(), now)
         self._begin(run, question, about)
         return run
 
-    def _begin(self, run: Run, question: questions.Question, about: Sequence[OpenedJob]) -> None:
+    def _begin(self, run: AskedRun, question: questions.AskForm, about: Sequence[OpenedJob]) -> None:
         self.workspace.keep(run)
         folder = self.workspace.run_folder(run.id)
         words = ["ringwright", "-v", *self._of_traces(run.command, question, about)]
@@ -294,7 +294,7 @@ class Site:
         self.changed()
 
     def _of_traces(
-        self, command: Sequence[str], question: questions.Question, about: Sequence[OpenedJob]
+        self, command: Sequence[str], question: questions.AskForm, about: Sequence[OpenedJob]
     ) -> Sequence[str]:
         """Return the command with the Traces that were kept in the recordings' stead: reading those again would take longest."""
         if not question.ends:
@@ -304,7 +304,7 @@ class Site:
             words[words.index(job.path, 1)] = str(self.workspace.job_folder(job.id) / opened.TRACE)
         return words
 
-    def _ended(self, run: Run, task: asyncio.Task[int]) -> None:
+    def _ended(self, run: AskedRun, task: asyncio.Task[int]) -> None:
         if self.ended or run.id not in self.workspace.runs:
             return
         folder = self.workspace.run_folder(run.id)
@@ -328,7 +328,7 @@ class Site:
         for run in sorted(ended, key=lambda run: run.asked_unix_s)[: max(len(self.workspace.runs) - MOST_RUNS, 0)]:
             self.workspace.drop(run.id)
 
-    def run(self, name: str) -> Run:
+    def run(self, name: str) -> AskedRun:
         """Return a run; UsageError where there is none of that id."""
         if name not in self.workspace.runs:
             raise UsageError("that answer is gone", remedy="ask again")
@@ -352,7 +352,7 @@ class Site:
         return job
 
 
-def shown(run: Run) -> str:
+def shown(run: AskedRun) -> str:
     """Return a run's command as it is typed."""
     return shlex.join(["ringwright", *run.command])
 

@@ -44,7 +44,7 @@ class OpenedJob(msgspec.Struct):
     uploaded: bool = False
 
 
-class Run(msgspec.Struct):
+class AskedRun(msgspec.Struct):
     """A command that was asked for. ``told`` is its last sign of life, ``exit_code`` None as long as it has none."""
 
     id: str
@@ -63,7 +63,7 @@ class Run(msgspec.Struct):
     has_trace: bool = False
 
 
-Record = TypeVar("Record", OpenedJob, Run)
+Record = TypeVar("Record", OpenedJob, AskedRun)
 
 
 class Workspace:
@@ -75,12 +75,12 @@ class Workspace:
             with drafts.told(folder):
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self.jobs = {job.id: job for job in self._records("jobs", "job.json", OpenedJob)}
-        self.runs = {run.id: run for run in self._records("runs", "run.json", Run)}
+        self.runs = {run.id: run for run in self._records("runs", "run.json", AskedRun)}
         self.interrupt()
 
     def interrupt(self) -> None:
         """Say of what had not ended that it will not."""
-        records: list[OpenedJob | Run] = [*self.jobs.values(), *self.runs.values()]
+        records: list[OpenedJob | AskedRun] = [*self.jobs.values(), *self.runs.values()]
         for record in records:
             if record.state in UNFINISHED:
                 record.state, record.told = "interrupted", "the server ended before this did"
@@ -115,7 +115,7 @@ class Workspace:
             raise UsageError(f"{name[:40]!r} names nothing here", remedy="load the page again")
         return self.folder / kind / name
 
-    def keep(self, record: OpenedJob | Run) -> None:
+    def keep(self, record: OpenedJob | AskedRun) -> None:
         """Write a record; it is whole on disk whenever the process may end."""
         job = isinstance(record, OpenedJob)
         folder = self.job_folder(record.id) if job else self.run_folder(record.id)
