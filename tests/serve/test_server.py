@@ -199,7 +199,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(served: Served) -> None:
         ({"Host": "[::1"}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
-        ({"Sec-Fetch-ServedJobs": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({}, 200),
     ],
 )

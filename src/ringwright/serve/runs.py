@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ringwright import called
 from ringwright.errors import UsageError
 from ringwright.serve.workspace import Workspace
 
@@ -143,8 +144,14 @@ async def _listen(spoken: asyncio.StreamReader, errors: Path, told: Callable[[st
 
 
 def _environment() -> dict[str, str]:
-    """Return what a command sees of our environment: its text is as wide as a page shows, without colours."""
-    return {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    """Return what a command sees of our environment: text as wide as a page shows, and commands named as they are typed."""
+    return {
+        **os.environ,
+        "COLUMNS": "120",
+        "NO_COLOR": "1",
+        "PYTHONUNBUFFERED": "1",
+        called.TOLD_BY_SCRIPT: called.NAME,
+    }
 
 
 def _end_with_parent() -> None:
