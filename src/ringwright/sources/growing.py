@@ -158,7 +158,7 @@ class GrowingJob:
             new = named.get(identity) if identity is not None else None
             if each.tail is None or new is None or new == name or each.is_gone:
                 continue
-            if each.tail.is_replaced(now[new]) == "":
+            if each.tail.is_replaced(now[new], Path(new)) == "":
                 moved[name] = new
         if not moved:
             return

@@ -62,14 +62,15 @@ class Tail:
         """Bytes that have not been read."""
         return max(0, self.state.size - self.offset)
 
-    def is_replaced(self, now: FileState) -> str:
-        """Return why the file is not the one that was read so far, or nothing."""
+    def is_replaced(self, now: FileState, path: Path | None = None) -> str:
+        """Return why the file, under this path now, is not the one that was read so far, or nothing."""
         if now.identity != self.state.identity:
             return "replaced"
         if now.size < self.offset:
             return "cut short"
         if self.mark and now.changed_ns != self.state.changed_ns:
-            return "" if self._at(self.offset - len(self.mark), len(self.mark)) == self.mark else "written anew"
+            before = self._at(self.offset - len(self.mark), len(self.mark), path)
+            return "" if before == self.mark else "written anew"
         return ""
 
     def restart(self, now: FileState) -> None:
@@ -126,9 +127,9 @@ class Tail:
         """Return the first bytes as they stand now."""
         return self._at(0, size)
 
-    def _at(self, offset: int, size: int) -> bytes:
+    def _at(self, offset: int, size: int, path: Path | None = None) -> bytes:
         try:
-            with self.path.open("rb") as stream:
+            with (path or self.path).open("rb") as stream:
                 stream.seek(offset)
                 return stream.read(size)
         except OSError:

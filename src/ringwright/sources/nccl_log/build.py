@@ -37,7 +37,7 @@ def build(
     from ringwright.trace import Trace
     from ringwright.trace_tables import rows
 
-    identity = identity or identify(state, fold.global_rank)
+    identity = identity or identify(state, fold.global_rank, names)
     wirings = wire(state, identity)
     events = [event_rows(state, fold, ops, identity, names), rows("events", _other_events(state, identity)).lazy()]
     frames = {

@@ -35,10 +35,10 @@ class GrowingLog:
 
     head_bytes = 0
 
-    def __init__(self, settle_records: int = SETTLE_RECORDS) -> None:
+    def __init__(self) -> None:
         self._joiner = SettlingJoiner()
         self._reader = LogReader(0, sink=RecordSink(0, joiner=self._joiner))
-        self._settle_records, self._settled_at = settle_records, 0
+        self._settled_at = 0
         self._losses: list[str] = []
         self.reached: list[Reached] = []
 
@@ -69,7 +69,7 @@ class GrowingLog:
         state.losses += self._losses
         order = {name: number for number, name in enumerate(names)}
         state.errors.sort(key=lambda error: (order.get(error.file, len(order)), error.line))
-        identity = identify(state, fold.global_rank)
+        identity = identify(state, fold.global_rank, names)
         made = build(state, fold, reader.ops, names, identity=identity)
         self.reached = _reached(state, fold, reader.ops, identity)
         self._bound(identity)
@@ -78,7 +78,7 @@ class GrowingLog:
     def _bound(self, identity: JobIdentity) -> None:
         """Keep memory from growing with the job: forget complete operations, and the oldest of the bytes per second."""
         fold = self._reader.fold
-        if fold.records - self._settled_at >= self._settle_records:
+        if fold.records - self._settled_at >= SETTLE_RECORDS:
             self._settled_at = fold.records
             self._joiner.settle(_complete(identity, fold), _alone(self._reader.ops))
         if len(fold.time_bins) > MOST_BINS:
@@ -109,7 +109,11 @@ def _complete(identity: JobIdentity, fold: RecordSink) -> dict[int, list[Column]
     complete: dict[int, list[Column]] = {}
     for group in identity.groups:
         handles = group.all_handles()
-        if not _is_complete(group) or shadowed.intersection(handles) or max(handles) >= len(fold.member_of):
+        if (
+            not _is_complete(group, len(fold.members.get(group.size, ())))
+            or shadowed.intersection(handles)
+            or max(handles) >= len(fold.member_of)
+        ):
             continue
         members = np.array([fold.member_of[handle] for handle in handles], np.int64)
         if (members >= 0).all():
@@ -117,12 +121,11 @@ def _complete(identity: JobIdentity, fold: RecordSink) -> dict[int, list[Column]
     return complete
 
 
-def _is_complete(group: LogCommunicator) -> bool:
-    return (
-        len(group.handles) == group.size
-        and not group.spare
-        and all(len(handles) == 1 for handles in group.handles.values())
-    )
+def _is_complete(group: LogCommunicator, of_size: int) -> bool:
+    """Say whether a communicator's ranks are all known; where no line says them, whether it is the only one of its size."""
+    if group.spare:
+        return not group.handles and len(group.spare) == group.size == of_size
+    return len(group.handles) == group.size and all(len(handles) == 1 for handles in group.handles.values())
 
 
 def _reached(state: LogState, fold: RecordSink, ops: list[str], identity: JobIdentity) -> list[Reached]:
@@ -130,6 +133,8 @@ def _reached(state: LogState, fold: RecordSink, ops: list[str], identity: JobIde
 
     That is its last launch counter; where sends and receives move it on some ranks only, how many calls it has made.
     """
+    import numpy as np
+
     joined = Joined(fold, state, ops, identity)
     signature, member, records = joined.totals
     last = joined.last_op_count
@@ -138,18 +143,12 @@ def _reached(state: LogState, fold: RecordSink, ops: list[str], identity: JobIde
     for number, group in enumerate(identity.groups):
         if group.size < 2:
             continue
-        mine = is_joined & (joined.signature["group"][signature] == group.size)
-        for rank, handles in group.handles.items():
-            of_rank = mine & _is_any(
-                member, [fold.member_of[handle] for handle in handles if handle < len(fold.member_of)]
-            )
+        of_size = is_joined & (joined.signature["group"][signature] == group.size)
+        ranks = [*group.handles.items(), *((None, [handle]) for handle in group.spare)]
+        for rank, handles in ranks:
+            mine = [fold.member_of[handle] for handle in handles if handle < len(fold.member_of)]
+            of_rank = of_size & np.isin(member, mine)
             count = int(records[of_rank].sum())
             far = count if number in drifting else int(last[of_rank].max(initial=0)) + 1 if count else 0
             reached.append(Reached(number, rank, identity.rank_of.get(handles[0]), far))
     return reached
-
-
-def _is_any(member: Column, wanted: list[int]) -> Column:
-    import numpy as np
-
-    return np.isin(member, wanted)
