@@ -1,0 +1,92 @@
+"""Who is late now: ranks that have made fewer calls than others of their communicator, and who the others waited for lately."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypedDict
+
+from ringwright.analysis.arrivals import arrivals
+from ringwright.analysis.culprits import verdict
+from ringwright.analysis.document import Culprit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ringwright.sources.reached import Reached
+    from ringwright.trace import Trace
+
+MOST_LATE = 50
+SURE_LOOKS = 3  # looks in a row, from which on a rank is not only caught between two calls
+
+
+class LateRank(TypedDict):
+    """A rank behind the foremost of a communicator: by how many calls, and for how many looks in a row.
+
+    ``still_looks`` of them it has not moved at all. ``rank`` is None where no line tells it; then ``comm_rank`` may.
+    """
+
+    rank: int | None
+    comm_rank: int | None
+    host: str | None
+    communicator: int
+    calls: int
+    behind: int
+    looks: int
+    still_looks: int
+
+
+class LateRanks:
+    """Remembers from look to look who was behind."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, int | None, int | None], LateRank] = {}
+
+    def look(self, reached: Iterable[Reached], hosts: Mapping[int, str | None]) -> list[LateRank]:
+        """Return who is behind, those who have been for longest first."""
+        of: dict[int, list[Reached]] = defaultdict(list)
+        for each in reached:
+            of[each.communicator].append(each)
+        late: list[LateRank] = []
+        for members in of.values():
+            most = max(each.calls for each in members)
+            late += [self._late(each, most, hosts) for each in members if each.calls < most]
+        return self._kept(late)
+
+    def still(self, late: Sequence[LateRank]) -> list[LateRank]:
+        """Return who is behind at a look at which nothing was new."""
+        return self._kept([{**row, "looks": row["looks"] + 1, "still_looks": row["still_looks"] + 1} for row in late])
+
+    def _late(self, each: Reached, most: int, hosts: Mapping[int, str | None]) -> LateRank:
+        before = self._before.get((each.communicator, each.comm_rank, each.rank))
+        is_still = before is not None and before["calls"] == each.calls
+        return {
+            "rank": each.rank,
+            "comm_rank": each.comm_rank,
+            "host": hosts.get(each.rank) if each.rank is not None else None,
+            "communicator": each.communicator,
+            "calls": each.calls,
+            "behind": most - each.calls,
+            "looks": 1 + (before["looks"] if before is not None else 0),
+            "still_looks": 1 + before["still_looks"] if before is not None and is_still else 0,
+        }
+
+    def _kept(self, late: list[LateRank]) -> list[LateRank]:
+        self._before = {(row["communicator"], row["comm_rank"], row["rank"]): row for row in late}
+        return sorted(late, key=lambda row: (-row["still_looks"], -row["looks"], -row["behind"], row["communicator"]))[
+            :MOST_LATE
+        ]
+
+
+def recent_culprit(trace: Trace, window_s: float) -> Culprit | None:
+    """Return who the others waited for in the last ``window_s`` of a recording; None where calls have no times, or nobody."""
+    import polars as pl
+
+    end = pl.col("start_s") + pl.col("duration_s")
+    timed = pl.col("kind").is_in(["collective", "p2p"]) & (pl.col("duration_s") > 0)
+    last = trace.scan("events").filter(timed).select(end.max()).collect().item()
+    if last is None:
+        return None
+    recent = trace.scan("events").filter(~timed | (end >= last - window_s))
+    late = arrivals(replace(trace, tables={**trace.tables, "events": recent}))
+    return verdict(sorted(late["culprits"], key=lambda one: -one["confidence"]))
