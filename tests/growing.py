@@ -29,12 +29,12 @@ def cut(files: Mapping[str, bytes], folder: Path, seed: int, times: int) -> Iter
         yield
 
 
-def look(job: GrowingJob) -> Trace | None:
+def look(job: GrowingJob, *, is_end: bool = False) -> Trace | None:
     """Look until nothing is left; return the Trace, None where there is nothing to read yet."""
     parts = None
     while True:
         try:
-            looked = job.look()
+            looked = job.look(is_end=is_end)
         except InputError:
             return None
         parts = looked.parts or parts
@@ -46,10 +46,10 @@ def look(job: GrowingJob) -> Trace | None:
 def followed(files: Mapping[str, bytes], folder: Path, seed: int, times: int = 5, **more: Any) -> Trace:
     """Return the Trace after the last look at a folder whose files came in pieces."""
     job = GrowingJob([str(folder)], **more)
+    trace = None
     for _ in cut(files, folder, seed, times):
-        look(job)
-    job.finish()
-    trace = look(job)
+        trace = look(job) or trace
+    trace = look(job, is_end=True) or trace
     assert trace is not None
     return trace
 

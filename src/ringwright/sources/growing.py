@@ -84,8 +84,11 @@ class GrowingJob:
         """How far the ranks have come, of the first kind that tells it at the last look."""
         return next((each.reached for each in self._growing.values() if each.reached), [])
 
-    def look(self) -> Looked:
-        """Read what is new; InputError where there is nothing to read yet."""
+    def look(self, *, is_end: bool = False) -> Looked:
+        """Read what is new; InputError where there is nothing to read yet.
+
+        ``is_end``: nothing more comes, so once all is read a line that has not ended is taken as it stands.
+        """
         self._events = []
         changed = self._list()
         anew = self._kinds_to_restart()
@@ -93,6 +96,8 @@ class GrowingJob:
             self._restart(kind)
         read_bytes = self._feed()
         left = sum(each.tail.left_bytes for each in self.files.values() if each.tail and each.kind in self._growing)
+        if is_end and not left:
+            self._finish()
         if not (changed or anew or read_bytes or self._waits_for_first):
             return Looked(None, self._events, 0, left)
         told = [pair for each in self._ordered() for pair in zip(each.sources, each.told, strict=True)]
@@ -100,13 +105,13 @@ class GrowingJob:
         self._waits_for_first = False
         return Looked(parts, self._events, read_bytes, left)
 
-    def finish(self) -> None:
-        """Take the lines that were never ended: nothing more comes."""
+    def _finish(self) -> None:
+        """Take the lines that were never ended."""
         for each in self.files.values():
             growing = self._growing.get(each.kind)
             if growing is not None and each.tail is not None and each.tail.is_text and (rest := each.tail.end()):
                 growing.take(each.name, [rest])
-        self._waits_for_first = True
+                self._waits_for_first = True
 
     # ------------------------------------------------------------------------------------------------ which files there are
     def _list(self) -> bool:

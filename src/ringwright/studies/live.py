@@ -18,6 +18,7 @@ from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError, UsageError
 from ringwright.sources.fusion import fuse
 from ringwright.sources.growing import MOST_LOOK_BYTES, GrowingJob, Looked
+from ringwright.studies.live_alerts import AlertWatch, FiredAlert, read_rules
 from ringwright.studies.live_late import LateRank, LateRanks, recent_culprit
 from ringwright.studies.live_rates import LiveNic, LiveOperation, LiveSize, Rates
 from ringwright.trace import Trace, is_capture
@@ -25,10 +26,9 @@ from ringwright.units import format_count
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Summary
-    from ringwright.studies.live_alerts import AlertWatch, FiredAlert
 
 SCHEMA = "ringwright.live/1"
-REST = 4.0  # pause at least this many times as long as a look took: it uses a fifth of one core at most
+REST = 4.0  # a pause is at least this many times as long as a look computed
 WINDOW_S = 60.0  # of the recording's own time, for who is late now
 _MOST_EVENTS = 20
 _KEYS = (
@@ -113,11 +113,14 @@ class Follower:
         self._grown_s = clock()
         self._last: Snapshot | None = None
 
-    def look(self) -> Snapshot:
-        """Read what is new and say how the job stands; never sleeps, and raises nothing for files that are not there yet."""
+    def look(self, *, is_end: bool = False) -> Snapshot:
+        """Read what is new and say how the job stands; never sleeps, and raises nothing for files that are not there yet.
+
+        ``is_end``: nothing more comes, so a last line that has not ended counts as it stands.
+        """
         begin = self._clock()
         try:
-            looked = self._look(begin)
+            looked = self._look(begin, is_end=is_end)
         except InputError as error:
             looked = Snapshot(time.time(), None, waiting=f"waiting: {error.what}")
         looked = replace(looked, quiet_s=begin - self._grown_s, look_s=self._clock() - begin)
@@ -125,11 +128,11 @@ class Follower:
             looked = replace(looked, alerts=self._watch.look(looked))
         return looked
 
-    def _look(self, begin: float) -> Snapshot:
+    def _look(self, begin: float, *, is_end: bool) -> Snapshot:
         parts = [*self._captured()]
         if self._job is None:
             return self._unchanged(begin, []) if self._last is not None else self._made(parts, begin, Looked(None))
-        looked = self._job.look()
+        looked = self._job.look(is_end=is_end)
         if looked.parts is None and self._last is not None:
             return self._unchanged(begin, looked.events)
         return self._made([*parts, *(looked.parts or [])], begin, looked)
@@ -206,7 +209,7 @@ def follow(
     follower = Follower(paths, watch=watch, clock=clock)
     before: tuple[bool, str] | None = None
     while True:
-        begin = clock()
+        begin, cpu_s = clock(), time.process_time()
         snapshot = follower.look()
         state = (snapshot.trace is not None, snapshot.waiting)
         if is_steady or snapshot.alerts or snapshot.read_bytes or snapshot.events or state != before:
@@ -214,7 +217,37 @@ def follow(
         before = state
         # What is left of a long log is read at once: until then nothing that is shown is of now.
         if not snapshot.left_bytes:
-            sleep(max(interval_s, REST * (clock() - begin)))
+            sleep(pause_s(interval_s, clock() - begin, time.process_time() - cpu_s))
+
+
+def pause_s(interval_s: float, look_s: float, cpu_s: float) -> float:
+    """Return the pause after a look: the interval, or longer, so that looks use a fifth of one core at most.
+
+    A look that took long because others had the core is no reason to wait longer.
+    """
+    return max(interval_s, REST * min(look_s, cpu_s))
+
+
+def watched(
+    paths: Sequence[str], interval_s: float, rules: Path | None, *, is_once: bool = False
+) -> Iterator[Snapshot]:
+    """Yield the snapshots of a running job, with the alerts of a file of rules; with ``is_once`` one of all there is.
+
+    Raises as ``follow`` and ``read_rules`` do. With rules a snapshot comes at every look: a job that stands still is seen by
+    what does not come.
+    """
+    watch = AlertWatch(read_rules(rules)) if rules is not None else None
+    if is_once:
+        return once(paths, watch)
+    return follow(paths, interval_s, watch=watch, is_steady=watch is not None)
+
+
+def once(paths: Sequence[str], watch: AlertWatch | None = None) -> Iterator[Snapshot]:
+    """Yield one snapshot of all that the files hold, as if nothing more came."""
+    follower = Follower(paths, watch=watch)
+    while (snapshot := follower.look(is_end=True)).left_bytes:
+        pass
+    yield snapshot
 
 
 def headline(snapshot: Snapshot) -> str:

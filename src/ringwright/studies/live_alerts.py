@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.errors import InputError, UsageError
+from ringwright.studies.live_late import named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,9 +57,9 @@ class AlertRule:
     @property
     def title(self) -> str:
         """Its name, or what it asks."""
-        of = " ".join(str(getattr(self, each)) for each in ("op", "size", "host", "nic") if getattr(self, each))
-        of += f" rank {self.rank}" if self.rank is not None else ""
-        return self.name or f"{self.metric} {of}".strip()
+        of = [str(getattr(self, each)) for each in ("op", "size", "host", "nic") if getattr(self, each)]
+        rank = [f"rank {self.rank}"] if self.rank is not None else []
+        return self.name or " ".join([self.metric, *of, *rank])
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _late(name: str) -> Callable[[Snapshot, AlertRule], Iterable[tuple[str, floa
         ]
         if not rows and snapshot.trace is not None:
             return [("no rank", 0.0)]
-        return [(f"rank {row['rank']} in communicator {row['communicator']}", float(row[name])) for row in rows]
+        return [(f"{named(row)} in communicator {row['communicator']}", float(row[name])) for row in rows]
 
     return values
 

@@ -36,11 +36,19 @@ class LateRank(TypedDict):
     still_looks: int
 
 
+def named(row: LateRank) -> str:
+    """Return what a rank is called."""
+    if row["rank"] is not None:
+        return f"rank {row['rank']}"
+    return f"rank {row['comm_rank']} of those" if row["comm_rank"] is not None else "a rank that no line names"
+
+
 class LateRanks:
     """Remembers from look to look who was behind."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[int, int | None, int | None], LateRank] = {}
+        self._calls: dict[tuple[int, int | None, int | None], int] = {}  # of all ranks
 
     def look(self, reached: Iterable[Reached], hosts: Mapping[int, str | None]) -> list[LateRank]:
         """Return who is behind, those who have been for longest first."""
@@ -51,6 +59,9 @@ class LateRanks:
         for members in of.values():
             most = max(each.calls for each in members)
             late += [self._late(each, most, hosts) for each in members if each.calls < most]
+        self._calls = {
+            (each.communicator, each.comm_rank, each.rank): each.calls for members in of.values() for each in members
+        }
         return self._kept(late)
 
     def still(self, late: Sequence[LateRank]) -> list[LateRank]:
@@ -58,8 +69,9 @@ class LateRanks:
         return self._kept([{**row, "looks": row["looks"] + 1, "still_looks": row["still_looks"] + 1} for row in late])
 
     def _late(self, each: Reached, most: int, hosts: Mapping[int, str | None]) -> LateRank:
-        before = self._before.get((each.communicator, each.comm_rank, each.rank))
-        is_still = before is not None and before["calls"] == each.calls
+        key = (each.communicator, each.comm_rank, each.rank)
+        before = self._before.get(key)
+        still = 1 + (before["still_looks"] if before is not None else 0) if self._calls.get(key) == each.calls else 0
         return {
             "rank": each.rank,
             "comm_rank": each.comm_rank,
@@ -68,7 +80,7 @@ class LateRanks:
             "calls": each.calls,
             "behind": most - each.calls,
             "looks": 1 + (before["looks"] if before is not None else 0),
-            "still_looks": 1 + before["still_looks"] if before is not None and is_still else 0,
+            "still_looks": still,
         }
 
     def _kept(self, late: list[LateRank]) -> list[LateRank]:

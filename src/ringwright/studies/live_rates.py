@@ -38,7 +38,7 @@ class LiveSize(TypedDict):
 
 
 class LiveNic(TypedDict):
-    """What a NIC carried by the account of the algorithms, from the beginning, and since the look before in 1e9 bytes a second."""
+    """What a NIC carried by the account of the algorithms: from the beginning, and in 1e9 bytes a second since the last look."""
 
     host: str
     nic: str
