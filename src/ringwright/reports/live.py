@@ -60,7 +60,8 @@ def drawn(snapshot: Snapshot, width: int) -> Group:
             because = "; ".join(one["evidence"][:2])
             parts.append(_line(f"{one['kind']} {of}: {_ranks(one['ranks'])}: {because}", "red"))
     parts += [_line(event, "yellow") for event in snapshot.events[:_MOST_EVENTS]]
-    parts.append(_line(_footer(snapshot), "dim"))
+    if snapshot.files:
+        parts.append(_line(_footer(snapshot), "dim"))
     return Group(*parts)
 
 
@@ -138,7 +139,7 @@ def _behind(row: LateRank) -> str:
 def _footer(snapshot: Snapshot) -> str:
     files = f"{snapshot.files} file{'s' if snapshot.files != 1 else ''}"
     read = f"read {format_size(snapshot.read_bytes)} in {format_time(snapshot.look_s)}"
-    quiet = f"; nothing new for {format_time(snapshot.quiet_s)}" if not snapshot.read_bytes else ""
+    quiet = f"; nothing new for {snapshot.quiet_s:,.0f} s" if snapshot.quiet_s >= 1 else ""
     errors = f"; {snapshot.errors} errors" if snapshot.errors else ""
     return f"{files}; {read}{errors}{quiet}"
 

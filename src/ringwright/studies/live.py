@@ -253,7 +253,7 @@ def once(paths: Sequence[str], watch: AlertWatch | None = None) -> Iterator[Snap
 def headline(snapshot: Snapshot) -> str:
     """Return one line for a log or a status bar."""
     if snapshot.waiting:
-        return snapshot.waiting
+        return "; ".join(part for part in (snapshot.waiting, snapshot.coverage) if part)
     calls = sum(operation["count"] for operation in snapshot.operations)
     verdict = f"; {snapshot.verdict['kind']}" if snapshot.verdict else ""
     left = f"; {snapshot.left_bytes / 1e6:,.0f} MB still to read" if snapshot.left_bytes else ""
