@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from importlib.resources import files as shipped
 from pathlib import Path
 
@@ -14,7 +15,12 @@ from reading import small_job
 from ringwright.sources import read
 from ringwright.sources.growing import GrowingJob
 from ringwright.sources.nccl_log import growing as growing_log
+from ringwright.sources.nccl_profiler import records
 from ringwright.testing import training_job, write_log
+from ringwright.trace import Trace
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import profiler_recording
 
 SAMPLE = gzip.decompress((shipped("ringwright") / "samples" / "job.log.gz").read_bytes())
 LINE = "node0:{pid}:2 [{gpu}] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x1 recvbuff 0x2 count 256 datatype 7 op 0 root 0 comm 0xa [nranks=2] stream 0x3\n"
@@ -216,6 +222,35 @@ def _records(rank: int) -> bytes:
         records.append(json.dumps(record, indent=1 if number % 7 == 0 else None))
     records.insert(11, '{"header": {"id": "0x1", ')
     return ("\n".join(records) + "\n").encode()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_of_the_profiler_plug_in_cut_at_any_byte(tmp_path: Path, seed: int) -> None:
+    whole = profiler_recording.recording()
+    head, blocks = whole[: records.HEADER_BYTES], whole[records.HEADER_BYTES :]
+    torn = bytearray(blocks)
+    torn[len(torn) // 2] ^= 0xFF
+    agrees({"a.rwprof": head + 3 * blocks, "b.rwprof": head + torn + blocks}, tmp_path / "job", seed, times=7)
+
+
+def test_the_header_of_the_plug_in_is_read_at_each_look(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.rwprof", profiler_recording.recording()
+    running = bytearray(whole)
+    running[records.STATUS_AT : records.STATUS_AT + 4] = bytes(4)
+    path.write_bytes(running)
+    job = GrowingJob([str(tmp_path)])
+    assert "not in order" in str(look_at(job).table("claims").to_dicts())
+    with path.open("r+b") as out:
+        out.write(whole + whole[records.HEADER_BYTES :])
+    assert said(look_at(job)) == said(read([str(tmp_path)], events="folded"))
+    assert "not in order" not in str(look_at(job, is_end=True).table("claims").to_dicts())
+
+
+def look_at(job: GrowingJob, **more: bool) -> Trace:
+    job._waits_for_first = True
+    trace = look(job, **more)
+    assert trace is not None
+    return trace
 
 
 def test_two_kinds_in_one_folder(tmp_path: Path) -> None:

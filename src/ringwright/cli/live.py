@@ -61,8 +61,9 @@ def live(
 
     given = reading.inputs(paths, sample=sample)
     hand_over = HandOver(textfile, otlp)
+    is_steady = json or sys.stdout.isatty()
     with screen(sys.stdout, plain=once, as_json=json) as show:
-        for snapshot in studied.watched(given, interval, alerts, is_once=once):
+        for snapshot in studied.watched(given, interval, alerts, is_once=once, is_steady=is_steady):
             show(hand_over(snapshot))
             if fail_on_alert and snapshot.alerts:
                 return EXIT_GATE

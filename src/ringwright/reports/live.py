@@ -133,7 +133,8 @@ def _behind(row: LateRank) -> str:
     host = f" ({row['host']})" if row["host"] else ""
     still = f", has not moved for {row['still_looks']}" if row["still_looks"] else ""
     calls = f"{format_count(row['behind'])} call{'s' if row['behind'] != 1 else ''}"
-    return f"behind: {named(row)}{host}: {calls} in communicator {row['communicator']}, for {row['looks']} looks{still}"
+    group = f"communicator {row['communicator']} of {row['size']}"
+    return f"behind: {named(row)}{host}: {calls} in {group}, for {row['looks']} looks{still}"
 
 
 def _footer(snapshot: Snapshot) -> str:
@@ -155,4 +156,6 @@ def _number(value: float | None) -> str:
     """Return three digits, with all that stand before the point."""
     if value is None:
         return _UNKNOWN
+    if 0 < value < 0.001:
+        return "<0.001"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -95,7 +95,7 @@ class GrowingJob:
         for kind in sorted(anew):
             self._restart(kind)
         read_bytes = self._feed()
-        left = sum(each.tail.left_bytes for each in self.files.values() if each.tail and each.kind in self._growing)
+        left = self._left_bytes() if read_bytes >= self._most else 0
         if is_end and not left:
             self._finish()
         if not (changed or anew or read_bytes or self._waits_for_first):
@@ -104,6 +104,10 @@ class GrowingJob:
         parts = read_each(told, self._read_kind)
         self._waits_for_first = False
         return Looked(parts, self._events, read_bytes, left)
+
+    def _left_bytes(self) -> int:
+        """Return what a look that has read as much as it may leaves for the next."""
+        return sum(each.tail.left_bytes for each in self.files.values() if each.tail and each.kind in self._growing)
 
     def _finish(self) -> None:
         """Take the lines that were never ended."""

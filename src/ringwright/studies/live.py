@@ -229,17 +229,17 @@ def pause_s(interval_s: float, look_s: float, cpu_s: float) -> float:
 
 
 def watched(
-    paths: Sequence[str], interval_s: float, rules: Path | None, *, is_once: bool = False
+    paths: Sequence[str], interval_s: float, rules: Path | None, *, is_once: bool = False, is_steady: bool = False
 ) -> Iterator[Snapshot]:
     """Yield the snapshots of a running job, with the alerts of a file of rules; with ``is_once`` one of all there is.
 
-    Raises as ``follow`` and ``read_rules`` do. With rules a snapshot comes at every look: a job that stands still is seen by
-    what does not come.
+    Raises as ``follow`` and ``read_rules`` do. With rules, as with ``is_steady``, a snapshot comes at every look: a job that
+    stands still is seen by what does not come.
     """
     watch = AlertWatch(read_rules(rules)) if rules is not None else None
     if is_once:
         return once(paths, watch)
-    return follow(paths, interval_s, watch=watch, is_steady=watch is not None)
+    return follow(paths, interval_s, watch=watch, is_steady=is_steady or watch is not None)
 
 
 def once(paths: Sequence[str], watch: AlertWatch | None = None) -> Iterator[Snapshot]:

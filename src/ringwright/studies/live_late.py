@@ -30,6 +30,7 @@ class LateRank(TypedDict):
     comm_rank: int | None
     host: str | None
     communicator: int
+    size: int  # ranks of the communicator that have been seen
     calls: int
     behind: int
     looks: int
@@ -58,7 +59,7 @@ class LateRanks:
         late: list[LateRank] = []
         for members in of.values():
             most = max(each.calls for each in members)
-            late += [self._late(each, most, hosts) for each in members if each.calls < most]
+            late += [self._late(each, most, len(members), hosts) for each in members if each.calls < most]
         self._calls = {
             (each.communicator, each.comm_rank, each.rank): each.calls for members in of.values() for each in members
         }
@@ -68,7 +69,7 @@ class LateRanks:
         """Return who is behind at a look at which nothing was new."""
         return self._kept([{**row, "looks": row["looks"] + 1, "still_looks": row["still_looks"] + 1} for row in late])
 
-    def _late(self, each: Reached, most: int, hosts: Mapping[int, str | None]) -> LateRank:
+    def _late(self, each: Reached, most: int, size: int, hosts: Mapping[int, str | None]) -> LateRank:
         key = (each.communicator, each.comm_rank, each.rank)
         before = self._before.get(key)
         still = 1 + (before["still_looks"] if before is not None else 0) if self._calls.get(key) == each.calls else 0
@@ -77,6 +78,7 @@ class LateRanks:
             "comm_rank": each.comm_rank,
             "host": hosts.get(each.rank) if each.rank is not None else None,
             "communicator": each.communicator,
+            "size": size,
             "calls": each.calls,
             "behind": most - each.calls,
             "looks": 1 + (before["looks"] if before is not None else 0),
