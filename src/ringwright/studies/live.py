@@ -20,7 +20,7 @@ from ringwright.sources.fusion import fuse
 from ringwright.sources.growing import MOST_LOOK_BYTES, GrowingJob, Looked
 from ringwright.studies.live_alerts import AlertWatch, FiredAlert, read_rules
 from ringwright.studies.live_late import LateRank, LateRanks, recent_culprit
-from ringwright.studies.live_rates import LiveNic, LiveOperation, LiveSize, Rates
+from ringwright.studies.live_rates import LiveNic, LiveOperation, LiveRates, LiveSize
 from ringwright.trace import Trace, is_capture
 from ringwright.units import format_count
 
@@ -109,7 +109,7 @@ class Follower:
         self._job = GrowingJob(others, most_bytes) if others or not self._captures else None
         self._opened: list[Trace] = []
         self._watch, self._window_s, self._clock = watch, window_s, clock
-        self._rates, self._late = Rates(), LateRanks()
+        self._rates, self._late = LiveRates(), LateRanks()
         self._grown_s = clock()
         self._last: Snapshot | None = None
 

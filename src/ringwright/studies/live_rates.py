@@ -48,7 +48,7 @@ class LiveNic(TypedDict):
     received_gbs: float | None
 
 
-class Rates:
+class LiveRates:
     """Compares each look with the one before."""
 
     def __init__(self) -> None:
