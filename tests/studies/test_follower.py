@@ -20,6 +20,7 @@ from ringwright.exports.grafana import dashboard
 from ringwright.exports.otlp import REST_S, OtlpSender
 from ringwright.exports.prometheus import LIVE_METRICS, METRICS, MetricSample, lines
 from ringwright.reports.live import drawn, screen
+from ringwright.studies import live_late
 from ringwright.studies.live import Follower, Snapshot, follow
 from ringwright.studies.live_alerts import METRICS as ASKED
 from ringwright.studies.live_alerts import AlertRule, AlertWatch, read_rules
@@ -116,7 +117,7 @@ def test_who_is_behind_and_does_not_move(job: Job) -> None:
     assert follower.look().late == []
 
 
-def test_recent_late_ranks_of_timed_calls(tmp_path: Path) -> None:
+def test_recent_late_ranks_of_timed_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in (0, 1):
         rows: list[Any] = [
             {
@@ -155,9 +156,15 @@ def test_recent_late_ranks_of_timed_calls(tmp_path: Path) -> None:
             ]
             rows += [call, ["e", number, end]]
         (tmp_path / f"calls.n.{rank}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    lately = Follower([str(tmp_path)], window_s=25.0).look().recent
-    assert lately is not None
-    assert lately["ranks"] == [1]
+    lately = Follower([str(tmp_path)], window_s=25.0).look()
+    assert lately.recent is not None
+    assert lately.recent["ranks"] == [1]
+    # Where there are too many to judge them all, those that ended last are.
+    monkeypatch.setattr(live_late, "MOST_JUDGED", 40)
+    newest = Follower([str(tmp_path)]).look()
+    assert newest.recent is not None
+    assert (newest.recent["ranks"], newest.verdict) == ([1], newest.recent)
+    assert (newest.operations, newest.coverage) == (lately.operations, lately.coverage)
 
 
 def test_the_follower_waits_for_what_is_not_there(tmp_path: Path) -> None:

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit
-from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError, UsageError
 from ringwright.sources.fusion import fuse
 from ringwright.sources.growing import MOST_LOOK_BYTES, GrowingJob, Looked
 from ringwright.studies.live_alerts import AlertWatch, FiredAlert, read_rules
-from ringwright.studies.live_late import LateRank, LateRanks, recent_culprit
+from ringwright.studies.live_late import LateRank, LateRanks, is_long, told
 from ringwright.studies.live_rates import LiveNic, LiveOperation, LiveRates, LiveSize
 from ringwright.trace import Trace, is_capture
 from ringwright.units import format_count
@@ -42,7 +41,8 @@ class Snapshot:
     """The job at one moment, as far as its files tell.
 
     ``operations`` count from the beginning; ``new``, ``per_s`` and ``gbs`` are since the look before, None at the first.
-    ``verdict`` is of the whole recording, ``recent`` of its last minute, ``late`` of this look. Rates are of what the files say,
+    ``verdict`` is of the whole recording (beyond 50,000 calls one by one, of what has no times: errors; else ``recent``),
+    ``recent`` of its last minute, ``late`` of this look. Rates are of what the files say,
     which may come later than it happened.
     """
 
@@ -145,7 +145,7 @@ class Follower:
     def _made(self, parts: list[Trace], begin: float, looked: Looked) -> Snapshot:
         """Return what has been read, with its rates."""
         trace = parts[0] if len(parts) == 1 else fuse(parts)
-        summary = summarise(trace)
+        summary, recent = told(trace, self._window_s)
         self._grown_s = begin
         # What a look before left unread came at the speed of reading, not of the job.
         is_caught_up = self._last is None or not self._last.left_bytes
@@ -155,13 +155,13 @@ class Follower:
             time.time(),
             trace,
             operations,
-            summary["verdict"],
+            summary["verdict"] or (recent if is_long(trace) else None),
             summary["coverage"],
             waiting,
             sizes=sizes,
             nics=nics,
             late=self._late_ranks(summary),
-            recent=recent_culprit(trace, self._window_s),
+            recent=recent,
             errors=summary["errors_total"],
             files=len(self._job.files) if self._job is not None else len(self._captures),
             read_bytes=looked.read_bytes,

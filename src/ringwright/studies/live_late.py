@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, TypedDict
 from ringwright.analysis.arrivals import arrivals
 from ringwright.analysis.culprits import verdict
 from ringwright.analysis.document import Culprit
+from ringwright.analysis.logical_operations import folded
+from ringwright.analysis.summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ringwright.analysis.document import Summary
     from ringwright.sources.reached import Reached
     from ringwright.trace import Trace
 
 MOST_LATE = 50
+MOST_JUDGED = 50_000  # rows; beyond them only the last minute's are judged
 SURE_LOOKS = 3  # looks in a row, from which on a rank is not only caught between two calls
 
 
@@ -92,15 +96,36 @@ class LateRanks:
         ]
 
 
+def is_long(trace: Trace) -> bool:
+    """Whether a recording holds so many rows that not all of them can be judged at every look."""
+    import polars as pl
+
+    return int(trace.scan("events").select(pl.len()).collect().item()) > MOST_JUDGED
+
+
+def told(trace: Trace, window_s: float) -> tuple[Summary, Culprit | None]:
+    """Return the summary, and who the others waited for in the last ``window_s``.
+
+    Of a long recording the summary is that of its calls folded: the same operations and bytes, nothing of times.
+    """
+    return summarise(folded(trace) if is_long(trace) else trace), recent_culprit(trace, window_s)
+
+
 def recent_culprit(trace: Trace, window_s: float) -> Culprit | None:
-    """Return who the others waited for in the last ``window_s`` of a recording; None where calls have no times, or nobody."""
+    """Return who the others waited for in the last ``window_s`` of a recording; None where calls have no times, or nobody.
+
+    Of a window that holds more than ``MOST_JUDGED`` calls those that ended last.
+    """
     import polars as pl
 
     end = pl.col("start_s") + pl.col("duration_s")
     timed = pl.col("kind").is_in(["collective", "p2p"]) & (pl.col("duration_s") > 0)
-    last = trace.scan("events").filter(timed).select(end.max()).collect().item()
-    if last is None:
+    newest = (
+        trace.scan("events").filter(timed).select(end.top_k(MOST_JUDGED).alias("end")).collect()["end"].drop_nulls()
+    )
+    last, first = newest.max(), newest.min()
+    if not isinstance(last, float) or not isinstance(first, float):
         return None
-    recent = trace.scan("events").filter(~timed | (end >= last - window_s))
+    recent = trace.scan("events").filter(~timed | (end >= max(first, last - window_s)))
     late = arrivals(replace(trace, tables={**trace.tables, "events": recent}))
     return verdict(sorted(late["culprits"], key=lambda one: -one["confidence"]))
