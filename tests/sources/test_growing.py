@@ -148,6 +148,36 @@ def test_a_rotated_log_goes_on(tmp_path: Path) -> None:
     assert said(trace)["operations"][0]["count"] == 9
 
 
+def test_a_file_under_a_second_name_and_one_that_comes_back(tmp_path: Path) -> None:
+    log, aside = tmp_path / "b.log", tmp_path.parent / f"{tmp_path.name}.aside"
+    log.write_bytes(rank_lines(0, 0, 5))
+    job = GrowingJob([str(log), str(tmp_path / "a.log")])
+    look(job)
+    (tmp_path / "a.log").hardlink_to(log)
+    assert not any("is now" in event for event in job.look().events)
+    (tmp_path / "a.log").unlink()
+    log.rename(aside)
+    assert any("gone" in event for event in job.look().events)
+    aside.rename(log)
+    with log.open("ab") as out:
+        out.write(rank_lines(0, 5, 7))
+    looked = job.look()
+    assert looked.read_bytes == len(rank_lines(0, 5, 7))
+
+
+def test_a_file_of_a_kind_that_is_read_anew_goes(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(rank_lines(0, 0, 5))
+    (tmp_path / "job.prom").write_text('nccl_bus_bandwidth_gbs{collective="AllReduce"} 1.0\n')
+    (tmp_path / "two.prom").write_text('nccl_bus_bandwidth_gbs{collective="AllGather"} 2.0\n')
+    job = GrowingJob([str(tmp_path)])
+    assert len(job.look().parts or []) == 2
+    (tmp_path / "job.prom").unlink()
+    (tmp_path / "two.prom").write_text('nccl_bus_bandwidth_gbs{collective="AllGather"} 3.0\n')
+    looked = job.look()
+    assert len(looked.parts or []) == 2
+    assert any("read anew" in event for event in looked.events)
+
+
 def test_what_cannot_be_continued_is_read_anew_and_said(tmp_path: Path) -> None:
     packed = tmp_path / "a.log.gz"
     packed.write_bytes(gzip.compress(rank_lines(0, 0, 5)))

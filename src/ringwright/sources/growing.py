@@ -78,6 +78,7 @@ class GrowingJob:
         self._whole: dict[str, tuple[object, Trace]] = {}  # kinds that are read anew: of which states of files, what
         self._events: list[str] = []
         self._waits_for_first = True
+        self._turn: dict[str, int] = {}  # in which a reader that reads them all would read the files
 
     @property
     def reached(self) -> list[Reached]:
@@ -100,10 +101,16 @@ class GrowingJob:
             self._finish()
         if not (changed or anew or read_bytes or self._waits_for_first):
             return Looked(None, self._events, 0, left)
-        told = [pair for each in self._ordered() for pair in zip(each.sources, each.told, strict=True)]
-        parts = read_each(told, self._read_kind)
+        parts = read_each([*self._told()], self._read_kind)
         self._waits_for_first = False
         return Looked(parts, self._events, read_bytes, left)
+
+    def _told(self) -> Iterator[tuple[Source, tuple[str, ...]]]:
+        """Yield the sources with their kinds; of files that are gone, those of which something is kept."""
+        for each in self._ordered():
+            for source, told in zip(each.sources, each.told, strict=True):
+                if not each.is_gone or (told and told[0] in self._growing):
+                    yield source, told[:1] if each.is_gone else told
 
     def _left_bytes(self) -> int:
         """Return what a look that has read as much as it may leaves for the next."""
@@ -121,20 +128,14 @@ class GrowingJob:
     def _list(self) -> bool:
         """Bring the list of files up to date; say whether it, or a file that is read anew, has changed."""
         now = {str(path): state for path in self._named() if (state := state_of(path)) is not None}
+        self._turn = {name: number for number, name in enumerate(now)}
         self._rename(now)
         changed = False
         for name, state in now.items():
-            known = self.files.get(name)
-            if known is None:
-                self.files[name] = self._first_seen(name, state)
-                changed = True
-            elif known.tail is None and known.state != state:
-                self._events.append(f"{name} has changed: it is read anew, as it cannot be continued")
-                self.files[name] = self._first_seen(name, state)
-                self._drop(known)
-                changed = True
-            else:
-                changed |= self._see(known, state)
+            try:
+                changed |= self._seen(name, state)
+            except OSError:
+                continue  # gone in this moment: the next look sees it
         for name, each in self.files.items():
             if each.path is not None and name not in now and not each.is_gone:
                 each.is_gone = True
@@ -165,8 +166,10 @@ class GrowingJob:
         for name, each in self.files.items():
             identity = each.state.identity if each.state is not None else None
             new = named.get(identity) if identity is not None else None
-            if each.tail is None or new is None or new == name or each.is_gone:
+            if each.tail is None or new is None or each.is_gone:
                 continue
+            if name in now and now[name].identity == identity:
+                continue  # it stands where it stood, perhaps under a second name
             if each.tail.is_replaced(now[new], Path(new)) == "":
                 moved[name] = new
         if not moved:
@@ -184,6 +187,17 @@ class GrowingJob:
             kept[new] = each
         self.files = kept
 
+    def _seen(self, name: str, state: FileState) -> bool:
+        """Take the state of a file; say whether it counts as changed by itself."""
+        known = self.files.get(name)
+        if known is not None and (known.tail is not None or known.state == state):
+            return self._continued(known, state)
+        self.files[name] = self._first_seen(name, state)
+        if known is not None:
+            self._events.append(f"{name} has changed: it is read anew, as it cannot be continued")
+            self._drop(known)
+        return True
+
     def _first_seen(self, name: str, state: FileState) -> FollowedFile:
         path = Path(name)
         followed = FollowedFile(name, path, state, sources_in(path))
@@ -192,13 +206,14 @@ class GrowingJob:
         self._tell(followed)
         return followed
 
-    def _see(self, known: FollowedFile, state: FileState) -> bool:
+    def _continued(self, known: FollowedFile, state: FileState) -> bool:
         """Take the state of a file that was there before; say whether it counts as changed by itself."""
+        known.is_gone = False
         if known.tail is None:
             return False
         if why := known.tail.is_replaced(state):
             self._events.append(f"{known.name} was {why}: recordings of its kind are read anew")
-            known.state, known.looked_bytes, known.is_gone = state, -1, False
+            known.state, known.looked_bytes = state, -1
             self._drop(known)
             known.tail.restart(state)
             self._tell(known)
@@ -248,7 +263,7 @@ class GrowingJob:
     # --------------------------------------------------------------------------------------------------------- what is new
     def _ordered(self) -> list[FollowedFile]:
         """Return the files in the order in which a reader that reads them all would."""
-        return sorted(self.files.values(), key=lambda each: each.name)
+        return sorted(self.files.values(), key=lambda each: self._turn.get(each.name, -1))
 
     def _feed(self) -> int:
         """Give each growing kind what is new; return how many bytes that was."""

@@ -56,6 +56,7 @@ class Tail:
     mark: bytes = b""
     losses: list[tuple[str, int]] = field(default_factory=list)  # since they were last asked for: reason, byte
     _skips: bool = False  # the rest of a line that is too long
+    _is_closed: bool = False  # it could not be opened
 
     @property
     def left_bytes(self) -> int:
@@ -91,7 +92,9 @@ class Tail:
                     if piece := self._whole(block):
                         yield piece
         except OSError as error:
-            self.losses.append((f"cannot be read: {error.strerror or error}", self.offset))
+            if not self._is_closed:  # told once
+                self.losses.append((f"cannot be read: {error.strerror or error}", self.offset))
+            self._is_closed = True
 
     def _whole(self, block: bytes) -> bytes:
         """Return the whole lines of what waits and a block; the rest waits."""

@@ -133,22 +133,32 @@ def _reached(state: LogState, fold: RecordSink, ops: list[str], identity: JobIde
 
     That is its last launch counter; where sends and receives move it on some ranks only, how many calls it has made.
     """
-    import numpy as np
-
     joined = Joined(fold, state, ops, identity)
-    signature, member, records = joined.totals
-    last = joined.last_op_count
-    drifting, is_joined = joined.drifting(), ~joined.point[joined.signature["op"][signature]]
+    records, last = _by_handle(joined, fold)
+    drifting = joined.drifting()
     reached: list[Reached] = []
     for number, group in enumerate(identity.groups):
         if group.size < 2:
             continue
-        of_size = is_joined & (joined.signature["group"][signature] == group.size)
-        ranks = [*group.handles.items(), *((None, [handle]) for handle in group.spare)]
-        for rank, handles in ranks:
-            mine = [fold.member_of[handle] for handle in handles if handle < len(fold.member_of)]
-            of_rank = of_size & np.isin(member, mine)
-            count = int(records[of_rank].sum())
-            far = count if number in drifting else int(last[of_rank].max(initial=0)) + 1 if count else 0
+        for rank, handles in (*group.handles.items(), *((None, [handle]) for handle in group.spare)):
+            known = [handle for handle in handles if handle < len(records)]
+            count = sum(records[handle] for handle in known)
+            far = count if number in drifting or not count else 1 + max(last[handle] for handle in known)
             reached.append(Reached(number, rank, identity.rank_of.get(handles[0]), far))
     return reached
+
+
+def _by_handle(joined: Joined, fold: RecordSink) -> tuple[list[int], list[int]]:
+    """Return how many collectives each handle has shown, and its last launch counter."""
+    import numpy as np
+
+    signature, member, records = joined.totals
+    is_joined = ~joined.point[joined.signature["op"][signature]]
+    size = joined.signature["group"][signature]
+    counts, lasts = np.zeros(len(fold.group_of), np.int64), np.zeros(len(fold.group_of), np.uint64)
+    for nranks, handles in fold.members.items():
+        mine = is_joined & (size == nranks)
+        handle = np.asarray(handles)[member[mine]]
+        np.add.at(counts, handle, records[mine])
+        np.maximum.at(lasts, handle, joined.last_op_count[mine])
+    return counts.tolist(), lasts.tolist()
