@@ -107,6 +107,7 @@ class LogReader:
         self.ops: list[str] = []
         self.files: dict[str, _LogFile] = {}
         self._begun = 0
+        self._is_little = False
         self.heads: dict[str, bytes] = {}  # what each file begins with
         self.lines = 0
         self._hosts: set[str] = set()
@@ -133,8 +134,9 @@ class LogReader:
     def feed_little(self, name: str, lines: bytes) -> None:
         """Take the next whole lines of a file, so few that a second thread is not worth its start."""
         chunk = Chunk(name, lines)
+        self._is_little = True
         self._absorb(chunk, self._scan_one(chunk))
-        self._finish_fold()
+        self._is_little = False
 
     def _begin(self, name: str) -> _LogFile:
         self.files[name] = _LogFile(self._begun, CarefulReader(self.state, self._hosts))
@@ -265,7 +267,10 @@ class LogReader:
     def _fold(self, columns: dict[str, Any]) -> None:
         """Join records on a thread of its own, one block behind at most: the joiner needs no interpreter."""
         self._finish_fold()
-        self._folding = self._folder.submit(self.fold.add, columns)
+        if self._is_little:
+            self.fold.add(columns)
+        else:
+            self._folding = self._folder.submit(self.fold.add, columns)
 
     def _finish_fold(self) -> None:
         if self._folding is not None:
