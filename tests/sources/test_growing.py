@@ -176,6 +176,10 @@ def test_a_file_of_a_kind_that_is_read_anew_goes(tmp_path: Path) -> None:
     looked = job.look()
     assert len(looked.parts or []) == 2
     assert any("read anew" in event for event in looked.events)
+    (tmp_path / "two.prom").write_text('nccl_bus_bandwidth_gbs{collective="AllGather"} 44.0\n')
+    looked = job.look()
+    assert looked.parts is not None
+    assert looked.events == []
 
 
 def test_what_cannot_be_continued_is_read_anew_and_said(tmp_path: Path) -> None:

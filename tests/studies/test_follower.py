@@ -256,6 +256,17 @@ def test_rules_of_a_file(tmp_path: Path) -> None:
     assert behind.title == "behind rank 3"
 
 
+def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "live.md").read_text()
+    path = tmp_path / "alerts.toml"
+    path.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    assert [rule.metric for rule in read_rules(path)] == ["gbs", "still_looks", "quiet_s"]
+    assert all(f"| `{name}` |" in page for name in ASKED)
+    assert all(name in page or "received" in name for name in (*METRICS, *LIVE_METRICS))
+    keys = Snapshot(0.0, None).document()
+    assert all(f"`{key}`" in page for key in keys if key != "schema")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

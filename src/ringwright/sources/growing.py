@@ -77,6 +77,7 @@ class GrowingJob:
         self._growing: dict[str, Growing] = {}
         self._whole: dict[str, tuple[object, Trace]] = {}  # kinds that are read anew: of which states of files, what
         self._events: list[str] = []
+        self._said: set[str] = set()
         self._waits_for_first = True
         self._turn: dict[str, int] = {}  # in which a reader that reads them all would read the files
 
@@ -194,9 +195,15 @@ class GrowingJob:
             return self._continued(known, state)
         self.files[name] = self._first_seen(name, state)
         if known is not None:
-            self._events.append(f"{name} has changed: it is read anew, as it cannot be continued")
+            self._say_once(f"{name} has changed: it is read anew, as it cannot be continued")
             self._drop(known)
         return True
+
+    def _say_once(self, sentence: str) -> None:
+        """Tell what may happen at every look at the first of them."""
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self._events.append(sentence)
 
     def _first_seen(self, name: str, state: FileState) -> FollowedFile:
         path = Path(name)
@@ -329,7 +336,7 @@ class GrowingJob:
         if known is not None and known[0] == states:
             return known[1]
         if known is not None:
-            self._events.append(f"{kind}: read anew, as such files cannot be continued")
+            self._say_once(f"{kind}: read anew whenever a file changes, as such files cannot be continued")
         trace = kinds()[kind].read(sources, **({"keep_rows": 0} if kind == "nccl-log" else {}))
         self._whole[kind] = (states, trace)
         return trace
