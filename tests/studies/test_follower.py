@@ -117,6 +117,23 @@ def test_who_is_behind_and_does_not_move(job: Job) -> None:
     assert follower.look().late == []
 
 
+def test_ranks_that_no_line_tells_are_their_processes(tmp_path: Path) -> None:
+    log = tmp_path / "nccl.log"
+    alone = LINE.replace("[nranks=2]", "[nranks=4]").replace("comm 0xa{rank}", "comm 0xa")
+    log.write_text(
+        "".join(
+            alone.format(rank=rank, pid=10 + rank, n=n, op="AllReduce")
+            for rank in (0, 1, 2)
+            for n in range(1 + 2 * (rank == 2))
+        )
+    )
+    snapshot = Follower([str(log)]).look()
+    assert sorted((row["process"], row["behind"]) for row in snapshot.late) == [("node0:10", 2), ("node1:11", 2)]
+    labels = [str(each) for each in metrics_of(snapshot)]
+    assert len(labels) == len(set(labels))
+    assert sum("process node1:11" in each for each in labels) == 2
+
+
 def test_recent_late_ranks_of_timed_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in (0, 1):
         rows: list[Any] = [

@@ -125,13 +125,13 @@ def _late(snapshot: Snapshot) -> list[RenderableType]:
     """Return who is behind: those for some looks by name, those between two calls as a number."""
     sure = [row for row in snapshot.late if row["looks"] >= SURE_LOOKS]
     lines = [_line(_behind(row), "red" if row["still_looks"] >= SURE_LOOKS else "yellow") for row in sure[:_MOST_LATE]]
-    others = len(snapshot.late) - len(sure[:_MOST_LATE])
-    return [*lines, *([_line(f"{others} more ranks a call or more behind", "dim")] if others else [])]
+    others, more = len(snapshot.late) - len(sure[:_MOST_LATE]), "more " if sure else ""
+    return [*lines, *([_line(f"{others} {more}behind, by a call or more", "dim")] if others else [])]
 
 
 def _behind(row: LateRank) -> str:
     host = f" ({row['host']})" if row["host"] else ""
-    still = f", has not moved for {row['still_looks']}" if row["still_looks"] else ""
+    still = f", not moved for {row['still_looks']}" if row["still_looks"] else ""
     calls = f"{format_count(row['behind'])} call{'s' if row['behind'] != 1 else ''}"
     group = f"communicator {row['communicator']} of {row['size']}"
     return f"behind: {named(row)}{host}: {calls} in {group}, for {row['looks']} looks{still}"

@@ -13,12 +13,13 @@ Each = TypeVar("Each")
 
 
 class Reached(NamedTuple):
-    """A rank's place in the sequence of one communicator: calls up to ``calls`` are made."""
+    """How many calls of one communicator a rank has made; ``process`` is its host and pid, where no line tells a rank."""
 
     communicator: int
     comm_rank: int | None
     rank: int | None
     calls: int
+    process: str = ""
 
 
 class Growing(Protocol):

@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
 MOST_LATE = 50
 MOST_JUDGED = 50_000  # rows; beyond them only the last minute's are judged
+_Whose = tuple[int, int | None, int | None, str]  # communicator, rank in it, rank, process
 SURE_LOOKS = 3  # looks in a row, from which on a rank is not only caught between two calls
 
 
 class LateRank(TypedDict):
     """A rank behind the foremost of a communicator: by how many calls, and for how many looks in a row.
 
-    ``still_looks`` of them it has not moved at all. ``rank`` is None where no line tells it; then ``comm_rank`` may.
+    ``still_looks`` of them it has not moved at all. ``rank`` is None where no line tells it; then ``comm_rank`` may, or
+    ``process`` says its host and pid.
     """
 
     rank: int | None
     comm_rank: int | None
     host: str | None
+    process: str
     communicator: int
     size: int  # ranks of the communicator that have been seen
     calls: int
@@ -45,15 +48,17 @@ def named(row: LateRank) -> str:
     """Return what a rank is called."""
     if row["rank"] is not None:
         return f"rank {row['rank']}"
-    return f"rank {row['comm_rank']} of those" if row["comm_rank"] is not None else "a rank that no line names"
+    if row["comm_rank"] is not None:
+        return f"rank {row['comm_rank']} of those"
+    return f"process {row['process']}" if row["process"] else "a rank that no line names"
 
 
 class LateRanks:
     """Remembers from look to look who was behind."""
 
     def __init__(self) -> None:
-        self._before: dict[tuple[int, int | None, int | None], LateRank] = {}
-        self._calls: dict[tuple[int, int | None, int | None], int] = {}  # of all ranks
+        self._before: dict[_Whose, LateRank] = {}
+        self._calls: dict[_Whose, int] = {}  # of all ranks
 
     def look(self, reached: Iterable[Reached], hosts: Mapping[int, str | None]) -> list[LateRank]:
         """Return who is behind, those who have been for longest first."""
@@ -65,7 +70,9 @@ class LateRanks:
             most = max(each.calls for each in members)
             late += [self._late(each, most, len(members), hosts) for each in members if each.calls < most]
         self._calls = {
-            (each.communicator, each.comm_rank, each.rank): each.calls for members in of.values() for each in members
+            (each.communicator, each.comm_rank, each.rank, each.process): each.calls
+            for members in of.values()
+            for each in members
         }
         return self._kept(late)
 
@@ -74,13 +81,14 @@ class LateRanks:
         return self._kept([{**row, "looks": row["looks"] + 1, "still_looks": row["still_looks"] + 1} for row in late])
 
     def _late(self, each: Reached, most: int, size: int, hosts: Mapping[int, str | None]) -> LateRank:
-        key = (each.communicator, each.comm_rank, each.rank)
+        key = (each.communicator, each.comm_rank, each.rank, each.process)
         before = self._before.get(key)
         still = 1 + (before["still_looks"] if before is not None else 0) if self._calls.get(key) == each.calls else 0
         return {
             "rank": each.rank,
             "comm_rank": each.comm_rank,
             "host": hosts.get(each.rank) if each.rank is not None else None,
+            "process": each.process,
             "communicator": each.communicator,
             "size": size,
             "calls": each.calls,
@@ -90,7 +98,7 @@ class LateRanks:
         }
 
     def _kept(self, late: list[LateRank]) -> list[LateRank]:
-        self._before = {(row["communicator"], row["comm_rank"], row["rank"]): row for row in late}
+        self._before = {(row["communicator"], row["comm_rank"], row["rank"], row["process"]): row for row in late}
         return sorted(late, key=lambda row: (-row["still_looks"], -row["looks"], -row["behind"], row["communicator"]))[
             :MOST_LATE
         ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 from ringwright.exports.prometheus import MetricSample, samples, spelled
+from ringwright.studies.live_late import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +44,9 @@ def _rates(snapshot: Snapshot) -> Iterator[MetricSample]:
 
 def _late(snapshot: Snapshot) -> Iterator[MetricSample]:
     for row in snapshot.late:
-        rank = row["rank"] if row["rank"] is not None else row["comm_rank"]
+        # No two series may have the same labels: where no line tells a global rank, another name stands for it.
         labels = {
-            "rank": "" if rank is None else str(rank),
+            "rank": str(row["rank"]) if row["rank"] is not None else named(row),
             "host": row["host"] or "",
             "communicator": str(row["communicator"]),
         }

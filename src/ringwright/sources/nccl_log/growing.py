@@ -144,7 +144,9 @@ def _reached(state: LogState, fold: RecordSink, ops: list[str], identity: JobIde
             known = [handle for handle in handles if handle < len(records)]
             count = sum(records[handle] for handle in known)
             far = count if number in drifting or not count else 1 + max(last[handle] for handle in known)
-            reached.append(Reached(number, rank, identity.rank_of.get(handles[0]), far))
+            own, whose = identity.rank_of.get(handles[0]), state.handles[handles[0]]
+            process = f"{whose.host}:{whose.pid}" if own is None and rank is None else ""
+            reached.append(Reached(number, rank, own, far, process))
     return reached
 
 
