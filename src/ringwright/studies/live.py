@@ -18,7 +18,7 @@ from ringwright.errors import InputError, UsageError
 from ringwright.sources.fusion import fuse
 from ringwright.sources.growing import MOST_LOOK_BYTES, GrowingJob, Looked
 from ringwright.studies.live_alerts import AlertWatch, FiredAlert, read_rules
-from ringwright.studies.live_late import LateRank, LateRanks, is_long, told
+from ringwright.studies.live_late import LateRank, LateRanks, is_long, summary_and_recent
 from ringwright.studies.live_rates import LiveNic, LiveOperation, LiveRates, LiveSize
 from ringwright.trace import Trace, is_capture
 from ringwright.units import format_count
@@ -145,7 +145,7 @@ class Follower:
     def _made(self, parts: list[Trace], begin: float, looked: Looked) -> Snapshot:
         """Return what has been read, with its rates."""
         trace = parts[0] if len(parts) == 1 else fuse(parts)
-        summary, recent = told(trace, self._window_s)
+        summary, recent = summary_and_recent(trace, self._window_s)
         self._grown_s = begin
         # What a look before left unread came at the speed of reading, not of the job.
         is_caught_up = self._last is None or not self._last.left_bytes

@@ -111,7 +111,7 @@ def is_long(trace: Trace) -> bool:
     return int(trace.scan("events").select(pl.len()).collect().item()) > MOST_JUDGED
 
 
-def told(trace: Trace, window_s: float) -> tuple[Summary, Culprit | None]:
+def summary_and_recent(trace: Trace, window_s: float) -> tuple[Summary, Culprit | None]:
     """Return the summary, and who the others waited for in the last ``window_s``.
 
     Of a long recording the summary is that of its calls folded: the same operations and bytes, nothing of times.
