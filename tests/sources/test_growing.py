@@ -291,6 +291,11 @@ def test_two_kinds_in_one_folder(tmp_path: Path) -> None:
     calls = {f"calls.node0.{10 + rank}.jsonl": _calls(rank) for rank in (0, 1)}
     logs = {f"nccl.{rank}.log": rank_lines(rank, 0, 40) for rank in (0, 1)}
     agrees({**calls, **logs}, tmp_path / "job", 5)
+    # Of calls that both tell, the log's folded rows count nothing: as where every row is there and they are aligned.
+    folded, single = (read([str(tmp_path / "job")], events=events) for events in ("folded", "all"))
+    assert said(folded)["operations"] == said(single)["operations"]
+    assert "calls told twice" in folded.table("claims")["field"].to_list()
+    assert "calls told twice" not in single.table("claims")["field"].to_list()
 
 
 def test_cuts_are_those_of_the_seed(tmp_path: Path) -> None:

@@ -189,6 +189,20 @@ def test_the_follower_waits_for_what_is_not_there(tmp_path: Path) -> None:
     assert "nothing at" in follower.look().waiting
 
 
+def test_a_saved_capture_and_standard_input(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.call(0, 3)
+    capture = tmp_path / "job.trace"
+    assert main(["convert", str(job.log), "-o", str(capture)]) == 0
+    saved = Follower([str(capture)])
+    assert [saved.look().operations[0]["count"] for _ in range(2)] == [3, 3]
+    both = Follower([str(capture), str(job.log)]).look()
+    assert both.trace is not None
+    assert both.operations[0]["count"] == 3
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(job.log.read_bytes())))
+    piped = Follower(["-"])
+    assert [piped.look().operations[0]["count"] for _ in range(2)] == [3, 3]
+
+
 def test_a_steady_view_shows_a_job_that_stands_still(job: Job) -> None:
     job.call(0, 3)
     seen: list[Snapshot] = []
