@@ -121,3 +121,13 @@ def test_sections_fit_the_seconds_of_the_gpu(overlap: dict[str, Any]) -> None:
     assert {path.stem for path in folder.glob("*.cu")} == set(overlap["SOURCES"])
     named = (folder / "main.cu").read_text()
     assert all(f'{{"{name}", section_{name}}}' in named for name in overlap["BUDGET_S"])
+
+
+@pytest.mark.slow
+def test_a_log_that_grows_is_followed() -> None:
+    asked = ["--rate", "2", "--seconds", "2", "--interval", "0.2"]
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_live.py"), *asked]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "lag when shown" in done.stdout

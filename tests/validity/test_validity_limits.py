@@ -14,7 +14,7 @@ from ringwright.collective import Collective
 from ringwright.errors import ProgramError
 from ringwright.program import Cost, Layout, Op, Program, Step, cut, explicit
 from ringwright.validity import workload_parts
-from ringwright.validity.follow import Follower
+from ringwright.validity.follow import ProgramFollower
 from ringwright.validity.rules import Violation
 from ringwright.validity.trace import trace
 from ringwright.workload import Mesh, RankClass, Task, Workload
@@ -76,7 +76,7 @@ def test_up_to_four_million_moves_are_followed_contribution_by_contribution(move
 def test_no_two_contributions_look_alike(first: int) -> None:
     """Else a result of the wrong ranks, or of a neighbour's chunk, would pass. Up to as many slots as are ever checked."""
     wanted = Collective("all-reduce", range(2), 8)
-    follower = Follower(Program("any", wanted, Layout(1, np.array([8])), lambda: iter(()), 0, Cost((), 0.0)), 20)
+    follower = ProgramFollower(Program("any", wanted, Layout(1, np.array([8])), lambda: iter(()), 0, Cost((), 0.0)), 20)
     ranks = [*range(40), *range(131_000, 131_040)]
     seen = np.concatenate([follower._contribution(rank, np.arange(first, first + 40)) for rank in ranks])
     assert len(np.unique(seen)) == len(seen)

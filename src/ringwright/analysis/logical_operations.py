@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 _KEYS = ("communicator", "op", "size_bytes", "count", "datatype", "reduce_op", "root", "nranks", "phase", "layer")
+_POINTS = (
+    *("communicator", "comm_rank", "rank", "nranks", "op", "peer"),
+    *("size_bytes", "count", "datatype", "phase", "layer"),
+)
 
 
 def logical(trace: Trace) -> pl.DataFrame:
@@ -25,6 +30,28 @@ def logical(trace: Trace) -> pl.DataFrame:
     return frame.with_columns((pl.col("size_bytes").fill_null(0) * pl.col("operations")).alias("bytes")).sort(
         "op", "size_bytes", "communicator", nulls_last=True
     )
+
+
+def folded(trace: Trace) -> Trace:
+    """Return the Trace with its calls as weighted rows, one per kind of operation: same operations and bytes, no times.
+
+    What algorithms they used stays as rows of kind ``tuning``.
+    """
+    import polars as pl
+
+    from ringwright.trace_tables import conform
+
+    events = trace.scan("events")
+    calls = pl.col("kind").is_in(["collective", "p2p"])
+    once = _collectives(events).rename({"operations": "multiplicity"}).with_columns(kind=pl.lit("collective"))
+    weight = pl.col("multiplicity", "records").sum()
+    points = events.filter(pl.col("kind") == "p2p").group_by(_POINTS).agg(weight).with_columns(kind=pl.lit("p2p"))
+    choice = ("op", "size_bytes", "algorithm", "protocol", "channels")
+    told = events.filter(calls & pl.col("algorithm").is_not_null()).group_by(choice).agg(weight)
+    others = events.filter(~calls).collect()
+    made = [once, points.collect(), told.with_columns(kind=pl.lit("tuning")).collect()]
+    rows = pl.concat([others, *(conform("events", frame) for frame in made)])
+    return replace(trace, tables={**trace.tables, "events": rows.lazy()})
 
 
 def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
@@ -52,20 +79,7 @@ def point_to_point(trace: Trace) -> pl.DataFrame:
     """Return sends, receives and recognised all-to-alls by (communicator, comm_rank, peer) with ``operations``."""
     import polars as pl
 
-    keys = (
-        "communicator",
-        "comm_rank",
-        "rank",
-        "nranks",
-        "op",
-        "peer",
-        "size_bytes",
-        "count",
-        "datatype",
-        "phase",
-        "layer",
-    )
-    grouped = trace.scan("events").filter(pl.col("kind") == "p2p").group_by(keys)
+    grouped = trace.scan("events").filter(pl.col("kind") == "p2p").group_by(_POINTS)
     frame = grouped.agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum()).collect()
     return _recognise_all_to_all(frame) if frame.height else frame
 

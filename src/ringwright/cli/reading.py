@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import drafts
 from ringwright.cli import STDIN, options, progress
-from ringwright.errors import StrictError, UsageError
+from ringwright.errors import EXIT_GOOD, StrictError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,12 +122,14 @@ def write_page(target: Path, page: str, *, force: bool = False) -> None:
     print(f"wrote {target}; open it in a browser")
 
 
-def write_textfile(source: Trace | None, target: Path) -> None:
-    """Put a Prometheus textfile in place of the last one."""
-    from ringwright.exports.prometheus import prometheus
+def write_dashboard(target: Path, *, force: bool = False) -> int:
+    """Write the dashboard for Grafana and say so; raise UsageError where the file exists and ``force`` was not given."""
+    from ringwright.exports.grafana import dashboard
+    from ringwright.exports.placement import claim_file
 
-    if source is not None:
-        prometheus(source, target, force=True)
+    drafts.write(claim_file(target, force=force), dashboard())
+    print(f"wrote {target}; import it in Grafana, over the metrics of ringwright live --textfile or --otlp")
+    return EXIT_GOOD
 
 
 def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:

@@ -1,13 +1,15 @@
 """Collectives as a Prometheus textfile, under the metric and label names of NCCL Inspector's exporter.
 
 ``nccl_bus_bandwidth_gbs`` and ``nccl_collective_exec_time_microseconds`` are means over a Trace's timed collectives, weighted
-by how many equal ones a row stands for; waiting for late members is inside, as it is in Inspector.
+by how many equal ones a row stands for; waiting for late members is inside, as it is in Inspector. A running job adds gauges of
+its last look (``LIVE_METRICS``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright import drafts
 from ringwright.collective import BUS_FACTORS
@@ -37,30 +39,63 @@ METRICS = {
     "nccl_collectives_total": ("counter", "Collectives seen"),
     "nccl_collective_bytes_total": ("counter", "Bytes of the collectives seen, nccl-tests size"),
 }
+LIVE_METRICS = {
+    "ringwright_calls_per_second": ("gauge", "Calls of an operation a second since the look before"),
+    "ringwright_bytes_per_second": ("gauge", "Bytes of an operation a second since the look before, nccl-tests size"),
+    "ringwright_nic_sent_bytes_per_second": (
+        "gauge",
+        "Bytes a second that a NIC sent, by the account of the algorithms",
+    ),
+    "ringwright_nic_received_bytes_per_second": (
+        "gauge",
+        "Bytes a second that a NIC received, by the account of the algorithms",
+    ),
+    "ringwright_rank_behind_calls": ("gauge", "Calls that a rank is behind the foremost of its communicator"),
+    "ringwright_rank_still_looks": ("gauge", "Looks in a row that a rank is behind and has not moved"),
+    "ringwright_quiet_seconds": ("gauge", "Seconds since a file of the job has grown"),
+    "ringwright_errors": ("gauge", "Errors in the recording"),
+    "ringwright_alerts": ("gauge", "Alerts that hold: the value that crossed"),
+}
 
 
-def lines(trace: Trace) -> list[str]:
-    """Return the text's lines; raise InputError where the Trace holds no collective."""
+class MetricSample(NamedTuple):
+    """A value of a metric under its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def samples(trace: Trace) -> list[MetricSample]:
+    """Return the values of ``METRICS``; raise InputError where the Trace holds no collective."""
     table = _table(trace).to_dicts()
     if not table:
         raise InputError(
             "the Trace holds no collective", where=str(trace.meta.get("source", "")), remedy="ringwright doctor"
         )
+    return [MetricSample(name, _labels(row), row[name]) for name in METRICS for row in table if row[name] is not None]
+
+
+def lines(trace: Trace, live: Sequence[MetricSample] = ()) -> list[str]:
+    """Return the text's lines, also of a running job's gauges; InputError where the Trace holds no collective."""
+    of: dict[str, list[MetricSample]] = {name: [] for name in METRICS}
+    for sample in (*samples(trace), *live):
+        of.setdefault(sample.name, []).append(sample)
     texts = []
-    for name, (kind, what) in METRICS.items():
+    for name, values in of.items():
+        kind, what = (METRICS | LIVE_METRICS)[name]
         texts += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
-        for row in table:
-            value = row[name]
-            if value is not None:
-                texts.append(f"{name}{{{_labels(row)}}} {value:.10g}")
+        for sample in values:
+            labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels.items())
+            texts.append(f"{name}{{{labels}}} {sample.value:.10g}" if labels else f"{name} {sample.value:.10g}")
     return texts
 
 
-def prometheus(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
+def prometheus(trace: Trace, path: str | Path, *, force: bool = False, live: Sequence[MetricSample] = ()) -> list[Path]:
     """Write the textfile in one move, so that a collector never reads half of it."""
     from ringwright.exports.placement import claim_file
 
-    return [drafts.write(claim_file(path, force=force), "\n".join(lines(trace)) + "\n")]
+    return [drafts.write(claim_file(path, force=force), "\n".join(lines(trace, live)) + "\n")]
 
 
 def bucket(size_bytes: int | None) -> str:
@@ -122,17 +157,21 @@ def _bus_gbs() -> pl.Expr:
     return timed * pl.when(pl.col("op").is_in(BUS_FACTORS)).then(share).otherwise(1.0)
 
 
-def _labels(row: dict[str, Any]) -> str:
-    nodes = row["nnodes"]
+def spelled(op: str) -> str:
+    """Return an operation as Inspector spells it."""
+    return _SPELLED.get(op, op)
+
+
+def _labels(row: dict[str, Any]) -> dict[str, str]:
     labels = {
-        "collective": _SPELLED.get(row["op"], str(row["op"])),
+        "collective": spelled(str(row["op"])),
         "message_size": row["message_size"],
         "algo_proto": row["algo_proto"],
         "nranks": row["nranks"],
-        "n_nodes": nodes,
+        "n_nodes": row["nnodes"],
         "comm_name": row["comm_name"],
     }
-    return ",".join(f'{name}="{_escaped("" if value is None else str(value))}"' for name, value in labels.items())
+    return {name: "" if value is None else str(value) for name, value in labels.items()}
 
 
 def _escaped(text: str) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
+    ReadKind = Callable[[str, list[Source]], Trace]
+
 _KINDS = ("auto", "all", "folded")
 
 
@@ -92,10 +94,19 @@ def detected(paths: Sequence[str]) -> list[tuple[Source, tuple[str, ...]]]:
 
 def _read_files(names: list[str], events: str, progress: Callable[[int], None] | None) -> list[Trace]:
     """Read each kind of recording with its reader; what is no recording is named, not read."""
+    return read_each(detected(names), lambda kind, sources: _read_kind(kind, sources, events, progress))
+
+
+def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -> list[Trace]:
+    """Return a Trace per kind of some sources, each with the kinds that it is of.
+
+    ``read_kind`` reads the sources of one kind. What is no recording is named in ``meta["passed_over"]``; InputError where
+    nothing can be read.
+    """
     first: dict[str, list[Source]] = {}
     also: dict[str, list[Source]] = {}
     strange: list[Source] = []
-    for source, kinds in detected(names):
+    for source, kinds in told:
         for kinds_of, kind in zip((first, also), kinds, strict=False):
             kinds_of.setdefault(kind, []).append(source)
         if not kinds:
@@ -109,14 +120,14 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
         *(f"{each.name}: no recording that is known" for each in strange),
     ]
     try:
-        traces = _understood(first, events, progress, passed)
+        traces = _understood(first, read_kind, passed)
     except InputError as error:
         if others := _plug_in_problems():
             raise type(error)("; ".join([error.what, *others]), where=error.where, remedy=error.remedy) from error
         raise
     for kind, of_kind in sorted(also.items()):
         try:
-            traces.append(_read_kind(kind, of_kind, events, progress))
+            traces.append(read_kind(kind, of_kind))
         except InputError as error:
             passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]
@@ -139,15 +150,13 @@ def _unnamed(sources: list[Source]) -> list[str]:
     return [f"{name}: --rank-from finds no rank in its name" for name in missed]
 
 
-def _understood(
-    first: dict[str, list[Source]], events: str, progress: Callable[[int], None] | None, passed: list[str]
-) -> list[Trace]:
+def _understood(first: dict[str, list[Source]], read_kind: ReadKind, passed: list[str]) -> list[Trace]:
     """Read each kind; one that gives nothing is passed over, unless no kind gives anything."""
     traces: list[Trace] = []
     errors: list[InputError | PluginError] = []
     for kind, of_kind in sorted(first.items()):
         try:
-            traces.append(_read_kind(kind, of_kind, events, progress))
+            traces.append(read_kind(kind, of_kind))
         except (InputError, PluginError) as error:
             errors.append(error)
             passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")

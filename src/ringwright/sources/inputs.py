@@ -23,6 +23,7 @@ from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source, is_damage
 CHUNK_BYTES = 16 << 20
 PIECE_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this
 LONGEST_LINE = 1 << 20
+_COMPRESSED = {".gz", ".zst", ".zstd"}
 _SKIPPED_SUFFIXES = {".html", ".parquet", ".xml", ".py", ".png", ".svg", ".toml", ".md"}
 
 
@@ -41,12 +42,27 @@ def find(paths: list[str]) -> list[Source]:
         if path == "-":
             sources.append(_standard_input())
             continue
-        files = _expand(path)
-        if not files:
-            raise _nothing(path)
-        for file in files:
-            sources.extend(unpack(file) if is_archive(file) else [_file_source(file)])
+        for file in files(path):
+            sources.extend(sources_in(file))
     return sources
+
+
+def files(path: str) -> list[Path]:
+    """Return the files that a path names, sorted; raise InputError where there is none."""
+    named = _expand(path)
+    if not named:
+        raise _nothing(path)
+    return named
+
+
+def sources_in(file: Path) -> list[Source]:
+    """Return what a file holds: itself, or the files of an archive."""
+    return unpack(file) if is_archive(file) else [_file_source(file)]
+
+
+def is_plain(file: Path) -> bool:
+    """Say whether a file is what it holds, so that what is added to it can be read alone."""
+    return not is_archive(file) and file.suffix.lower() not in _COMPRESSED
 
 
 def _nothing(path: str) -> InputError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InfeasibleError, ProgramError
 from ringwright.threadblocks import Schedule
 from ringwright.validity.declared import check_order, located
-from ringwright.validity.follow import Follower, placed, unfold
+from ringwright.validity.follow import ProgramFollower, placed, unfold
 from ringwright.validity.rules import RULES, Violation
 from ringwright.validity.stream_rules import check_streams
 from ringwright.validity.trace import trace
@@ -67,7 +67,7 @@ def check(
 
 
 def _follow(program: Program, most: int) -> list[Violation]:
-    violations = Follower(program, most).follow()
+    violations = ProgramFollower(program, most).follow()
     if program.collective.reduces and (violations or not program.collective.commutative):
         written = {(each.rule, each.rank, each.chunk): each.step for each in violations}
         traced = [_dated(each, written) for each in trace(program, most)]

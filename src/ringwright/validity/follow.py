@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _AT_AGGREGATORS = {Op.CONTRIBUTE: "dst", Op.COMBINE: "both", Op.EMIT: "src"}
 
 
-class Follower:
+class ProgramFollower:
     """Follow fingerprints through the steps."""
 
     def __init__(self, program: Program, most: int) -> None:

@@ -302,15 +302,18 @@ function answerParts(run) {
 }
 
 function liveParts(text) {
-  const looks = text.split(/^\}$/m);
   let last = null;
-  for (const look of looks.reverse()) {
-    try { last = JSON.parse(`${look}}`); break; } catch (error) { continue; }
+  for (const line of text.split("\n").reverse()) {
+    try { last = JSON.parse(line); break; } catch (error) { continue; }
   }
   if (!last) return [element("p", { class: "note" }, "No look yet.")];
-  const rows = last.operations.map((each) => [each.op, each.count, bytes(each.bytes || 0), each.new, each.per_s === null ? "-" : each.per_s.toFixed(1)]);
-  return [element("p", { class: last.verdict ? "alert" : "note" }, [last.waiting, last.verdict ? `${last.verdict.kind}: ranks ${last.verdict.ranks.join(", ")}` : "", last.coverage].filter(Boolean).join("; ")),
-    rowsTable(["op", "calls", "bytes", "new", "calls/s"], rows)];
+  const rate = (value, digits = 1) => (value === null || value === undefined ? null : Number(value.toFixed(digits)));
+  const rows = last.operations.map((each) => [each.op, each.count, bytes(each.bytes || 0), each.new, rate(each.per_s), rate(each.gbs, 3)]);
+  const nics = (last.nics || []).map((each) => [each.host, each.nic, bytes(each.sent_bytes || 0), bytes(each.received_bytes || 0), rate(each.sent_gbs, 3), rate(each.received_gbs, 3)]);
+  const parts = [element("p", { class: last.verdict ? "alert" : "note" }, [last.waiting, last.verdict ? `${last.verdict.kind}: ranks ${last.verdict.ranks.join(", ")}` : "", last.coverage].filter(Boolean).join("; ")),
+    rowsTable(["op", "calls", "bytes", "new", "calls/s", "GB/s"], rows)];
+  if (nics.length) parts.push(rowsTable(["host", "NIC", "sent", "received", "sent GB/s", "received GB/s"], nics));
+  return parts;
 }
 
 function rowsTable(columns, rows) {

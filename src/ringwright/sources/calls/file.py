@@ -114,6 +114,7 @@ class CallsFile:
     examples: list[tuple[int, str]] = field(default_factory=list)  # of lines that are none
     refused: int = 0
     lines: int = 0
+    losses: list[tuple[str, int]] = field(default_factory=list)  # what could not be read: reason, byte
 
     @property
     def rank(self) -> int | None:
@@ -132,8 +133,13 @@ def read_file(source: Source, progress: Callable[[int], None] | None = None) -> 
     for chunk in chunks(source):
         if progress is not None:
             progress(len(chunk.data))
-        _take(calls_file, _values(calls_file, chunk.data))
+        take_lines(calls_file, chunk.data)
     return calls_file
+
+
+def take_lines(calls_file: CallsFile, data: bytes) -> None:
+    """Take the next lines of a file."""
+    _take(calls_file, _values(calls_file, data))
 
 
 def _values(calls_file: CallsFile, data: bytes) -> Iterator[tuple[int, Any]]:

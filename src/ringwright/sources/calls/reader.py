@@ -7,7 +7,7 @@ Ranks that a process manager started again are told apart: a second life has com
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,23 +29,34 @@ MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
+
+    def parsed() -> Iterator[CallsFile]:
+        for source in sources:
+            process = read_file(source, progress)
+            process.losses = source.losses
+            yield process
+
+    return made([source.name for source in sources], parsed())
+
+
+def made(names: list[str], parsed: Iterable[CallsFile]) -> Trace:
+    """Return the Trace of files that have been parsed, which are used up; InputError where none holds a line of the format."""
     gathered = Gathered(KIND)
     processes: list[CallsFile] = []
     firsts: list[int | None] = []
     store = Store(MOST_ROWS)
     waiting: dict[int, tuple[pl.LazyFrame | None, ...]] = {}
-    for source in sources:
-        process = read_file(source, progress)
-        gathered.damage(source.name, source.losses)
+    for process in parsed:
+        gathered.damage(process.name, process.losses)
         _account(gathered, process)
         if process.head or process.calls:
             processes.append(process)
             firsts.append(_first_ns(process))
             waiting[id(process)] = _put_by(process, store)
-            gathered.inputs.append(source.name)
+            gathered.inputs.append(process.name)
     if not processes:
         remedy = "ringwright run -- torchrun train.py writes such files"
-        raise InputError("no calls file", where=", ".join(source.name for source in sources[:3]), remedy=remedy)
+        raise InputError("no calls file", where=", ".join(names[:3]), remedy=remedy)
     processes.sort(key=lambda process: (process.head.get("wall_ns", 0), process.name))
     origin_ns = min((first for first in firsts if first is not None), default=0)
     frames = []

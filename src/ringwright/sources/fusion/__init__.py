@@ -48,6 +48,7 @@ def fuse(parts: Sequence[Trace]) -> Trace:
         _renumbered(part.table("events"), number, _origin_s(part, ordered))
         for part, number in zip(ordered, numbers, strict=True)
     ]
+    frames = _told_once(frames, ordered, claims)
     calls = aligned([frame.filter(_is_call()) for frame in frames], [_source(part) for part in ordered], claims)
     events = pl.concat([merged(calls, claims), *(frame.filter(~_is_call()) for frame in frames)])
     tables = {name: pl.concat([part.table(name) for part in ordered]) for name in _ADDED}
@@ -60,6 +61,29 @@ def fuse(parts: Sequence[Trace]) -> Trace:
     tables["events"] = events
     trace = Trace.of(tables, _meta(ordered))
     return replace(trace, held=[part.held for part in ordered if part.held is not None] or None)
+
+
+def _told_once(frames: list[pl.DataFrame], parts: Sequence[Trace], claims: list[dict[str, Any]]) -> list[pl.DataFrame]:
+    """Leave out folded calls of communicators whose calls another source has one by one: they cannot be aligned with them."""
+    import polars as pl
+
+    single = [frame for frame, part in zip(frames, parts, strict=True) if not part.meta.get("folded")]
+    told = {
+        number
+        for frame in single
+        for number in frame.filter(_is_call())["communicator"].drop_nulls().unique().to_list()
+    }
+    left = []
+    for frame, part in zip(frames, parts, strict=True):
+        doubled = _is_call() & pl.col("communicator").is_in(sorted(told))
+        kept = frame.filter(~doubled.fill_null(value=False)) if part.meta.get("folded") and told else frame
+        if kept.height < frame.height:
+            note = "folded calls of communicators whose calls another source has one by one are not counted again"
+            count = int(frame["records"].sum() or 0) - int(kept["records"].sum() or 0)
+            claim = {"field": "calls told twice", "value": f"{count:,} records", "source": _source(part)}
+            claims.append(claim | {"ground": "inferred", "confidence": 0.9, "note": note})
+        left.append(kept)
+    return left
 
 
 def _once(topology: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,7 @@ The folder listing is the registry. A file here, and a module that an entry poin
     RANK = 75                                  # of two that are equally sure the one asked first is taken (default: last)
     SUREST = kinds.KEYS                        # the surest it ever is, so that it need not be asked (default: MAGIC)
     READER = "ringwright.sources.x:read_x"     # what reads it (default: the function ``read`` beside)
+    GROWING = "ringwright.sources.x.growing:GrowingX"   # what reads it while it grows (default: it is read anew)
 
     def looks_like(head: bytes, name: str) -> int: ...    # how sure, of the first bytes and the file's name
 
@@ -27,6 +28,7 @@ from ringwright.errors import InputError, PluginError
 from ringwright.plugins import Plugin, origin_of
 
 if TYPE_CHECKING:
+    from ringwright.sources.reached import Growing
     from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
@@ -53,6 +55,7 @@ class Kind:
     looks_like: Callable[[bytes, str], int]
     reader: Callable[[], Callable[..., Trace]] = field(repr=False)
     plugin: Plugin | None = None
+    grows: Callable[[], Growing] | None = field(default=None, repr=False)  # None: read anew whenever it has changed
 
     @property
     def origin(self) -> str:
@@ -123,7 +126,14 @@ def _kind(name: str, module: ModuleType) -> Kind:
         return read
 
     surest = getattr(module, "SUREST", KEYS)
-    return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader)
+    growing = getattr(module, "GROWING", "")
+
+    def grows() -> Growing:
+        module_name, _, kind = growing.partition(":")
+        made: Growing = getattr(import_module(module_name), kind)()
+        return made
+
+    return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader, grows=grows if growing else None)
 
 
 def _look(plugin: Plugin) -> Callable[[bytes, str], int]:

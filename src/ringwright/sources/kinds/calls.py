@@ -7,6 +7,7 @@ from ringwright.sources.kinds import is_ours
 WHAT = "calls of a recorded job"
 RANK = 40
 READER = "ringwright.sources.calls:read_calls"
+GROWING = "ringwright.sources.calls.growing:GrowingCalls"
 
 
 def looks_like(head: bytes, _name: str) -> int:

@@ -7,6 +7,7 @@ from ringwright.sources.kinds import KEYS, NO, has, of_others
 WHAT = "NCCL Inspector records"
 RANK = 70
 READER = "ringwright.sources.nccl_inspector:read_inspector"
+GROWING = "ringwright.sources.nccl_inspector.growing:GrowingInspector"
 
 
 def looks_like(head: bytes, _name: str) -> int:

@@ -9,6 +9,7 @@ from ringwright.sources.kinds import ANY_TEXT, NO, WORDS, document, of_others
 WHAT = "NCCL or RCCL debug log"
 RANK = 110
 READER = "ringwright.sources.nccl_log.reader:read_log"
+GROWING = "ringwright.sources.nccl_log.growing:GrowingLog"
 _LINE = re.compile(rb"NCCL (?:INFO|WARN|CALL|TRACE)|NCCL version|Watchdog caught collective|ProcessGroupNCCL")
 _OTHERS = (".xml", ".html", ".py", ".md", ".toml", ".csv", ".yml", ".yaml")
 

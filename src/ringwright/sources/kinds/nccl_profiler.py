@@ -8,6 +8,7 @@ WHAT = "file of the NCCL profiler plug-in"
 RANK = 20
 SUREST = MAGIC
 READER = "ringwright.sources.nccl_profiler:read_nccl_profiler"
+GROWING = "ringwright.sources.nccl_profiler.growing:GrowingProfiler"
 WORD = b"RWNCCLPROF"
 
 

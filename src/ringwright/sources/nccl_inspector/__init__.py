@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InputError
 
 if TYPE_CHECKING:
+    from ringwright.sources.nccl_inspector.job import InspectorJob
     from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
@@ -26,8 +27,12 @@ def read_inspector(sources: list[Source], *, progress: Callable[[int], None] | N
     job = InspectorJob()
     for source in sources:
         job.take(source, progress)
-    if not job.understood:
-        names = ", ".join(source.name for source in sources[:3])
-        raise InputError("no Inspector record could be read", where=names, remedy=REMEDY)
+    require_records(job, [source.name for source in sources])
     losses = [f"{s.name}: byte {at:,}: {reason}" for s in sources for reason, at in s.losses]
     return job.trace([source.name for source in sources], losses)
+
+
+def require_records(job: InspectorJob, names: list[str]) -> None:
+    """Raise InputError where no record was understood."""
+    if not job.understood:
+        raise InputError("no Inspector record could be read", where=", ".join(names[:3]), remedy=REMEDY)

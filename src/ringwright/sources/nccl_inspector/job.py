@@ -74,14 +74,18 @@ class InspectorJob:
         """Take the records of one file; what is no record is counted."""
         context = RecordContext()
         for line, data in objects(source, progress):
-            try:
-                record = msgspec.json.decode(data)
-                reason = self._record(record, context, source.name, line) if isinstance(record, dict) else "no object"
-            except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
-                reason = f"damaged record: {str(error)[:80]}"
-            if reason:
-                outcome = "other" if reason.startswith("proxy") else "refused"
-                self._count(source.name, outcome, reason, line, data[:200].decode("utf-8", "replace"))
+            self.take_object(source.name, context, line, data)
+
+    def take_object(self, file: str, context: RecordContext, line: int, data: bytes) -> None:
+        """Take one object of a file, which begins on a line; ``context`` is what came before it there."""
+        try:
+            record = msgspec.json.decode(data)
+            reason = self._record(record, context, file, line) if isinstance(record, dict) else "no object"
+        except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
+            reason = f"damaged record: {str(error)[:80]}"
+        if reason:
+            outcome = "other" if reason.startswith("proxy") else "refused"
+            self._count(file, outcome, reason, line, data[:200].decode("utf-8", "replace"))
 
     def _count(self, file: str, outcome: str, reason: str, line: int, example: str | None) -> None:
         self.ledger.setdefault((file, outcome, reason), _LedgerLine(line, example)).count += 1
@@ -144,8 +148,9 @@ class InspectorJob:
     def _flush(self) -> None:
         from ringwright.trace_tables import rows
 
-        self.frames.append(rows("events", self.batch))
-        self.batch = []
+        if self.batch or not self.frames:
+            self.frames.append(rows("events", self.batch))
+            self.batch = []
 
     def trace(self, inputs: list[str], losses: list[str]) -> Trace:
         """Return the Trace of all records taken."""

@@ -27,26 +27,41 @@ _KNOWN = frozenset(
 # ------------------------------------------------------------------------------------------------------ objects of a file
 def objects(source: Source, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the line where each object begins and its bytes, on one line or on many; an unfinished one too."""
-    held: list[bytes] = []
-    size = depth = first = 0
-    for number, line in enumerate(_lines(source), 1):
+    cutter = ObjectCutter()
+    for line in _lines(source):
         if progress is not None:
             progress(len(line))
-        if held and line.startswith(b"{"):
-            yield first, b"".join(held)  # the object before was cut
-            held, size, depth = [], 0, 0
-        if not held:
+        yield from cutter.take(line)
+    yield from cutter.rest()
+
+
+class ObjectCutter:
+    """Cuts lines, as they come, into objects."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._size = self._depth = self._first = self._number = 0
+
+    def take(self, line: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the line where an object begins, and its bytes, once this line ends it."""
+        self._number += 1
+        if self._held and line.startswith(b"{"):
+            yield from self.rest()  # the object before was cut
+        if not self._held:
             if not line.strip():
-                continue
-            first = number
-        depth += sum(1 if t in (b"{", b"[") else -1 for t in _TOKENS.findall(line) if t[:1] != b'"')
-        size += len(line)
-        held.append(line[:MOST_RECORD_BYTES])
-        if depth <= 0 or size > MOST_RECORD_BYTES:
-            yield first, b"".join(held)
-            held, size, depth = [], 0, 0
-    if held:
-        yield first, b"".join(held)
+                return
+            self._first = self._number
+        self._depth += sum(1 if t in (b"{", b"[") else -1 for t in _TOKENS.findall(line) if t[:1] != b'"')
+        self._size += len(line)
+        self._held.append(line[:MOST_RECORD_BYTES])
+        if self._depth <= 0 or self._size > MOST_RECORD_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[tuple[int, bytes]]:
+        """Yield what is held, an unfinished object."""
+        if self._held:
+            held, self._held, self._size, self._depth = self._held, [], 0, 0
+            yield self._first, b"".join(held)
 
 
 def _lines(source: Source) -> Iterator[bytes]:

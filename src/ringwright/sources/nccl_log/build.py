@@ -20,14 +20,24 @@ if TYPE_CHECKING:
 SOURCE = "nccl-log"
 
 
-def build(state: LogState, fold: RecordSink, ops: list[str], names: list[str], held: Any = None) -> Trace:
-    """Return the Trace; nothing is guessed without a row in ``claims`` that says so."""
+def build(
+    state: LogState,
+    fold: RecordSink,
+    ops: list[str],
+    names: list[str],
+    held: Any = None,
+    identity: JobIdentity | None = None,
+) -> Trace:
+    """Return the Trace; nothing is guessed without a row in ``claims`` that says so.
+
+    ``state`` is used up: processes and facts in it get the names of those that they turn out to be.
+    """
     import polars as pl
 
     from ringwright.trace import Trace
     from ringwright.trace_tables import rows
 
-    identity = identify(state, fold.global_rank)
+    identity = identity or identify(state, fold.global_rank, names)
     wirings = wire(state, identity)
     events = [event_rows(state, fold, ops, identity, names), rows("events", _other_events(state, identity)).lazy()]
     frames = {

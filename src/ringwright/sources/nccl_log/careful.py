@@ -33,14 +33,20 @@ class _Head:
     interrupted: bool  # another process's prefix follows on the same line
 
 
-class CarefulReader:
-    """Takes lines one by one; collects collective records in ``records``."""
+Heads = tuple[_Head, ...]
 
-    def __init__(self, state: LogState) -> None:
+
+class CarefulReader:
+    """Takes the lines of one file one by one; collects collective records in ``records``.
+
+    ``hosts`` are those that clean lines name, in any file of the job.
+    """
+
+    def __init__(self, state: LogState, hosts: set[str]) -> None:
         self.state = state
         self.records: list[CollRecord] = []
         self._heads: deque[_Head] = deque(maxlen=WAITING)
-        self._hosts: set[str] = set()
+        self._hosts = hosts
         self._tails: deque[Place] = deque(maxlen=WAITING)  # unmarked lines taken: several heads may look at one
         self.left_a_head = False  # the last line left a head whose tail may come without any mark
 
@@ -55,9 +61,13 @@ class CarefulReader:
         """Remember a host that clean lines name, so that cut text glued in front of it can be told apart."""
         self._hosts.add(host)
 
-    def unmarked(self, text: str, where: Place) -> None:
-        """Take a line that nothing marks as NCCL's, right after a head: it may be the tail."""
-        if where not in self._tails and text.strip() and self._orphan(text, where, None):
+    def heads(self) -> Heads:
+        """Return the cut lines that wait for their other part."""
+        return tuple(self._heads)
+
+    def unmarked(self, text: str, where: Place, heads: Heads) -> None:
+        """Take a line that nothing marks as NCCL's, soon after a cut one: it may be the tail of one of ``heads``."""
+        if where not in self._tails and text.strip() and self._orphan(text, where, None, heads):
             self._tails.append(where)
             self.state.ledger.move(where[0], ("other", "not an NCCL line"), JOINED, where[1], text.strip())
 
@@ -173,11 +183,16 @@ class CarefulReader:
             self._heads.append(_Head(raw, where, counted, interrupted))
             self.left_a_head = True
 
-    def _orphan(self, text: str, where: Place, stamp_s: float | None) -> bool:
-        """Try ``text`` as the tail of a waiting head, interrupted and late ones first; say whether one became whole."""
+    def _orphan(self, text: str, where: Place, stamp_s: float | None, among: Heads | None = None) -> bool:
+        """Try ``text`` as the tail of a waiting head, interrupted and late ones first; say whether one became whole.
+
+        With ``among`` only these: a line that comes with the next chunk meets those that waited before.
+        """
         if len(text) > 4096 or not self._heads:
             return False
         for head in self._candidates(where):
+            if among is not None and head not in among:
+                continue
             whole = PREFIX.match(head.raw + text)
             if whole is None:
                 continue

@@ -16,6 +16,8 @@ from ringwright.sources.nccl_log.handlers import USER_REDUCE_OP
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from ringwright.sources.nccl_log.settling import SettlingJoiner
+
     Column = npt.NDArray[Any]
 
 ROW_COLUMNS = {
@@ -40,8 +42,10 @@ ROWS_IN_MEMORY = 1_000_000
 class RecordSink:
     """Takes columns of records; ends as entries per group of equal size, totals per handle, and perhaps rows."""
 
-    def __init__(self, keep_rows: int = ROWS_IN_MEMORY, spill: Path | None = None) -> None:
-        self.joiner = Joiner()
+    def __init__(
+        self, keep_rows: int = ROWS_IN_MEMORY, spill: Path | None = None, joiner: SettlingJoiner | None = None
+    ) -> None:
+        self.joiner: Joiner | SettlingJoiner = joiner if joiner is not None else Joiner()
         self.records = 0
         self.group_of: list[int] = []  # handle -> its number of ranks
         self.member_of: list[int] = []  # handle -> its place among handles of that number

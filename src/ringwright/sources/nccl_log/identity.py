@@ -45,8 +45,16 @@ class JobIdentity:
     alias: dict[int, int]
 
 
-def identify(state: LogState, said_ranks: dict[int, int]) -> JobIdentity:
-    """Return communicators and global ranks; ``said_ranks`` maps handles to ranks that collectives' lines gave."""
+def identify(state: LogState, said_ranks: dict[int, int], files: Sequence[str]) -> JobIdentity:
+    """Return communicators and global ranks; ``said_ranks`` maps handles to ranks that collectives' lines gave.
+
+    Handles count in the order of ``files`` and of their first lines there, in whatever turns the files were read.
+    """
+    numbers = {name: number for number, name in enumerate(files)}
+    turn = {
+        handle.index: (numbers.get(handle.since[0], len(numbers)), handle.since[1], handle.index)
+        for handle in state.handles
+    }
     before = [(handle.host, handle.pid) for handle in state.handles]
     merge_processes(state)
     damaged = {
@@ -55,7 +63,7 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> JobIdentity:
     alias = _aliases(state, damaged)
     handles = [
         handle
-        for handle in state.handles
+        for handle in sorted(state.handles, key=lambda handle: turn[handle.index])
         if handle.index not in alias and 0 < handle.nranks <= dialect.MAX_RANKS  # else the line was damaged
     ]
     groups: list[LogCommunicator] = []
@@ -70,7 +78,7 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> JobIdentity:
     rank_of, ground = _global_ranks(state, handles, groups, unnamed, said_ranks)
     groups.extend(_match_unnamed(unnamed, rank_of))
     _assume_missing(handles, rank_of, groups)
-    order = {id(group): min(group.all_handles()) for group in groups}
+    order = {id(group): min(turn[index] for index in group.all_handles()) for group in groups}
     groups.sort(key=lambda group: order[id(group)])
     return JobIdentity(groups, rank_of, ground, _world(state, groups), alias)
 
@@ -238,7 +246,7 @@ def _match_ranked(size: int, handles: list[Handle], rank_of: dict[int, int | Non
         for handle in layer:
             lists[handle.rank if handle.rank is not None else -1].append(handle)
         for entries in lists.values():
-            entries.sort(key=lambda handle: (_known(rank_of[handle.index]), handle.index))
+            entries.sort(key=lambda handle: _known(rank_of[handle.index]))
         whole = len(lists) == size and len({len(entries) for entries in lists.values()}) == 1
         for number in range(max(len(entries) for entries in lists.values())):
             members = [entries[number] for entries in lists.values() if number < len(entries)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.sources.nccl_log import dialect
 from ringwright.sources.nccl_log.fold import RecordSink
 from ringwright.sources.nccl_log.identity import JobIdentity
+from ringwright.sources.nccl_log.settling import settled_of
 from ringwright.sources.nccl_log.state import LogState
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Joined:
         self.entry_signature = export["entries"]["signature"]
         self.words, self.offsets = export["member_bits"]["words"], export["member_bits"]["offsets"]
         self.totals = tuple(export["totals"][name] for name in ("signature", "member", "records"))
+        self.last_op_count = export["totals"]["last_op_count"]
+        self.settled = settled_of(export)
         self.point = np.array([dialect.operation(op) in dialect.POINT_TO_POINT for op in ops], bool)
         self._by_size: dict[int, tuple[Any, Any]] = {}
         self.counter_drifts = not dialect.sequence_is_printed(state.version)
@@ -107,6 +110,8 @@ class Joined:
         most = np.zeros(len(ids), np.int64)
         np.maximum.at(most, where, count.astype(np.int64))
         joined = np.bincount(np.searchsorted(ids, self.entry_signature[touched]), minlength=len(ids))
+        if self.settled is not None:
+            joined = joined + self.settled.of(ids, members)
         drifts = self.counter_drifts and bool(self.point[self.signature["op"][ids]].any())
         logical = most if drifts else joined
         return [

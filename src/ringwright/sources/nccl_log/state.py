@@ -7,6 +7,7 @@ Lines about rings, trees and connections name no communicator; they belong to th
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +103,16 @@ class LogState:
         self.calls: Counter[str] = Counter()
         self.adding = AddingLines()
         self.losses: list[str] = []
+
+    def copy(self) -> LogState:
+        """Return a state that can be used up: what identities and wirings change of it is its own, the rest is shared."""
+        twin = copy(self)
+        twin.lines_of, twin.losses = Counter(self.lines_of), [*self.losses]
+        twin.handles = [copy(handle) for handle in self.handles]
+        twin.errors = [copy(error) for error in self.errors]
+        # By its fields: ten times as fast as a copy, and a large job has millions.
+        twin.facts = [Fact(each.kind, each.thread, each.data, each.handle, each.among) for each in self.facts]
+        return twin
 
     @property
     def version(self) -> Version | None:

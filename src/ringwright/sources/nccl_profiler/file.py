@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ringwright.sources.nccl_profiler import records
@@ -81,16 +81,78 @@ class ProfilerFile:
 def read_file(source: Source, progress: Callable[[int], None] | None) -> ProfilerFile:
     """Return what a source holds; raise NotOurFileError when nothing of it can be ours."""
     with source.open() as stream:
-        head = stream.read(records.HEADER_BYTES)
-        recorded = _header(source.name, head)
-        pieces: dict[int, list[np.ndarray[Any, Any]]] = {}
-        for payload in _blocks(stream, recorded, progress):
-            _split(payload, pieces, recorded)
-    import numpy as np
+        reading = ProfilerReading(source.name, stream.read(records.HEADER_BYTES))
+        while more := _read(stream, reading.recorded):
+            if progress:
+                progress(len(more))
+            reading.take(more)
+            if reading.is_full:
+                break
+    return reading.whole()
 
-    for kind, parts in pieces.items():
-        recorded.arrays[kind] = _possible(np.concatenate(parts), recorded)
-    return recorded
+
+class ProfilerReading:
+    """A file as far as it has been read; raises NotOurFileError for a header that cannot be ours."""
+
+    def __init__(self, name: str, head: bytes) -> None:
+        self.recorded = header(name, head)
+        self._pieces: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self._rest = b""
+        self._total = self._bad_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much has been read as is ever read of a file."""
+        return self._total > MOST_BYTES
+
+    def take(self, more: bytes) -> None:
+        """Take the next bytes after the header; a block that is not whole waits."""
+        if self.is_full:
+            return
+        self._total += len(more)
+        self._rest = self._cut(self._rest + more, is_last=False)
+
+    def whole(self) -> ProfilerFile:
+        """Return the file, which ends here."""
+        if not self.is_full:
+            self._rest = self._cut(self._rest, is_last=True)
+        return self.so_far()
+
+    def refresh(self, head: bytes) -> None:
+        """Take the header as it stands now: the plug-in writes there how the recording goes."""
+        self.recorded.status = header(self.recorded.name, head).status
+
+    def so_far(self) -> ProfilerFile:
+        """Return what the file holds up to its last whole block, to be used up."""
+        import numpy as np
+
+        of = self.recorded
+        recorded = replace(of, arrays={}, losses=[*of.losses], counts={**of.counts}, dropped={**of.dropped})
+        for kind, parts in self._pieces.items():
+            if len(parts) > 1:
+                parts[:] = [np.concatenate(parts)]
+            recorded.arrays[kind] = _possible(parts[0], recorded)
+        if self.is_full:
+            recorded.losses.append(f"{of.name}: larger than {MOST_BYTES >> 30} GiB, the rest is not read")
+        if self._bad_bytes:
+            recorded.losses.append(f"{of.name}: {self._bad_bytes} bytes are damaged or cut off and were passed over")
+        return recorded
+
+    def _cut(self, data: bytes, *, is_last: bool) -> bytes:
+        """Take each whole block, after damage the next that is whole; return what is left."""
+        at, recorded = 0, self.recorded
+        while (size := _whole(data, at, is_last=is_last)) is not None:
+            if size:
+                _note(data, at, recorded)
+                _split(memoryview(data)[at + _BLOCK.size : at + size], self._pieces, recorded)
+                at += size
+                continue
+            found = data.find(records.BLOCK_MAGIC, at + 1)
+            step = (found if found >= 0 else max(at + 1, len(data) - 3)) - at
+            recorded.damaged_blocks += self._bad_bytes == 0 or data[at : at + 4] == records.BLOCK_MAGIC
+            self._bad_bytes += step
+            at += step
+        return data[at:]
 
 
 def _possible(rows: np.ndarray[Any, Any], recorded: ProfilerFile) -> np.ndarray[Any, Any]:
@@ -107,7 +169,8 @@ def _possible(rows: np.ndarray[Any, Any], recorded: ProfilerFile) -> np.ndarray[
     return rows[good]
 
 
-def _header(name: str, head: bytes) -> ProfilerFile:
+def header(name: str, head: bytes) -> ProfilerFile:
+    """Return a file with what its header says; raise NotOurFileError for one that cannot be ours."""
     if len(head) < _HEADER.size or not head.startswith(records.MAGIC):
         raise NotOurFileError("not a file of the NCCL profiler plug-in")
     _, version, size, pid, text_at, status_at, waits, _, mono_ns, real_ns = _HEADER.unpack_from(head)
@@ -125,36 +188,6 @@ def _header(name: str, head: bytes) -> ProfilerFile:
     if crc and crc == zlib.crc32(status[4:]):
         recorded.status = dict(zip(_STATUS_KEYS, values, strict=False))
     return recorded
-
-
-def _blocks(stream: BinaryIO, recorded: ProfilerFile, progress: Callable[[int], None] | None) -> Iterator[memoryview]:
-    """Yield the payload of each whole block; after damage go on at the next block that is whole."""
-    rest, total, bad_bytes = b"", 0, 0
-    while True:
-        more = _read(stream, recorded)
-        total += len(more)
-        if progress:
-            progress(len(more))
-        data = rest + more
-        at = 0
-        while (size := _whole(data, at, is_last=not more)) is not None:
-            if size:
-                _note(data, at, recorded)
-                yield memoryview(data)[at + _BLOCK.size : at + size]
-                at += size
-                continue
-            found = data.find(records.BLOCK_MAGIC, at + 1)
-            step = (found if found >= 0 else max(at + 1, len(data) - 3)) - at
-            recorded.damaged_blocks += bad_bytes == 0 or data[at : at + 4] == records.BLOCK_MAGIC
-            bad_bytes += step
-            at += step
-        rest = data[at:]
-        if not more or total > MOST_BYTES:
-            break
-    if total > MOST_BYTES:
-        recorded.losses.append(f"{recorded.name}: larger than {MOST_BYTES >> 30} GiB, the rest is not read")
-    if bad_bytes:
-        recorded.losses.append(f"{recorded.name}: {bad_bytes} bytes are damaged or cut off and were passed over")
 
 
 def _read(stream: BinaryIO, recorded: ProfilerFile) -> bytes:

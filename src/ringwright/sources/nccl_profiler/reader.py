@@ -29,11 +29,15 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
     piece. A file that is damaged or not ours is told in the ledger and in ``meta["losses"]``. Raises InputError when no file
     could be read.
     """
-    files, losses, ledger = _read(sources, progress)
+    return made([source.name for source in sources], *_read(sources, progress))
+
+
+def made(names: list[str], files: list[ProfilerFile], losses: list[str], ledger: list[Row]) -> Trace:
+    """Return the Trace of files that have been read, which are used up; InputError where there is none."""
     if not files:
         raise InputError(
             losses[0] if losses else "no file of the NCCL profiler plug-in",
-            where=sources[0].name if sources else "",
+            where=names[0] if names else "",
             remedy="ringwright plugin env",
         )
     import polars as pl
@@ -66,7 +70,7 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
         "claims": rows("claims", claims),
         "ledger": rows("ledger", ledger),
     }
-    return Trace.of(tables, _meta(sources, files, groups, losses, origin_ns))
+    return Trace.of(tables, _meta(names, files, groups, losses, origin_ns))
 
 
 def _times(part: pl.DataFrame) -> list[str]:
@@ -76,19 +80,26 @@ def _times(part: pl.DataFrame) -> list[str]:
 def _read(
     sources: list[Source], progress: Callable[[int], None] | None
 ) -> tuple[list[ProfilerFile], list[str], list[Row]]:
-    files, losses, ledger = [], [], []
+    files: list[ProfilerFile] = []
+    losses: list[str] = []
+    ledger: list[Row] = []
     for source in sources:
         try:
             files.append(read_file(source, progress))
         except (NotOurFileError, OSError) as error:
-            losses.append(f"{source.name}: {error}")
             source.losses.append((str(error), 0))
-            ledger.append({"file": source.name, "outcome": "refused", "reason": str(error), "lines": 1})
+            refuse(source.name, error, losses, ledger)
     return files, losses, ledger
 
 
+def refuse(name: str, error: Exception, losses: list[str], ledger: list[Row]) -> None:
+    """Note a file that cannot be ours."""
+    losses.append(f"{name}: {error}")
+    ledger.append({"file": name, "outcome": "refused", "reason": str(error), "lines": 1})
+
+
 def _meta(
-    sources: list[Source],
+    names: list[str],
     files: list[ProfilerFile],
     groups: list[ProfilerCommunicator],
     losses: list[str],
@@ -98,7 +109,7 @@ def _meta(
     libraries = " ".join(recorded.text.get("library", "") for recorded in files)
     return {
         "source": _SOURCE,
-        "inputs": [source.name for source in sources],
+        "inputs": names,
         "losses": losses,
         "world": max((group.size for group in groups), default=None),
         "nccl_versions": sorted({_version(code) for code in codes if code}),
