@@ -210,7 +210,7 @@ class FabricCosts:
         """Return sentences about faults, and about operations that the chosen algorithm cannot do, as far as they were met."""
         return [*self.stays, *self.left.values(), *self.packets.told()]
 
-    def refusal(self, op: str, ranks: tuple[int, ...]) -> str | None:
+    def refusal(self, op: str, ranks: tuple[int, ...]) -> UsageError | None:
         """Return why the chosen algorithm left an operation among ranks to the library; None where it did not."""
         parts = _asked(op, 1, ranks)
         asked = (self.met.refused.get((self.by(kind), kind, self._canonical(each[0]))) for kind, _, each, _ in parts)
@@ -356,7 +356,7 @@ class FabricCosts:
         except UsageError as error:
             if spelling == LIBRARY:
                 raise
-            self.met.refused.setdefault((spelling, op, group), error.what)
+            self.met.refused.setdefault((spelling, op, group), error.with_traceback(None))
             _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
             self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
             program = make(Collective(op, ranks, even, "float32"), machine)
