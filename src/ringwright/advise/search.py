@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.advise.beside import BoundsBeside
-from ringwright.advise.settings import FORM, GRAPH, MACHINE, OPERATION, PLACED, Setup
+from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
+from ringwright.algorithms.searching import OutOfTimeError, limited
 from ringwright.studies.jobs.auto import SURE
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ NEIGHBOURS = 2  # of the best, a slot
 MOST_WAIT_S = 3600.0  # for one answer of the process beside
 # Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
-HEAVY = (GRAPH, PLACED, FORM, MACHINE)  # slots whose settings take long to plan, or need everything timed anew
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
@@ -108,9 +108,10 @@ def searched(
     try:
         evaluator.run(Setup())
         _bound(search, considered, time.monotonic() + BOUNDING * seconds)
-        _learn(search, considered, begun + wanted)
-        _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
-    except KeyboardInterrupt:
+        with limited(search.until):
+            _learn(search, considered, begun + wanted)
+            _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
+    except (KeyboardInterrupt, OutOfTimeError):
         search.stopped = True
     return SearchedSetups(
         easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped
@@ -123,32 +124,36 @@ def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -
 
 
 def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
-    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped.
-
-    Who does what needs no new plan and comes first; then all other single settings, the last of them in a process beside; then
-    what these promise, best first.
-    """
+    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped."""
     evaluator = search.evaluator
-    quick = [each for each in considered if not each.is_planned_anew]
-    singles = [each for each in considered if len(each) == 1 and each.is_planned_anew]
-    heavy = [each for each in singles if any(setting.slot in HEAVY for setting in each)] if evaluator.is_large else []
-    beside = BoundsBeside(evaluator, heavy)
+    planned = [each for each in considered if len(each) == 1 and each.is_planned_anew]
+    beside = BoundsBeside(evaluator, planned, alone=not evaluator.is_large)
     try:
-        for each in (*quick, *(each for each in singles if each not in heavy)):
-            search.bounds.update(beside.answered())
-            if time.monotonic() > until:
-                search.stopped = True
-                return
-            search.bound(each)
-        while beside.is_working and time.monotonic() < until:
-            search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
-        for each in (*beside.left, *_promising(search, considered)):
-            if time.monotonic() > until:
-                search.stopped = True
-                return
-            search.bound(each)
+        with limited(until):
+            for each in _in_order(search, considered, beside, until):
+                search.bounds.update(beside.answered())
+                if time.monotonic() > until:
+                    search.stopped = True
+                    return
+                search.bound(each)
+    except OutOfTimeError:
+        search.stopped = True
     finally:
         beside.close()
+
+
+def _in_order(search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float) -> Iterator[Setup]:
+    """Yield what is bounded here: every single setting before any others, those that need a new plan in turns with a process
+    beside; then who does what, which needs no new plan; then what the single settings promise, best first.
+    """
+    quick = [each for each in considered if not each.is_planned_anew]
+    yield from (each for each in quick if len(each) < 2)
+    yield from beside.taken()
+    yield from (each for each in quick if len(each) > 1)
+    while beside.is_working and time.monotonic() < until:
+        search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
+    yield from beside.left
+    yield from _promising(search, considered)
 
 
 def _promising(search: _Search, considered: Sequence[Setup]) -> list[Setup]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.searching import in_time
 from ringwright.collective import Collective
 from ringwright.costs.stages import Stage, hops_of
 from ringwright.engines.beside import LOWER_BOUND, alone_and_beside
@@ -23,7 +24,7 @@ from ringwright.engines.crossed import crossed
 from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.engines.together import simulate_together
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.registry import algorithm
 from ringwright.software import NO_SOFTWARE
 from ringwright.studies.jobs.copies import copied_s
@@ -343,13 +344,17 @@ class FabricCosts:
         return self._timed(beside.busy_ps, seconds)
 
     def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
-        """Return how the system that is asked for does an operation, the library where that system does not do it."""
+        """Return how the system that is asked for does an operation, the library where that system does not do it.
+
+        Raises OutOfTimeError where the seconds of its block (``limited``) are over: a system that searches is cut short then.
+        """
         ranks, machine = group.ranks, self._machine(group)
         if op == COPY:
             sent = self.program(RING, size_bytes, group)
             return replace(sent, software=NO_SOFTWARE) if self._in_one_host(ranks) else sent
         spelling = self.by(op)
         _, make, knobs = algorithm(spelling)
+        in_time()
         even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
         try:
             program: Program = make(Collective(op, ranks, even, "float32"), machine, **knobs)
@@ -360,6 +365,10 @@ class FabricCosts:
             _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
             self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
             program = make(Collective(op, ranks, even, "float32"), machine)
+        except InfeasibleError:
+            in_time()
+            raise
+        in_time()
         return _made_once(program)
 
     def _keep_sent(self, op: str, size_bytes: int, group: TimedRanks, program: Program) -> None:
