@@ -6,7 +6,8 @@ behind the other, ranks would get other slices. Of tasks that are one kernel, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from ringwright.algebra.editing import COPIES, Node, StepGraph, dims_of, times_of
@@ -56,17 +57,43 @@ def fuse(graph: StepGraph, at: str, others: str | Sequence[str]) -> Change:
 
 
 def _apart(graph: StepGraph, members: list[Payload]) -> None:
-    """Refuse operations of which one needs what another brings: together, they would wait for themselves."""
-    needed, todo = set[str](), [each.source for each in members]
+    """Refuse operations of which one needs what another brings: together, they would wait for themselves.
+
+    Looked at are what they need and what needs them, in turns: who has seen all of one of both knows.
+    """
+    names = {each.name for each in members}
+    for _ in zip(_what_they_need(graph, members, names), _what_needs_them(graph, members, names), strict=False):
+        pass
+
+
+def _what_they_need(graph: StepGraph, members: list[Payload], names: set[str]) -> Iterator[None]:
+    """Walk back from operations, until all is seen; Refused for one that is met."""
+    todo = [each.source for each in members]
+    seen = set(todo)
     while todo:
         node = graph.writer(todo.pop())
-        if node is None or node.name in needed:
+        if node is None:
             continue
-        if node.name in {each.name for each in members}:
+        if node.name in names:
             raise Refused(f"one of them needs what {node.name} brings", "operations that do not wait for each other")
-        needed.add(node.name)
         reads = [node.source] if isinstance(node, Payload) else [name for name, distance in node.reads if not distance]
-        todo += reads
+        todo += [name for name in reads if name not in seen]
+        seen.update(reads)
+        yield
+
+
+def _what_needs_them(graph: StepGraph, members: list[Payload], names: set[str]) -> Iterator[None]:
+    """Walk on from operations, until all is seen, or for ever where one of them is met: the walk back says which."""
+    todo = [each.result for each in members]
+    seen = set(todo)
+    while todo:
+        for node in _readers(graph, todo.pop()):
+            if node.name in names:
+                yield from repeat(None)
+            writes = [node.result] if isinstance(node, Payload) else list(node.writes)
+            todo += [name for name in writes if name not in seen]
+            seen.update(writes)
+        yield
 
 
 def _beside(graph: StepGraph, values: list[Value], name: str, along: str = "") -> tuple[Value, str]:

@@ -96,6 +96,11 @@ class ClassWork:
     after: tuple[tuple[int, ...], ...]
     sent: tuple[SentWork, ...]
 
+    @cached_property
+    def kinds(self) -> frozenset[int]:
+        """The kinds of what it sends."""
+        return frozenset(each.kind for each in self.sent if each.kind >= 0)
+
 
 @dataclass(frozen=True, eq=False)
 class MotifTimes:
@@ -110,6 +115,7 @@ class MotifTimes:
     kinds: tuple[OperationKind, ...]
     asked: dict[tuple[str, str, int, tuple[int, ...], str], float] = field(default_factory=dict)
     timed: dict[MotifPlan, float] = field(default_factory=dict)
+    of_class: dict[tuple[object, ...], float] = field(default_factory=dict)  # by what of a plan a class has to do with
 
     @cached_property
     def _kind_of(self) -> Mapping[str, int]:
@@ -125,8 +131,18 @@ class MotifTimes:
     def makespan(self, plan: MotifPlan) -> float:
         """Return the seconds of a step of the class that takes longest."""
         if plan not in self.timed:
-            self.timed[plan] = max(self._of_class(each, plan) for each in self._classes)
+            self.timed[plan] = max(self._known(at, plan) for at in range(len(self._classes)))
         return self.timed[plan]
+
+    def _known(self, at: int, plan: MotifPlan) -> float:
+        """Return the seconds of a class, from memory where plans differ in what it does not send alone."""
+        work = self._classes[at]
+        order = tuple(kind for kind in plan.order if kind in work.kinds)
+        # The most urgent kind of all is as urgent as what is of no kind.
+        key = (at, order, plan.order[0] in work.kinds, tuple(plan.kinds[kind] for kind in order))
+        if key not in self.of_class:
+            self.of_class[key] = self._of_class(work, plan)
+        return self.of_class[key]
 
     @cached_property
     def _classes(self) -> tuple[ClassWork, ...]:
