@@ -203,6 +203,23 @@ def test_fewer_setups_than_are_wanted_come_to_an_end() -> None:
     assert sum(len(each) == 3 for each in considered) > 900
 
 
+def test_every_single_change_has_a_bound_before_any_two_together() -> None:
+    listed = slots(("operation all-reduce", "operation all-gather", "order"))
+    asked: list[Setup] = []
+
+    def step(setup: Setup) -> float:
+        asked.append(setup)
+        return 1.0 + 0.1 * len(setup)
+
+    measured = Measured(step, 1.0)
+    measured.run(Setup())
+    asked.clear()
+    searched(cast(Evaluator, measured), {slot: each[:9] for slot, each in listed.items()})
+    sizes = [len(each) for each in asked]
+    assert sizes[: 1 + 3 * 9] == [0] + [1] * 3 * 9
+    assert sizes[1 + 3 * 9 :] == [2] * 81 + [2] * 162 + [3] * 729, "then who does what, then what promises most"
+
+
 def test_of_many_setups_those_that_only_say_who_does_what_are_all_considered() -> None:
     listed = {**slots(("operation all-reduce", "operation all-gather")), **slots(("order", "graph"))}
     considered = considered_setups({slot: each[:20] for slot, each in listed.items()})

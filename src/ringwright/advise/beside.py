@@ -11,15 +11,17 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.advise.evaluation import Evaluator
+    from ringwright.advise.evaluation import BoundedSetup, Evaluator
     from ringwright.advise.settings import Setup
 
 MOST_TURNS, TURN_BYTES = 2048, 2  # a pipe holds 4096 bytes at the least
@@ -106,6 +108,17 @@ def _next(turns: int) -> int | None:
 def _answer(evaluator: Evaluator, setups: Sequence[Setup], turns: int, answers: Connection) -> None:
     """Be the second process: bound the setups whose turn comes here, until all are taken or nobody listens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first one ends it
+    told: SimpleQueue[tuple[int, BoundedSetup] | None] = SimpleQueue()
+    # A plan is more than a pipe holds, and the first process reads between two bounds of its own: nobody waits for that.
+    sender = threading.Thread(target=_send, args=(told, answers), daemon=True)
+    sender.start()
+    while sender.is_alive() and (at := _next(turns)) is not None:
+        told.put((at, evaluator.tell(setups[at])))
+    told.put(None)
+    sender.join()
+
+
+def _send(told: SimpleQueue[tuple[int, BoundedSetup] | None], answers: Connection) -> None:
     with contextlib.suppress(BrokenPipeError, OSError):
-        while (at := _next(turns)) is not None:
-            answers.send((at, evaluator.tell(setups[at])))
+        while (answer := told.get()) is not None:
+            answers.send(answer)
