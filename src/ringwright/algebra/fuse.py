@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from ringwright.algebra.editing import COPIES, Node, StepGraph, dims_of, times_of
+from ringwright.algebra.editing import COPIES, StepGraph, dims_of, times_of
 from ringwright.algebra.rule import Refused, payload_at, rule, task_at
+from ringwright.algebra.waits import Node
 from ringwright.values import FUSED, KEPT, SLICED, Change, Placement, Value, Work
 from ringwright.workload import Payload, Task
 
@@ -50,7 +51,7 @@ def fuse(graph: StepGraph, at: str, others: str | Sequence[str]) -> Change:
     op = graph.send(first, f"{at}.fused", first.op, joined, made, elements=sum(each.elements for each in members))
     graph.copying(f"{at}.parts", first, "cut", settings, [made], results)
     for each in members:
-        graph.inherit(op, each, producers=True, consumers=True)
+        graph.waits.inherit(op, each, producers=True, consumers=True)
         graph.drop(each)
     held = joined.size_bytes + made.size_bytes
     return Change({}, (1 - len(members)) * times_of(graph, first), 0.0, held)
