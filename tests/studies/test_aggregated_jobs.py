@@ -164,7 +164,10 @@ def test_the_size_is_in_the_way_where_hosts_are_as_quick_and_refusals_go_by_thei
         told = obstacles(step.costs, step.operations, hosts_s, ())
         assert next(each for each in told if each["obstacle"] == "size")["verdict"] == verdict
     # A refusal counts by its kind, whatever its words are.
-    for refused, verdict in ((FanInError("the tree is too wide"), "with care"), (UsageError("no contributions"), "clear")):
+    for refused, verdict in (
+        (FanInError("the tree is too wide"), "with care"),
+        (UsageError("no contributions"), "clear"),
+    ):
         told = obstacles(step.costs, step.operations, {}, [refused, refused])
         fan_in = next(each for each in told if each["obstacle"] == "fan-in and topology")
         assert fan_in["verdict"] == verdict
