@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import TYPE_CHECKING
@@ -71,6 +71,11 @@ class _Search:
         self.stopped = self.stopped or late
         return late
 
+    def tell(self, until: int, setup: Setup) -> None:
+        """Tell whoever watches that a setup was run."""
+        if self.advance is not None:
+            self.advance(self.evaluator.runs, until, ", ".join(each.spelling for each in setup))
+
     def best(self) -> Evaluation:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
         return min(done, key=lambda each: (each.step_s or math.inf, len(each.setup)))
@@ -109,6 +114,7 @@ def searched(
         evaluator.run(Setup())
         _bound(search, considered, time.monotonic() + BOUNDING * seconds)
         with limited(search.until):
+            _begin(search, begun + wanted // 2)
             _learn(search, considered, begun + wanted)
             _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
     except (KeyboardInterrupt, OutOfTimeError):
@@ -126,7 +132,7 @@ def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -
 def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
     """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped."""
     evaluator = search.evaluator
-    planned = [each for each in considered if len(each) == 1 and each.is_planned_anew]
+    planned = _systems_first(each for each in considered if len(each) == 1 and each.is_planned_anew)
     beside = BoundsBeside(evaluator, planned, alone=not evaluator.is_large)
     try:
         with limited(until):
@@ -143,17 +149,29 @@ def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
 
 
 def _in_order(search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float) -> Iterator[Setup]:
-    """Yield what is bounded here: every single setting before any others, those that need a new plan in turns with a process
-    beside; then who does what, which needs no new plan; then what the single settings promise, best first.
+    """Yield what is bounded here: every single setting first, of each system one before a second, those that need a new plan in
+    turns with a process beside; then who does what, which needs no new plan; then what the single settings promise, best first.
     """
     quick = [each for each in considered if not each.is_planned_anew]
-    yield from (each for each in quick if len(each) < 2)
+    yield Setup()
+    yield from _systems_first(each for each in quick if len(each) == 1)
     yield from beside.taken()
     yield from (each for each in quick if len(each) > 1)
     while beside.is_working and time.monotonic() < until:
         search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
     yield from beside.left
     yield from _promising(search, considered)
+
+
+def _systems_first(singles: Iterable[Setup]) -> list[Setup]:
+    """Return single settings, of each system of a slot one before any system has a second."""
+    seen: set[tuple[str, str]] = set()
+    first, more = list[Setup](), list[Setup]()
+    for each in singles:
+        of = each.settings[0].slot, each.settings[0].system
+        (more if of in seen else first).append(each)
+        seen.add(of)
+    return [*first, *more]
 
 
 def _promising(search: _Search, considered: Sequence[Setup]) -> list[Setup]:
@@ -212,6 +230,21 @@ def _are_few(slots: Collection[tuple[Setting, ...]]) -> bool:
     return math.prod(1 + len(listed) for listed in slots) <= MOST_SETUPS // 4
 
 
+def _begin(search: _Search, until: int) -> None:
+    """Run each system of each slot alone, the one of its settings that has the least bound; the least of all first."""
+    evaluator = search.evaluator
+    least: dict[tuple[str, str], tuple[float, int, Setup]] = {}
+    for at, each in enumerate(setting for listed in search.slots.values() for setting in listed):
+        alone = Setup((each,))
+        mine = (search.bounds.get(alone, math.inf), at, alone)
+        least[each.slot, each.system] = min(least.get((each.slot, each.system), mine), mine, key=lambda one: one[:2])
+    for bound, _, setup in sorted(least.values(), key=lambda one: one[:2]):
+        if SURE * bound >= (search.best().step_s or math.inf) or evaluator.runs >= until or search.is_over:
+            return
+        evaluator.run(setup)
+        search.tell(until, setup)
+
+
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
     """Run what promises most, until so many runs are done or nothing promises anything."""
     evaluator = search.evaluator
@@ -240,8 +273,7 @@ def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
         chosen = considered[int(open_[at])]
         left[open_[at]] = False
         done = evaluator.run(chosen)
-        if search.advance is not None:
-            search.advance(evaluator.runs, until, ", ".join(each.spelling for each in chosen))
+        search.tell(until, chosen)
         if done.step_s is not None:
             known.append((chosen, done.step_s))
 
