@@ -204,7 +204,8 @@ class _Listing(Generic[Name]):
 
     def _begin(self, now: float) -> None:
         """Start the most urgent node of each resource that is free."""
-        for resource in sorted(self.touched, key=self.offered.__getitem__):
+        touched = self.touched if len(self.touched) < 2 else sorted(self.touched, key=self.offered.__getitem__)
+        for resource in touched:
             waiting = self.ready[resource]
             while waiting and self.busy[resource] <= now:
                 at = heapq.heappop(waiting)[1]
