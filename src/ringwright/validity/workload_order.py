@@ -59,10 +59,10 @@ def orders(workload: Workload) -> Iterator[Finding]:
         for line in _streams(workload, of).values():
             for one, other in pairwise([step * per_step + base[name] + at for name, at, step in line]):
                 after[one].append(other)
-    found = _ring(after)
-    if found:
+    circle = _ring(after)
+    if circle:
         nodes = [(name, at, step) for step in (0, 1) for name, many in count.items() for at in range(many)]
-        ring = [nodes[each] for each in found if each < len(nodes)]
+        ring = [nodes[each] for each in circle if each < len(nodes)]
         chain = " waits for ".join(f"{name} (micro-batch {at})" for name, at, _ in reversed([*ring, ring[0]][:9]))
         of = workload.task[ring[0][0]].of
         yield Finding("order", f"the order contradicts who waits for whom: {chain}", f"class {of}", "another order")

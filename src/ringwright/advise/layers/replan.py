@@ -29,12 +29,12 @@ def replan(machine: Topology, operation: MainOperation) -> Replanned:
     question = SynthesisSpec(operation.op, machine, operation.ranks, healthy=replace(machine, faults=()))
     in_time()
     try:
-        found = synthesise(question, [operation.size_bytes], METHOD, rivals=False)
+        answer = synthesise(question, [operation.size_bytes], METHOD, rivals=False)
     except RingwrightError:
         in_time()
         raise
     in_time()
-    return found.faults[0]
+    return answer.faults[0]
 
 
 def synthesised_by(situation: Situation, operation: MainOperation) -> str:
