@@ -15,6 +15,7 @@ from ringwright.advise.evaluation import Evaluation, Evaluator
 from ringwright.advise.ranking import ranked
 from ringwright.advise.search import _considered, considered_setups, searched
 from ringwright.advise.settings import Setting, Setup
+from ringwright.algorithms.searching import OutOfTimeError
 
 SYSTEMS, KNOBS = 4, 8
 Slots = dict[str, tuple[Setting, ...]]
@@ -191,6 +192,26 @@ def test_ctrl_c_leaves_the_best_so_far() -> None:
     outcome = searched(cast(Evaluator, measured), listed)
     assert outcome.stopped
     assert step(outcome.best) < 1.0
+
+
+@pytest.mark.parametrize("ask", ["least_s", "run"])
+def test_seconds_that_end_within_an_answer_leave_the_best_so_far(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fortieth bound, or the fifth run, comes to no end in time."""
+    listed = slots()
+    measured = Measured(landscape(1, listed, interacts=False), 0.75)
+    whole, asked = getattr(measured, ask), list[Setup]()
+
+    def late(setup: Setup) -> object:
+        asked.append(setup)
+        if len(asked) == {"least_s": 40, "run": 5}[ask]:
+            raise OutOfTimeError
+        return whole(setup)
+
+    monkeypatch.setattr(measured, ask, late)
+    outcome = searched(cast(Evaluator, measured), listed)
+    assert outcome.stopped
+    assert (outcome.bounded < len(every(listed))) == (ask == "least_s"), "besides the neighbours of the best"
+    assert measured.step(outcome.best) < 1.0
 
 
 def test_fewer_setups_than_are_wanted_come_to_an_end() -> None:
