@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import TYPE_CHECKING
@@ -112,7 +112,7 @@ def searched(
     begun = evaluator.runs
     try:
         evaluator.run(Setup())
-        _bound(search, considered, time.monotonic() + BOUNDING * seconds)
+        _bound(search, considered, time.monotonic() + BOUNDING * seconds, begun + wanted // 2)
         with limited(search.until):
             _begin(search, begun + wanted // 2)
             _learn(search, considered, begun + wanted)
@@ -129,14 +129,17 @@ def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -
     return list(_considered(slots, seed))
 
 
-def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
-    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped."""
+def _bound(search: _Search, considered: Sequence[Setup], until: float, runs: int) -> None:
+    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped.
+
+    Until so many ``runs`` are done, single settings are run before what they promise together is asked.
+    """
     evaluator = search.evaluator
     planned = _systems_first(each for each in considered if len(each) == 1 and each.is_planned_anew)
     beside = BoundsBeside(evaluator, planned, alone=not evaluator.is_large)
     try:
         with limited(until):
-            for each in _in_order(search, considered, beside, until):
+            for each in _in_order(search, considered, beside, until, runs):
                 search.bounds.update(beside.answered())
                 if time.monotonic() > until:
                     search.stopped = True
@@ -148,7 +151,9 @@ def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
         beside.close()
 
 
-def _in_order(search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float) -> Iterator[Setup]:
+def _in_order(
+    search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float, runs: int
+) -> Iterator[Setup]:
     """Yield what is bounded here: every single setting first, of each system one before a second, those that need a new plan in
     turns with a process beside; then who does what, which needs no new plan; then what the single settings promise, best first.
     """
@@ -160,7 +165,9 @@ def _in_order(search: _Search, considered: Sequence[Setup], beside: BoundsBeside
     while beside.is_working and time.monotonic() < until:
         search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
     yield from beside.left
-    yield from _promising(search, considered)
+    _begin(search, runs)
+    promise = _promises(search)
+    yield from sorted((each for each in considered if each not in search.bounds), key=promise)
 
 
 def _systems_first(singles: Iterable[Setup]) -> list[Setup]:
@@ -174,16 +181,21 @@ def _systems_first(singles: Iterable[Setup]) -> list[Setup]:
     return [*first, *more]
 
 
-def _promising(search: _Search, considered: Sequence[Setup]) -> list[Setup]:
-    """Return the setups that have no bound, first those of the best settings: a setup promises what its settings do together."""
-    base = search.bound(Setup())
+def _promises(search: _Search) -> Callable[[Setup], float]:
+    """Return what tells how good a setup may be, the less the better: what its settings do if each does what it does alone.
 
-    def promise(setup: Setup) -> float:
-        alone = [search.bounds.get(Setup((each,)), math.inf) for each in setup]
-        return sum(math.log(max(each, 1e-12) / base) if math.isfinite(each) else math.inf for each in alone)
-
-    left = [each for each in considered if each not in search.bounds]
-    return sorted(left, key=promise) if base > 0 else left
+    That is what its run says, else its bound.
+    """
+    base, known = Setup(), search.evaluator.known
+    base_s, least_s = known[base.key].step_s or math.inf, search.bound(base)
+    alone: dict[Setting, float] = {}
+    for each in (setting for listed in search.slots.values() for setting in listed):
+        setup = Setup((each,))
+        ran = known.get(setup.key)
+        mine, of = (search.bounds.get(setup), least_s) if ran is None else (ran.step_s, base_s)
+        # What was refused, and what has no bound, promises nothing.
+        alone[each] = math.log(mine / of) if mine and of and math.isfinite(mine) else math.inf
+    return lambda setup: sum(alone[each] for each in setup)
 
 
 def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator[Setup]:
@@ -241,8 +253,9 @@ def _begin(search: _Search, until: int) -> None:
     for bound, _, setup in sorted(least.values(), key=lambda one: one[:2]):
         if SURE * bound >= (search.best().step_s or math.inf) or evaluator.runs >= until or search.is_over:
             return
-        evaluator.run(setup)
-        search.tell(until, setup)
+        if setup.key not in evaluator.known:
+            evaluator.run(setup)
+            search.tell(until, setup)
 
 
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
@@ -279,16 +292,17 @@ def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
 
 
 def _neighbours(search: _Search, until: int) -> None:
-    """Run, slot by slot, what lies beside the best and has the least bounds, until none of them is better."""
-    evaluator, better = search.evaluator, True
+    """Run, slot by slot, what lies beside the best and promises most, until none of them is better."""
+    evaluator, better, promise = search.evaluator, True, _promises(search)
     while better and evaluator.runs < until and not search.is_over:
         best, better = search.best(), False
         for slot, listed in search.slots.items():
             beside = [best.setup.without(slot), *(best.setup.and_(each) for each in listed)]
             fresh = [each for each in dict.fromkeys(beside) if each.key not in evaluator.known]
-            promising = sorted((search.bound(each), at) for at, each in enumerate(fresh))
-            for bound, at in promising[:NEIGHBOURS]:
-                if SURE * bound >= (best.step_s or math.inf) or evaluator.runs >= until or search.is_over:
-                    break
-                done = evaluator.run(fresh[at])
+            for each in sorted(fresh, key=promise)[:NEIGHBOURS]:
+                if evaluator.runs >= until or search.is_over:
+                    return
+                if SURE * search.bound(each) >= (best.step_s or math.inf):
+                    continue
+                done = evaluator.run(each)
                 better = better or (done.step_s or math.inf) < (best.step_s or math.inf)
