@@ -18,7 +18,7 @@ import time
 
 from ringwright.advise.advise import MAKING
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.search import considered_setups, searched
+from ringwright.advise.search import RUNNING, considered_setups, searched
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_model
 from ringwright.advise.space import asked_layers, space
@@ -45,7 +45,8 @@ def main() -> int:
     listed = space(situation, base, asked_layers(options.may), until=began + MAKING * options.seconds)
     made_s = time.monotonic() - began
     left = options.seconds - made_s
-    outcome = searched(evaluator, listed.slots, seconds=left / 0.85, seed=options.seed)
+    # A run that has begun goes on to its end: a second is left for that.
+    outcome = searched(evaluator, listed.slots, seconds=(left - 1) / RUNNING, seed=options.seed)
     took, used = time.monotonic() - began, time.process_time() - cpu
     beside = resource.getrusage(resource.RUSAGE_CHILDREN)  # the second process
     step_s, best_s = evaluator.run(Setup()).step_s, evaluator.run(outcome.best).step_s
