@@ -28,7 +28,7 @@ CASES = Path(__file__).with_name("lab_advise_cases.json")
 JOB = Path(__file__).with_name("lab_advise_job.py")
 RECORDED_STEPS, STEPS, WARMUP, ROUNDS = 10, 4, 3, 2
 TIMEOUT = "400s"
-WORK = 1  # as few draws as there may be: sixteen
+DRAWS = 16
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def predict(case: AdviceCase, folder: Path) -> None:
     from ringwright.sources import read
 
     situation = of_recording(read(str(folder / "job")), None)
-    told = predicted(situation, [spelled(each) for each in case.changes], work=WORK)
+    told = predicted(situation, [spelled(each) for each in case.changes], most=DRAWS)
     _keep(
         folder / "predicted.json",
         {setting: asdict(each) for setting, each in zip(case.changes, told, strict=True)},

@@ -3,6 +3,8 @@
 RingwrightError
 ├── UsageError            exit 2   the question cannot be asked like that
 │   ├── OutputError       exit 2   what was asked for cannot be written there; what stood there is unchanged
+│   ├── OperationError    exit 2   a system does no such operation
+│   ├── FanInError        exit 2   the switches that add do not join these ranks, or not as many
 │   └── PluginError       exit 2   what another distribution adds cannot be used
 ├── InputError            exit 3   nothing usable could be read
 │   ├── SchemaError       exit 3   a capture of a schema this release cannot open
@@ -70,6 +72,14 @@ class UsageError(RingwrightError):
 
 class OutputError(UsageError):
     """The output cannot be written: the disk is full, or the place is closed to us. What stood there before is unchanged."""
+
+
+class OperationError(UsageError):
+    """A system does no such operation; another one may."""
+
+
+class FanInError(UsageError):
+    """The switches that add do not join these ranks: there is none on their way, or it adds fewer contributions."""
 
 
 class PluginError(UsageError):

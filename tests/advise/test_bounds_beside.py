@@ -83,13 +83,30 @@ def test_a_search_with_a_second_process_ends_alike(situation: Situation, monkeyp
     monkeypatch.setattr(evaluation, "MANY_TASKS", 1)
     monkeypatch.setattr(Evaluator, "learn", lambda self, told: (asked.append(told), learn(self, told)))
     assert searched(Evaluator(situation), slots) == wanted
+    monkeypatch.setattr(BoundsBeside, "taken", lambda self: iter(()))  # all turns are the second process's
+    asked.clear()
+    assert searched(Evaluator(situation), slots) == wanted
     assert len(asked) == 2
+
+
+@pytest.mark.once
+def test_each_setup_is_taken_by_one_of_both(situation: Situation) -> None:
+    evaluator = Evaluator(situation)
+    process = BoundsBeside(evaluator, setups())
+    try:
+        mine = [each for _, each in zip(range(2), process.taken(), strict=False)]
+        theirs = [each for each, _ in answers(process)]
+    finally:
+        process.close()
+    assert len(mine) == 2
+    assert set(mine) | set(theirs) == set(setups())
+    assert not set(mine) & set(theirs)
 
 
 def test_nothing_is_started_for_nothing(situation: Situation) -> None:
     process = BoundsBeside(Evaluator(situation), [])
     assert not process.is_working
-    assert not list(process.answered())
+    assert not [*process.answered(), *process.taken()]
     process.close()
 
 
@@ -97,7 +114,7 @@ def test_one_processor_is_left_alone(situation: Situation, monkeypatch: pytest.M
     monkeypatch.setattr(beside, "_processors", lambda: 1)
     process = BoundsBeside(Evaluator(situation), setups())
     assert not process.is_working
-    assert process.left == setups()
+    assert process.left == setups() == list(process.taken())
 
 
 def test_what_is_known_since() -> None:

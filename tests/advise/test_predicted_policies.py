@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ringwright.advise.interval import FEWEST_DRAWS
 from ringwright.advise.layers.ddp import bucket_settings
 from ringwright.advise.predicted import predicted
 from ringwright.advise.situation import of_recording
@@ -41,7 +42,7 @@ def test_what_one_bucket_would_gain_in_pieces_is_told_from_its_recording() -> No
     """Half of sixteen draws of an operation's time lie on one side of it, so that the step is off by some of its spread."""
     policy = "pytorch-ddp:bucket_cap_mb=0.25:first_bucket_mb=0.25"
     today, truth = (answer(job(), each) for each in (ONE_BUCKET, policy))
-    (told,) = predicted(of_recording(trace(job(), today), None), [policy], work=1)
+    (told,) = predicted(of_recording(trace(job(), today), None), [policy], most=FEWEST_DRAWS)
     assert told.gain is not None
     assert told.step_s == pytest.approx(truth.step_s, rel=0.1)
     assert told.gain[0] <= 1 - truth.step_s / today.step_s <= told.gain[2]
@@ -61,7 +62,7 @@ def test_pieces_of_one_bucket_are_made_and_used_evenly(policy: str) -> None:
 
 def test_a_policy_that_cannot_be_done_is_refused_with_its_reason() -> None:
     today = answer(job(), ONE_BUCKET)
-    (told,) = predicted(of_recording(trace(job(), today), None), ["gradientflow"], work=1)
+    (told,) = predicted(of_recording(trace(job(), today), None), ["gradientflow"], most=FEWEST_DRAWS)
     assert told.step_s is None
     assert "not the same numbers" in told.refused
 

@@ -15,6 +15,7 @@ from ringwright.advise.evaluation import Evaluation, Evaluator
 from ringwright.advise.ranking import ranked
 from ringwright.advise.search import _considered, considered_setups, searched
 from ringwright.advise.settings import Setting, Setup
+from ringwright.algorithms.searching import OutOfTimeError
 
 SYSTEMS, KNOBS = 4, 8
 Slots = dict[str, tuple[Setting, ...]]
@@ -193,6 +194,26 @@ def test_ctrl_c_leaves_the_best_so_far() -> None:
     assert step(outcome.best) < 1.0
 
 
+@pytest.mark.parametrize("ask", ["least_s", "run"])
+def test_seconds_that_end_within_an_answer_leave_the_best_so_far(ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fortieth bound, or the fifth run, comes to no end in time."""
+    listed = slots()
+    measured = Measured(landscape(1, listed, interacts=False), 0.75)
+    whole, asked = getattr(measured, ask), list[Setup]()
+
+    def late(setup: Setup) -> object:
+        asked.append(setup)
+        if len(asked) == {"least_s": 40, "run": 5}[ask]:
+            raise OutOfTimeError
+        return whole(setup)
+
+    monkeypatch.setattr(measured, ask, late)
+    outcome = searched(cast(Evaluator, measured), listed)
+    assert outcome.stopped
+    assert outcome.bounded < len(every(listed))
+    assert measured.step(outcome.best) < 1.0
+
+
 def test_fewer_setups_than_are_wanted_come_to_an_end() -> None:
     """1,100 triples and too many pairs: more would be drawn than there are."""
     many = tuple(Setting("policy", "order", f"s{at}", "", "") for at in range(1100))
@@ -201,6 +222,23 @@ def test_fewer_setups_than_are_wanted_come_to_an_end() -> None:
     considered = list(_considered(listed, 0))
     assert len(set(considered)) == len(considered) <= 4096
     assert sum(len(each) == 3 for each in considered) > 900
+
+
+def test_every_single_change_has_a_bound_before_any_two_together() -> None:
+    listed = slots(("operation all-reduce", "operation all-gather", "order"))
+    asked: list[Setup] = []
+
+    def step(setup: Setup) -> float:
+        asked.append(setup)
+        return 1.0 + 0.1 * len(setup)
+
+    measured = Measured(step, 1.0)
+    measured.run(Setup())
+    asked.clear()
+    searched(cast(Evaluator, measured), {slot: each[:9] for slot, each in listed.items()})
+    sizes = [len(each) for each in asked]
+    assert sizes[: 1 + 3 * 9] == [0] + [1] * 3 * 9
+    assert sizes[1 + 3 * 9 :] == [2] * 81 + [2] * 162 + [3] * 729, "then who does what, then what promises most"
 
 
 def test_of_many_setups_those_that_only_say_who_does_what_are_all_considered() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import EXIT_USAGE
+from ringwright.errors import EXIT_USAGE, FanInError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.reports import aggregated as report
 from ringwright.reports import layout
@@ -155,7 +155,7 @@ def _obstacles(
     return {each["obstacle"]: each for each in told if each["tier"] == "core"}
 
 
-def test_the_size_is_in_the_way_where_hosts_are_as_quick() -> None:
+def test_the_size_is_in_the_way_where_hosts_are_as_quick_and_refusals_go_by_their_kind() -> None:
     by = maker(fabric(FAST))
     step = aggregated.stepped(job := by("sharp", False), "sharp", answer(job, "pytorch-ddp"))
     assert step.costs is not None
@@ -163,6 +163,15 @@ def test_the_size_is_in_the_way_where_hosts_are_as_quick() -> None:
         hosts_s = {key: factor * mine.alone_s for key, mine in step.operations.items()}
         told = obstacles(step.costs, step.operations, hosts_s, ())
         assert next(each for each in told if each["obstacle"] == "size")["verdict"] == verdict
+    # A refusal counts by its kind, whatever its words are.
+    for refused, verdict in (
+        (FanInError("the tree is too wide"), "with care"),
+        (UsageError("no contributions"), "clear"),
+    ):
+        told = obstacles(step.costs, step.operations, {}, [refused, refused])
+        fan_in = next(each for each in told if each["obstacle"] == "fan-in and topology")
+        assert fan_in["verdict"] == verdict
+        assert fan_in["answer"].count(refused.what) == (verdict == "with care"), "each is told once"
 
 
 def test_all_six_are_answered_and_cite_a_field(slow: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ import ringwright
 from ringwright.costs.stages import Stage
 from ringwright.fabrics import fabric
 from ringwright.studies.jobs.copies import START_S
-from ringwright.studies.jobs.costs import FabricCosts, _rounds, on_fabric
+from ringwright.studies.jobs.costs import FabricCosts, on_fabric
+from ringwright.studies.jobs.phases import rounds_of
 
 EIGHT = tuple(range(8))
 SIZE = 16 << 20
@@ -19,7 +20,7 @@ SIZE = 16 << 20
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 4, 6, 7, -1])
 def test_every_rank_gets_what_the_one_further_on_holds(hops: int) -> None:
-    rounds = _rounds(EIGHT, hops)
+    rounds = rounds_of(EIGHT, hops)
     assert len(rounds) == math.gcd(hops, 8)
     gets_from = {each[(at + 1) % len(each)]: rank for each in rounds for at, rank in enumerate(each)}
     assert gets_from == {rank: (rank + hops) % 8 for rank in EIGHT}

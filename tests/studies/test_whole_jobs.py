@@ -10,8 +10,9 @@ import ringwright
 import whole_jobs
 import whole_step
 from ringwright.engines.job.run import simulate
-from ringwright.studies.jobs import costs as job_costs
-from ringwright.studies.jobs.costs import MOST_TOGETHER, FabricCosts, on_fabric
+from ringwright.studies.jobs import at_once
+from ringwright.studies.jobs.at_once import MOST_TOGETHER
+from ringwright.studies.jobs.costs import FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
 from ringwright.studies.jobs.known import TimedRanks
 
@@ -103,7 +104,7 @@ def test_large_sets_of_siblings_are_timed_on_their_share_of_the_links(
     workload, machine = ringwright.job("llama3-8b", gpus=16, parallel="tp8"), ringwright.fabric("ndv2:2")
     ranks = (0, 8)
     together = on_fabric(machine, workload).stages("all-reduce", size, ranks, "dp")[0].wire_s
-    monkeypatch.setattr(job_costs, "MOST_TOGETHER", 0)
+    monkeypatch.setattr(at_once, "MOST_TOGETHER", 0)
     shared = on_fabric(machine, workload).stages("all-reduce", size, ranks, "dp")[0].wire_s
     assert MOST_TOGETHER > 0
     assert shared == pytest.approx(together, rel=0.02)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told
 MOST_DECLINED = 0.2  # of the draws
+MAKING = 0.3  # of the seconds: until when what may be set is made
 MOST_DOUBTS = 5  # changes that are doubtful, after which no others are tried in their place
 GROUND = {
     GROUNDS[0]: "replay of its dependencies, operations at their measured times",
@@ -100,7 +101,8 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
         told["refused"] = [refusal] if refusal else []
         told["why"] = refusal["why"] if refusal else ""
     else:
-        listed = space(situation, result, spec.layers, spec.release or nccl_release(situation.trace))
+        release = spec.release or nccl_release(situation.trace)
+        listed = space(situation, result, spec.layers, release, began + MAKING * spec.seconds)
         search = searched(
             evaluator,
             listed.slots,
@@ -110,8 +112,9 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
         )
         draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
         _tell(made, listed, search, spec, draws)
-        told["refused"] += told_elsewhere(evaluator, result, spec.layers, spec.recording)
-        told["stopped"] = search.stopped or draws.stopped
+        elsewhere, late = told_elsewhere(evaluator, result, spec.layers, spec.recording, began + spec.seconds)
+        told["refused"] += elsewhere
+        told["stopped"] = listed.stopped or search.stopped or draws.stopped or late
     told["evaluated"], told["work"] = evaluator.runs, evaluator.work
     told["search_s"] = round(time.monotonic() - began, 3)
     return made
@@ -222,7 +225,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         told["why"] = f"a step {last['gain_p50']:.1%} shorter, {last['gain_p05']:.1%} to {last['gain_p95']:.1%}"
     elif doubts:
         told["why"] = doubts[0]["why"]
-    elif search.stopped:
+    elif search.stopped or listed.stopped:
         told["why"] = (
             f"stopped after {search.runs} runs and {search.bounded:,} of {search.considered:,} setups, none of them better"
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ringwright.advise.document import RefusedAdvice
-from ringwright.advise.layers.operations import main_operations
+from ringwright.advise.layers.operations import LATE, LONGER, main_operations
 from ringwright.advise.settings import OPERATION, Setting, Setup
+from ringwright.algorithms.searching import OutOfTimeError, limited
 from ringwright.analysis.overlap import overlap
 from ringwright.analysis.overlap_account import patterns
 from ringwright.errors import RingwrightError
@@ -23,18 +25,24 @@ MOST = 4  # sentences of one kind
 
 
 def told_elsewhere(
-    evaluator: Evaluator, result: PolicyResult, layers: Sequence[str], recording: str
-) -> list[RefusedAdvice]:
-    """Return what the audit of overlap and the map of what the network's switches add say of a job.
+    evaluator: Evaluator, result: PolicyResult, layers: Sequence[str], recording: str, until: float = math.inf
+) -> tuple[list[RefusedAdvice], bool]:
+    """Return what the audit of overlap and the map of what the network's switches add say of a job; whether seconds ended it.
 
-    ``result`` is the step as it is; ``recording`` how the recording is named on a command line.
+    ``result`` is the step as it is; ``recording`` how the recording is named on a command line. ``until`` is of the monotonic
+    clock.
     """
     told: list[RefusedAdvice] = []
     if "rewrites" in layers:
         told += list(_fusions(evaluator, recording))[:MOST]
     if "switch" in layers:
-        told += list(_in_network(evaluator, result))[:MOST]
-    return told
+        try:
+            with limited(until):
+                told += list(_in_network(evaluator, result))[:MOST]
+        except OutOfTimeError:
+            told.append({"what": "switch: operations that it does not help", "why": LATE, "remedy": LONGER})
+            return told, True
+    return told, False
 
 
 def _fusions(evaluator: Evaluator, recording: str) -> Iterator[RefusedAdvice]:

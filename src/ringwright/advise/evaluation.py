@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.workload import Workload
 
-MANY_TASKS = 1000  # of a step
+MANY_TASKS = 400  # of a step
 REFUSALS = (*DECLINES, UsageError)
 
 

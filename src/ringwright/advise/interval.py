@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ringwright.costs.stages import Costs, Stage
 
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
-WORK = 4_000_000  # instances that all draws of one setup may take
+WORK = 4_000_000  # instances that all draws of one setup may take, but for the fewest draws
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
 OF_MACHINE, OF_OPERATION = 0.6, 0.2
@@ -167,7 +167,8 @@ def size_sigma(costs: MeasuredCosts, op: str) -> float:
 class Draws:
     """Draws for one situation, the same for all its setups; steps that were simulated with them are remembered.
 
-    ``fidelity``: how much longer the replay, unchanged, is than what was measured, as a share of it; 0 of a model.
+    ``fidelity``: how much longer the replay, unchanged, is than what was measured, as a share of it; 0 of a model. ``most``: how
+    many there are at the most; of a large job fewer, for the work that they are.
     """
 
     evaluator: Evaluator
@@ -176,7 +177,6 @@ class Draws:
     until: float = math.inf  # of the monotonic clock: no further draw is begun then
     stopped: bool = False
     most: int = MOST_DRAWS
-    work: int = WORK  # instances that all draws of one setup may take
     known: dict[object, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -189,7 +189,7 @@ class Draws:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
         steps = self.situation.iterations
         instances = self.evaluator.run(Setup()).instances
-        count = int(np.clip(self.work // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
+        count = int(np.clip(WORK // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 

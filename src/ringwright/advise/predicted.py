@@ -8,7 +8,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.interval import WORK, Draws
+from ringwright.advise.interval import MOST_DRAWS, Draws
 from ringwright.advise.settings import ORDER, Setting, Setup
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class PredictedPolicy:
 
 
 def predicted(
-    situation: Situation, policies: Sequence[str], seed: int = 0, work: int = WORK
+    situation: Situation, policies: Sequence[str], seed: int = 0, most: int = MOST_DRAWS
 ) -> Iterator[PredictedPolicy]:
     """Yield what each policy would make of a job.
 
@@ -38,8 +38,8 @@ def predicted(
         The job as it runs today, as ``of_recording`` or ``of_model`` returns it.
     policies
         As simulate takes them, ``p3`` or ``pytorch-ddp:bucket_cap_mb=5:first_bucket_mb=5``, each in place of today's.
-    seed, work
-        Of the draws, and how many instances of tasks and operations all draws of one policy may take.
+    seed, most
+        Of the draws, and how many of them there are at the most.
 
     Yields
     ------
@@ -49,7 +49,7 @@ def predicted(
     evaluator = Evaluator(situation)
     replayed_s = mean(evaluator.result(Setup(), at).step_s for at in range(situation.iterations))
     measured_s = mean(situation.measured_s) if situation.measured_s else replayed_s
-    draws = Draws(evaluator, replayed_s / measured_s - 1, seed, work=work)
+    draws = Draws(evaluator, replayed_s / measured_s - 1, seed, most=most)
     for policy in policies:
         setup = Setup((Setting("policy", ORDER, policy, policy, ""),))
         refused = evaluator.run(setup).refused

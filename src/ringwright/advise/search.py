@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import TYPE_CHECKING
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.advise.beside import BoundsBeside
-from ringwright.advise.settings import FORM, GRAPH, MACHINE, OPERATION, PLACED, Setup
+from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
+from ringwright.algorithms.searching import OutOfTimeError, limited
 from ringwright.studies.jobs.auto import SURE
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ NEIGHBOURS = 2  # of the best, a slot
 MOST_WAIT_S = 3600.0  # for one answer of the process beside
 # Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
-HEAVY = (GRAPH, PLACED, FORM, MACHINE)  # slots whose settings take long to plan, or need everything timed anew
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
@@ -70,6 +70,11 @@ class _Search:
         late = time.monotonic() > self.until
         self.stopped = self.stopped or late
         return late
+
+    def tell(self, until: int, setup: Setup) -> None:
+        """Tell whoever watches that a setup was run."""
+        if self.advance is not None:
+            self.advance(self.evaluator.runs, until, ", ".join(each.spelling for each in setup))
 
     def best(self) -> Evaluation:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
@@ -107,10 +112,12 @@ def searched(
     begun = evaluator.runs
     try:
         evaluator.run(Setup())
-        _bound(search, considered, time.monotonic() + BOUNDING * seconds)
-        _learn(search, considered, begun + wanted)
-        _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
-    except KeyboardInterrupt:
+        _bound(search, considered, time.monotonic() + BOUNDING * seconds, begun + wanted // 2)
+        with limited(search.until):
+            _begin(search, begun + wanted // 2)
+            _learn(search, considered, begun + wanted)
+            _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
+    except (KeyboardInterrupt, OutOfTimeError):
         search.stopped = True
     return SearchedSetups(
         easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped
@@ -122,45 +129,73 @@ def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -
     return list(_considered(slots, seed))
 
 
-def _bound(search: _Search, considered: Sequence[Setup], until: float) -> None:
+def _bound(search: _Search, considered: Sequence[Setup], until: float, runs: int) -> None:
     """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped.
 
-    Who does what needs no new plan and comes first; then all other single settings, the last of them in a process beside; then
-    what these promise, best first.
+    Until so many ``runs`` are done, single settings are run before what they promise together is asked.
     """
     evaluator = search.evaluator
-    quick = [each for each in considered if not each.is_planned_anew]
-    singles = [each for each in considered if len(each) == 1 and each.is_planned_anew]
-    heavy = [each for each in singles if any(setting.slot in HEAVY for setting in each)] if evaluator.is_large else []
-    beside = BoundsBeside(evaluator, heavy)
+    planned = _systems_first(each for each in considered if len(each) == 1 and each.is_planned_anew)
+    beside = BoundsBeside(evaluator, planned, alone=not evaluator.is_large)
     try:
-        for each in (*quick, *(each for each in singles if each not in heavy)):
-            search.bounds.update(beside.answered())
-            if time.monotonic() > until:
-                search.stopped = True
-                return
-            search.bound(each)
-        while beside.is_working and time.monotonic() < until:
-            search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
-        for each in (*beside.left, *_promising(search, considered)):
-            if time.monotonic() > until:
-                search.stopped = True
-                return
-            search.bound(each)
+        with limited(until):
+            for each in _in_order(search, considered, beside, until, runs):
+                search.bounds.update(beside.answered())
+                if time.monotonic() > until:
+                    search.stopped = True
+                    return
+                search.bound(each)
+    except OutOfTimeError:
+        search.stopped = True
     finally:
         beside.close()
 
 
-def _promising(search: _Search, considered: Sequence[Setup]) -> list[Setup]:
-    """Return the setups that have no bound, first those of the best settings: a setup promises what its settings do together."""
-    base = search.bound(Setup())
+def _in_order(
+    search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float, runs: int
+) -> Iterator[Setup]:
+    """Yield what is bounded here: every single setting first, of each system one before a second, those that need a new plan in
+    turns with a process beside; then who does what, which needs no new plan; then what the single settings promise, best first.
+    """
+    quick = [each for each in considered if not each.is_planned_anew]
+    yield Setup()
+    yield from _systems_first(each for each in quick if len(each) == 1)
+    yield from beside.taken()
+    yield from (each for each in quick if len(each) > 1)
+    while beside.is_working and time.monotonic() < until:
+        search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
+    yield from beside.left
+    _begin(search, runs)
+    promise = _promises(search)
+    yield from sorted((each for each in considered if each not in search.bounds), key=promise)
 
-    def promise(setup: Setup) -> float:
-        alone = [search.bounds.get(Setup((each,)), math.inf) for each in setup]
-        return sum(math.log(max(each, 1e-12) / base) if math.isfinite(each) else math.inf for each in alone)
 
-    left = [each for each in considered if each not in search.bounds]
-    return sorted(left, key=promise) if base > 0 else left
+def _systems_first(singles: Iterable[Setup]) -> list[Setup]:
+    """Return single settings, of each system of a slot one before any system has a second."""
+    seen: set[tuple[str, str]] = set()
+    first, more = list[Setup](), list[Setup]()
+    for each in singles:
+        of = each.settings[0].slot, each.settings[0].system
+        (more if of in seen else first).append(each)
+        seen.add(of)
+    return [*first, *more]
+
+
+def _promises(search: _Search) -> Callable[[Setup], float]:
+    """Return what tells how good a setup may be, the less the better: what its settings do if each does what it does alone.
+
+    That is what its run says, else its bound.
+    """
+    base, known = Setup(), search.evaluator.known
+    base_s, least_s = known[base.key].step_s or math.inf, search.bound(base)
+    alone: dict[Setting, float] = {}
+    for each in (setting for listed in search.slots.values() for setting in listed):
+        setup = Setup((each,))
+        ran = known.get(setup.key)
+        mine, of = (search.bounds.get(setup), least_s) if ran is None else (ran.step_s, base_s)
+        # What was refused, and what has no bound, promises nothing.
+        alone[each] = math.log(mine / of) if mine and of and math.isfinite(mine) else math.inf
+    return lambda setup: sum(alone[each] for each in setup)
 
 
 def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator[Setup]:
@@ -207,6 +242,22 @@ def _are_few(slots: Collection[tuple[Setting, ...]]) -> bool:
     return math.prod(1 + len(listed) for listed in slots) <= MOST_SETUPS // 4
 
 
+def _begin(search: _Search, until: int) -> None:
+    """Run each system of each slot alone, the one of its settings that has the least bound; the least of all first."""
+    evaluator = search.evaluator
+    least: dict[tuple[str, str], tuple[float, int, Setup]] = {}
+    for at, each in enumerate(setting for listed in search.slots.values() for setting in listed):
+        alone = Setup((each,))
+        mine = (search.bounds.get(alone, math.inf), at, alone)
+        least[each.slot, each.system] = min(least.get((each.slot, each.system), mine), mine, key=lambda one: one[:2])
+    for bound, _, setup in sorted(least.values(), key=lambda one: one[:2]):
+        if SURE * bound >= (search.best().step_s or math.inf) or evaluator.runs >= until or search.is_over:
+            return
+        if setup.key not in evaluator.known:
+            evaluator.run(setup)
+            search.tell(until, setup)
+
+
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
     """Run what promises most, until so many runs are done or nothing promises anything."""
     evaluator = search.evaluator
@@ -235,23 +286,23 @@ def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
         chosen = considered[int(open_[at])]
         left[open_[at]] = False
         done = evaluator.run(chosen)
-        if search.advance is not None:
-            search.advance(evaluator.runs, until, ", ".join(each.spelling for each in chosen))
+        search.tell(until, chosen)
         if done.step_s is not None:
             known.append((chosen, done.step_s))
 
 
 def _neighbours(search: _Search, until: int) -> None:
-    """Run, slot by slot, what lies beside the best and has the least bounds, until none of them is better."""
-    evaluator, better = search.evaluator, True
+    """Run, slot by slot, what lies beside the best and promises most, until none of them is better."""
+    evaluator, better, promise = search.evaluator, True, _promises(search)
     while better and evaluator.runs < until and not search.is_over:
         best, better = search.best(), False
         for slot, listed in search.slots.items():
             beside = [best.setup.without(slot), *(best.setup.and_(each) for each in listed)]
             fresh = [each for each in dict.fromkeys(beside) if each.key not in evaluator.known]
-            promising = sorted((search.bound(each), at) for at, each in enumerate(fresh))
-            for bound, at in promising[:NEIGHBOURS]:
-                if SURE * bound >= (best.step_s or math.inf) or evaluator.runs >= until or search.is_over:
-                    break
-                done = evaluator.run(fresh[at])
+            for each in sorted(fresh, key=promise)[:NEIGHBOURS]:
+                if evaluator.runs >= until or search.is_over:
+                    return
+                if SURE * search.bound(each) >= (best.step_s or math.inf):
+                    continue
+                done = evaluator.run(each)
                 better = better or (done.step_s or math.inf) < (best.step_s or math.inf)

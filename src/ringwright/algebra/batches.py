@@ -36,11 +36,11 @@ def accumulate(graph: StepGraph, at: str) -> Change:
 def begin_behind(graph: StepGraph, at: str, task: str) -> Change:
     """Let an operation begin as soon as ``task`` has ended, in place of the tasks that it waits for and needs nothing of."""
     payload, behind = payload_at(graph, at, *OPS), task_at(graph, task)
-    if not graph.behind(payload):
+    if not graph.waits.behind(payload):
         raise Refused(
             "it waits for nothing but what it sends", "an operation that is held back: a gather of parameters"
         )
     if behind.of != payload.of or behind.per != payload.per:
         raise Refused(f"{task} is of other ranks or micro-batches", "a task of its class that runs as often")
-    graph.wait(payload, [task])
+    graph.waits.wait(payload, [task])
     return Change({}, 0, 0.0, graph.values[payload.result].size_bytes)

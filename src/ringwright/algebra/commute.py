@@ -6,8 +6,9 @@ worked on before they are gathered (sequence parallelism); linear functions work
 
 from __future__ import annotations
 
-from ringwright.algebra.editing import StepGraph, dims_of, placed, sent_bytes, share_of, times_of
+from ringwright.algebra.editing import StepGraph, dims_of, placed, sent_bytes, times_of
 from ringwright.algebra.rule import Refused, payload_at, rule, task_at
+from ringwright.algebra.shares import share_of
 from ringwright.algebra.split_collective import sliced_by
 from ringwright.validity.layouts import LINEAR
 from ringwright.values import PARTIAL, SLICED, Change, Placement, Value

@@ -14,8 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from ringwright.algebra.columns import columns_of, has_columns
-from ringwright.algebra.editing import Node, StepGraph, dims_of, same_as, sent_bytes, share_of, times_of
+from ringwright.algebra.editing import StepGraph, dims_of, sent_bytes, times_of
 from ringwright.algebra.rule import Refused, rule
+from ringwright.algebra.shares import same_as, share_of
+from ringwright.algebra.waits import Node
 from ringwright.values import FUSED, SLICED, Change, Value
 from ringwright.workload import Payload, Task
 
@@ -255,7 +257,7 @@ class _Region:
                 )
                 part = replace(part, elements=node.elements * size // self.size)
                 graph.payloads[name] = part
-                graph.inherit(part, node, producers=True, consumers=True)
+                graph.waits.inherit(part, node, producers=True, consumers=True)
                 self.writers[part.result] = part
                 made.append(part)
                 continue

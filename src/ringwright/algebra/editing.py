@@ -1,7 +1,4 @@
-"""A Workload's graph under change: take out, put in, and let who waits for whom follow from the values.
-
-Edges and ends of payloads that values do not explain (a recorded step has no values) stay, for whatever stands in a task's place.
-"""
+"""A Workload's graph under change: take out, put in, and let who waits for whom follow from the values."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from ringwright.algebra.indexed import Indexed
-from ringwright.values import LOCAL, RELAY, MatrixProduct, Placement, Value, Work, WorkPart
-from ringwright.workload import Edge, Payload, Policy, Queue, Task, Workload, sends_earlier
+from ringwright.algebra.waits import Node, OtherWaits, edges_of, ends_of
+from ringwright.values import LOCAL, RELAY, Placement, Value, Work
+from ringwright.workload import Payload, Policy, Task, Workload, sends_earlier
 
-Node = Task | Payload
 COPIES = "CTRL"  # the kind of tasks that only say which bytes are which
 
 
@@ -30,19 +27,7 @@ class StepGraph:
         self.payloads = Indexed(sent, lambda each: [each.result], lambda each: [each.source])
         self.values = {each.name: each for each in workload.values}
         self.policy = workload.policy
-        followed = set(edges_of(workload))
-        self._edges = [edge for edge in workload.edges if edge not in followed]
-        made_by, used_by = _ends(self.tasks.values(), self.payloads.values())
-        self._producers = {
-            name: [each for each in payload.producers if each not in made_by.get(name, ()) and each in self.tasks]
-            for name, payload in self.payloads.items()
-        }
-        self._consumers = {
-            name: [each for each in payload.consumers if each not in used_by.get(name, ()) and each[0] in self.tasks]
-            for name, payload in self.payloads.items()
-        }
-        self._instead: dict[str, list[str]] = {}
-        self._heirs: dict[str, list[str]] = {}  # payload -> those that are waited for, or wait, in its place
+        self.waits = OtherWaits(self)
         # Tasks by number, in order; those that were put in right before or behind another one, until ``settle`` moves them there.
         self._number = {name: at for at, name in enumerate(self.tasks)}
         self._line = list(range(len(self.tasks)))
@@ -152,9 +137,9 @@ class StepGraph:
 
     def _slot(self, payload: Payload) -> tuple[tuple[str, int], str]:
         """Return where the tasks are that use what an operation brings, or make what it takes."""
-        waiting = self._stand(name for name, _ in self._consumers.get(payload.name, ()))
         ends = [*self.tasks.readers(payload.result), *self.tasks.writers(payload.source)]
-        ends += [self.tasks[name] for name in (*waiting, *self._stand(self._producers.get(payload.name, ())))]
+        behind = [name for name, _ in self.waits.ahead(payload)]
+        ends += [self.tasks[name] for name in (*behind, *self.waits.behind(payload))]
         mine = [each for each in ends if each.of == payload.of]
         same = [each for each in mine if each.per == payload.per] or mine
         return (same[0].slot, same[0].stream) if same else (("U", 0), "compute")
@@ -212,7 +197,7 @@ class StepGraph:
     def drop(self, node: Node, instead: Iterable[Node] = ()) -> None:
         """Take out a task or payload; what waits for it otherwise than for its values waits for what stands instead."""
         (self.tasks if isinstance(node, Task) else self.payloads).pop(node.name)
-        self._instead[node.name] = [each.name for each in instead]
+        self.waits.instead[node.name] = [each.name for each in instead]
 
     def hold(self, payload: Payload, node: Node) -> None:
         """Let a payload begin behind a task or an operation though it needs nothing of it: what hands it its bytes waits."""
@@ -222,60 +207,7 @@ class StepGraph:
             made = self.value(value, f"{value.name}.held")
             begins = self.copying(f"{payload.name}.held", payload, "copy", {}, [value], [made])
             self.change(payload, source=made.name)
-        if isinstance(node, Task):
-            self._edges.append(Edge(node.name, begins.name))
-        else:
-            wait = (begins.name, payload.lag - node.lag)
-            self._consumers[node.name] = [*self._consumers.get(node.name, ()), wait]
-
-    def is_update_behind(self, name: str) -> bool:
-        """Whether an update, or what is sent once a step, waits for a task without reading what it writes."""
-        sent = any(name in makers and self.payloads[each].per == "step" for each, makers in self._producers.items())
-        return sent or any(edge.src == name and self.tasks[edge.dst].kind == "U" for edge in self._edges)
-
-    def halve(self, old: Task, first: Task, last: Task) -> None:
-        """Put two tasks in the place of one, the last behind the first: updates and sums wait for it, others for the first."""
-        behind, before = [], []
-        for edge in self._edges:
-            if edge.src == old.name:
-                late = self.tasks[edge.dst].kind == "U"
-                behind.append(replace(edge, src=(last if late else first).name))
-            elif edge.dst == old.name:
-                before += [replace(edge, dst=half.name) for half in (first, last)]
-            else:
-                behind.append(edge)
-        self._edges = [*behind, *before, Edge(first.name, last.name)]
-        for name, makers in self._producers.items():
-            once = self.payloads[name].per == "step"
-            self._producers[name] = [(last if once else first).name if each == old.name else each for each in makers]
-        self.drop(old, [first, last])
-
-    def behind(self, payload: Payload) -> list[str]:
-        """Return the tasks that an operation waits for though no value says so."""
-        return list(self._stand(self._producers.get(payload.name, ())))
-
-    def wait(self, payload: Payload, tasks: Iterable[str]) -> None:
-        """Let an operation wait for these tasks in place of those that no value explains."""
-        self._producers[payload.name] = list(tasks)
-
-    def retime(self, inside: set[str]) -> str:
-        """Move the waits that no value explains with nodes that are done a step later; return whom that would break."""
-        moved = []
-        for edge in self._edges:
-            later = (edge.dst in inside) - (edge.src in inside)
-            if edge.distance + later < 0:
-                return f"{edge.dst} waits for {edge.src} of the same step"
-            moved.append(replace(edge, distance=edge.distance + later))
-        for name, consumers in self._consumers.items():
-            sooner = int(name in inside)
-            listed = [(task, distance - sooner + (task in inside)) for task, distance in consumers]
-            if any(distance < 0 for _, distance in listed):
-                return f"{consumers[0][0]} waits for {name} of the same step"
-            self._consumers[name] = listed
-            if name in inside and any(each not in inside for each in self._producers.get(name, ())):
-                return f"{name} waits for a task that writes none of its values"
-        self._edges = moved
-        return ""
+        self.waits.add(node, begins.name, 0 if isinstance(node, Task) else payload.lag - node.lag)
 
     def tidy(self) -> None:
         """Take out values that nothing writes or reads, and copies of bytes that nobody reads."""
@@ -303,15 +235,12 @@ class StepGraph:
         self.tidy()
         self._relay()
         self.settle()
-        made_by, used_by = _ends(self.tasks.values(), self.payloads.values())
+        made_by, used_by = ends_of(self.tasks.values(), self.payloads.values())
         payloads = []
         for name, payload in self.payloads.items():
-            makers = [each for each in (f"{name}.begins",) if each in self.tasks] + [
-                *made_by.get(name, ()),
-                *self._stand(self._producers.get(name, ())),
-            ]
-            users = [*used_by.get(name, ())]
-            users += [(each, d) for task, d in self._consumers.get(name, ()) for each in self._stand([task])]
+            makers = [each for each in (f"{name}.begins",) if each in self.tasks]
+            makers += [*made_by.get(name, ()), *self.waits.behind(payload)]
+            users = [*used_by.get(name, ()), *self.waits.ahead(payload)]
             payloads.append(
                 replace(payload, producers=tuple(dict.fromkeys(makers)), consumers=tuple(dict.fromkeys(users)))
             )
@@ -322,15 +251,13 @@ class StepGraph:
             tasks=tuple(self.tasks.values()),
             payloads=tuple(payloads),
             values=tuple(self.values.values()),
-            policy=replace(self.policy, order=self._ordered() if self.policy.order else None, queue=self._queue()),
+            policy=replace(
+                self.policy,
+                order=self._ordered() if self.policy.order else None,
+                queue=self.waits.queue(self.policy.queue),
+            ),
         )
-        kept = [
-            Edge(src, dst, edge.distance)
-            for edge in self._edges
-            for src in self._stand([edge.src])
-            for dst in self._stand([edge.dst])
-        ]
-        return replace(made, edges=tuple(dict.fromkeys([*kept, *edges_of(made)])))
+        return replace(made, edges=tuple(dict.fromkeys([*self.waits.edges(), *edges_of(made)])))
 
     def _relay(self) -> None:
         """Let an operation on what another one brought, or on an input, begin behind a task, as every operation does."""
@@ -338,7 +265,7 @@ class StepGraph:
         brought = {each.result for each in self.payloads.values()}
         for name, payload in self.payloads.items():
             there = payload.source not in written or sends_earlier(payload, written[payload.source])
-            if payload.source and there and not self._stand(self._producers.get(name, ())):
+            if payload.source and there and not self.waits.behind(payload):
                 reads = [self.values[payload.source]] if payload.source in brought else []
                 self.copying(f"{name}.begins", payload, RELAY, {}, reads, [])
 
@@ -346,7 +273,7 @@ class StepGraph:
         """Return the order of tasks: what stands for a task at its place, what is new before what it is listed before."""
         orders = {}
         for of, listed in (self.policy.order or {}).items():
-            order = [(name, batch) for old, batch in listed for name in self._stand([old])]
+            order = [(name, batch) for old, batch in listed for name in self.waits.stand([old])]
             order = list(dict.fromkeys(reversed(order)))[::-1]  # what stands for several is where the last of them was
             mine = [each for each in self.tasks.values() if each.of == of and each.per == "micro-batch"]
             there = set(order)
@@ -359,73 +286,9 @@ class StepGraph:
             orders[of] = tuple(order)
         return orders
 
-    def _queue(self) -> Queue | None:
-        """Return the queue, in which what came of a payload is as urgent as the most urgent of those that it came of."""
-        queue = self.policy.queue
-        if queue is None or all(name in self.payloads for name in queue.keys):
-            return queue
-        keys: dict[str, int] = {}
-        for old, key in queue.keys.items():
-            reached, todo = dict.fromkeys([old]), [old]
-            while todo:
-                new = [each for each in self._heirs.get(todo.pop(), ()) if each not in reached]
-                reached |= dict.fromkeys(new)
-                todo += new
-            for name in reached:
-                if name in self.payloads:
-                    keys[name] = min(key, keys.get(name, key))
-        return replace(queue, keys=keys)
-
-    def _stand(self, names: Iterable[str]) -> list[str]:
-        """Return the tasks that stand for those of these names."""
-        standing: list[str] = []
-        for name in names:
-            if name in self.tasks:
-                standing.append(name)
-            else:
-                standing += self._stand(self._instead.get(name, ()))
-        return standing
-
-    def inherit(self, payload: Payload, old: Payload, *, producers: bool = False, consumers: bool = False) -> None:
-        """Let a payload be waited for, or wait, where an old one was and no value says so; it is as urgent."""
-        self._heirs.setdefault(old.name, []).append(payload.name)
-        if producers:
-            self._producers[payload.name] = [*self._producers.get(payload.name, ()), *self._producers.get(old.name, ())]
-        if consumers:
-            self._consumers[payload.name] = [*self._consumers.get(payload.name, ()), *self._consumers.get(old.name, ())]
-
 
 def _is_relay(task: Task) -> bool:
     return task.work is not None and task.work.meaning == RELAY
-
-
-def edges_of(workload: Workload) -> list[Edge]:
-    """Return who waits for whom because it reads what the other writes."""
-    writer = {name: task.name for task in workload.tasks for name in task.writes}
-    return [
-        Edge(writer[name], task.name, distance)
-        for task in workload.tasks
-        for name, distance in task.reads
-        if name in writer and (writer[name] != task.name or distance)
-    ]
-
-
-def _ends(
-    tasks: Iterable[Task], payloads: Iterable[Payload]
-) -> tuple[dict[str, list[str]], dict[str, list[tuple[str, int]]]]:
-    """Return the producers and consumers of each payload that follow from values."""
-    listed = list(tasks)
-    writer = {name: task for task in listed for name in task.writes}
-    readers: dict[str, list[tuple[str, int]]] = {}
-    for task in listed:
-        for name, distance in task.reads:
-            readers.setdefault(name, []).append((task.name, distance))
-    made_by, used_by = {}, {}
-    for each in payloads:
-        maker = writer.get(each.source)
-        made_by[each.name] = [] if maker is None or sends_earlier(each, maker) else [maker.name]
-        used_by[each.name] = readers.get(each.result, [])
-    return made_by, used_by
 
 
 def sent_bytes(op: str, source: Value, result: Value) -> int:
@@ -447,44 +310,6 @@ def dims_of(value: Value) -> dict[str, int]:
 def times_of(graph: StepGraph, node: Node) -> int:
     """Return how often a node runs in a step."""
     return graph.before.micro_batches if node.per == "micro-batch" else 1
-
-
-def share_of(task: Task, share: float, more_s: float = 0.0, dim: str = "") -> Mapping[str, Any]:
-    """Return the fields of a part of a task that does a share of its work, and takes ``more_s`` longer than that share.
-
-    Of a task that is cut along ``dim``, one of those that its work names, products and parts are known, too.
-    """
-    work = task.work or Work()
-    settings = work.settings if work.meaning else {**work.settings, "same_as": work.settings.get("same_as", task.name)}
-    part = replace(_shared(work, share, dim if dim in work.cuts else ""), settings=settings)
-    return {"seconds": task.seconds * share + more_s, "work": part}
-
-
-def _shared(work: Work, share: float, dim: str) -> Work:
-    def shorter(product: MatrixProduct) -> MatrixProduct:
-        return replace(product, **{product.cut: max(1, round(getattr(product, product.cut) * share))})
-
-    def smaller(part: WorkPart) -> WorkPart:
-        dims = tuple((name, round(size * share) if name == dim else size) for name, size in part.dims)
-        return replace(part, work=_shared(part.work, share, dim), dims=dims, size_bytes=round(part.size_bytes * share))
-
-    return replace(
-        work,
-        flops=work.flops * share,
-        read_bytes=round(work.read_bytes * share),
-        written_bytes=round(work.written_bytes * share),
-        products=tuple(map(shorter, work.products)) if dim else (),
-        parts=tuple(map(smaller, work.parts)) if dim else (),
-    )
-
-
-def same_as(task: Task, old: Task) -> Task:
-    """Return a task that computes the function of an old one, which nobody may know: it is told by the old one's name."""
-    work = task.work or Work()
-    if work.meaning:
-        return task
-    settings = {**work.settings, "same_as": str(work.settings.get("same_as", old.name))}
-    return replace(task, work=replace(work, settings=settings))
 
 
 def local(axis: str) -> Placement:

@@ -6,11 +6,13 @@ behind the other, ranks would get other slices. Of tasks that are one kernel, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
-from ringwright.algebra.editing import COPIES, Node, StepGraph, dims_of, times_of
+from ringwright.algebra.editing import COPIES, StepGraph, dims_of, times_of
 from ringwright.algebra.rule import Refused, payload_at, rule, task_at
+from ringwright.algebra.waits import Node
 from ringwright.values import FUSED, KEPT, SLICED, Change, Placement, Value, Work
 from ringwright.workload import Payload, Task
 
@@ -49,24 +51,50 @@ def fuse(graph: StepGraph, at: str, others: str | Sequence[str]) -> Change:
     op = graph.send(first, f"{at}.fused", first.op, joined, made, elements=sum(each.elements for each in members))
     graph.copying(f"{at}.parts", first, "cut", settings, [made], results)
     for each in members:
-        graph.inherit(op, each, producers=True, consumers=True)
+        graph.waits.inherit(op, each, producers=True, consumers=True)
         graph.drop(each)
     held = joined.size_bytes + made.size_bytes
     return Change({}, (1 - len(members)) * times_of(graph, first), 0.0, held)
 
 
 def _apart(graph: StepGraph, members: list[Payload]) -> None:
-    """Refuse operations of which one needs what another brings: together, they would wait for themselves."""
-    needed, todo = set[str](), [each.source for each in members]
+    """Refuse operations of which one needs what another brings: together, they would wait for themselves.
+
+    Looked at are what they need and what needs them, in turns: who has seen all of one of both knows.
+    """
+    names = {each.name for each in members}
+    for _ in zip(_what_they_need(graph, members, names), _what_needs_them(graph, members, names), strict=False):
+        pass
+
+
+def _what_they_need(graph: StepGraph, members: list[Payload], names: set[str]) -> Iterator[None]:
+    """Walk back from operations, until all is seen; Refused for one that is met."""
+    todo = [each.source for each in members]
+    seen = set(todo)
     while todo:
         node = graph.writer(todo.pop())
-        if node is None or node.name in needed:
+        if node is None:
             continue
-        if node.name in {each.name for each in members}:
+        if node.name in names:
             raise Refused(f"one of them needs what {node.name} brings", "operations that do not wait for each other")
-        needed.add(node.name)
         reads = [node.source] if isinstance(node, Payload) else [name for name, distance in node.reads if not distance]
-        todo += reads
+        todo += [name for name in reads if name not in seen]
+        seen.update(reads)
+        yield
+
+
+def _what_needs_them(graph: StepGraph, members: list[Payload], names: set[str]) -> Iterator[None]:
+    """Walk on from operations, until all is seen, or for ever where one of them is met: the walk back says which."""
+    todo = [each.result for each in members]
+    seen = set(todo)
+    while todo:
+        for node in _readers(graph, todo.pop()):
+            if node.name in names:
+                yield from repeat(None)
+            writes = [node.result] if isinstance(node, Payload) else list(node.writes)
+            todo += [name for name in writes if name not in seen]
+            seen.update(writes)
+        yield
 
 
 def _beside(graph: StepGraph, values: list[Value], name: str, along: str = "") -> tuple[Value, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.algebra.editing import StepGraph, share_of
+from ringwright.algebra.editing import StepGraph
 from ringwright.algebra.rule import Refused, rule, task_at
+from ringwright.algebra.shares import share_of
 from ringwright.values import Change, Work
 
 
@@ -18,7 +19,7 @@ def split_backward(graph: StepGraph, at: str, share: float = 0.5) -> Change:
     if not 0 < share < 1:
         raise Refused(f"a share of {share:g} leaves nothing for the other half", "share: between 0 and 1")
     late = [at for at, name in enumerate(task.writes) if graph.values[name].kind == "gradient"]
-    if not late and not graph.is_update_behind(task.name):
+    if not late and not graph.waits.is_update_behind(task.name):
         raise Refused("it makes no gradient of weights", "a backward task of a layer with parameters")
     early = [at for at in range(len(task.writes)) if at not in late]
     halves = []
@@ -34,7 +35,7 @@ def split_backward(graph: StepGraph, at: str, share: float = 0.5) -> Change:
             work=work,
         )
         halves.append(graph.add(made, task))
-    graph.halve(task, *halves)
+    graph.waits.halve(task, *halves)
     return Change()
 
 

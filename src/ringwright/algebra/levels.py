@@ -43,8 +43,8 @@ def hierarchical_all_reduce(graph: StepGraph, at: str, inner: str | Sequence[str
     graph.send(payload, f"{at}.across", "all-reduce", part, summed, axes=ordered(graph, across))
     out = unpadded(graph, payload, whole, along, result)
     last = graph.send(payload, f"{at}.gather", "all-gather", summed, out, axes=ordered(graph, inside))
-    graph.inherit(graph.payloads[f"{at}.scatter"], payload, producers=True)
-    graph.inherit(last, payload, consumers=True)
+    graph.waits.inherit(graph.payloads[f"{at}.scatter"], payload, producers=True)
+    graph.waits.inherit(last, payload, consumers=True)
     graph.drop(payload)
     ranks, m, n = graph.extent(payload.axes), many, graph.extent(across)
     size = whole.size_bytes
@@ -70,7 +70,7 @@ def hierarchical_reduce_scatter(graph: StepGraph, at: str, inner: str | Sequence
     two = scattered(graph, payload, one, into, across, "across")
     back = {"dim": into, "into": dim, "axes": list(order)}
     graph.copying(f"{at}.named", payload, "permute", back, [two], [result])
-    graph.inherit(graph.payloads[f"{at}.inside"], payload, producers=True)
+    graph.waits.inherit(graph.payloads[f"{at}.inside"], payload, producers=True)
     graph.drop(payload)
     return Change({}, times_of(graph, payload), 0.0, sorted_.size_bytes + one.size_bytes + two.size_bytes)
 
@@ -117,8 +117,8 @@ def hierarchical_all_gather(graph: StepGraph, at: str, inner: str | Sequence[str
         back = {"dim": into, "into": dim, "axes": list(order)}
         graph.copying(f"{at}.permute", payload, "permute", back, [whole], [result])
         held = middle.size_bytes + whole.size_bytes + named.size_bytes
-    graph.inherit(one, payload, producers=True)
-    graph.inherit(two, payload, consumers=True)
+    graph.waits.inherit(one, payload, producers=True)
+    graph.waits.inherit(two, payload, consumers=True)
     graph.drop(payload)
     return Change({}, times_of(graph, payload), 0.0, held)
 
@@ -147,7 +147,7 @@ def hierarchical_all_to_all(graph: StepGraph, at: str, inner: str | Sequence[str
     graph.copying(
         f"{at}.named", payload, "permute", {"dim": into, "into": new, "axes": list(order)}, [swapped], [result]
     )
-    graph.inherit(one, payload, producers=True)
+    graph.waits.inherit(one, payload, producers=True)
     graph.drop(payload)
     times, size = times_of(graph, payload), source.size_bytes
     m, n, ranks = graph.extent(inside), graph.extent(across), graph.extent(payload.axes)

@@ -26,7 +26,7 @@ def once(graph: StepGraph, at: str, behind: str | Sequence[str] = ()) -> Change:
     if unknown:
         raise Refused(f"{unknown[0]} is no task of its class of ranks", "behind: names of tasks")
     if names:
-        graph.wait(payload, names)
+        graph.waits.wait(payload, names)
     graph.change(payload, per="step")
     times, ranks = graph.before.micro_batches - 1, graph.extent(payload.axes)
     volume = VOLUME[payload.op](ranks) * payload.size_bytes

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ringwright.algebra.editing import Node, StepGraph, same_as, times_of
+from ringwright.algebra.editing import StepGraph, times_of
 from ringwright.algebra.rule import Refused, rule
+from ringwright.algebra.shares import same_as
+from ringwright.algebra.waits import Node
 from ringwright.values import FUSED, KEPT, Change, Value, Work
 from ringwright.workload import Payload, Task
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ringwright.algebra.commute import sliced_operand
-from ringwright.algebra.editing import Node, StepGraph, dims_of, placed, sent_bytes, share_of, times_of
+from ringwright.algebra.editing import StepGraph, dims_of, placed, sent_bytes, times_of
 from ringwright.algebra.rule import Refused, payload_at, rule, task_at
+from ringwright.algebra.shares import share_of
 from ringwright.algebra.split_collective import sliced_by
+from ringwright.algebra.waits import Node
 from ringwright.values import KEPT, LOCAL, PARTIAL, SLICED, Change, Placement, Value, Work
 from ringwright.workload import Payload, Task
 

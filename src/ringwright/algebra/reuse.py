@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from ringwright.algebra.editing import Node, StepGraph, times_of
+from ringwright.algebra.editing import StepGraph, times_of
 from ringwright.algebra.recompute import listed, same_again, wire_of
 from ringwright.algebra.rule import Refused, rule
+from ringwright.algebra.waits import Node
 from ringwright.values import Change, Work
 from ringwright.workload import Payload, Task
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.algebra.editing import Node, StepGraph, times_of
+from ringwright.algebra.editing import StepGraph, times_of
 from ringwright.algebra.rule import Refused, rule
+from ringwright.algebra.waits import Node
 from ringwright.values import Change
 from ringwright.workload import Payload, Task
 
@@ -29,7 +30,7 @@ def next_step(graph: StepGraph, at: str, through: str | Sequence[str] = ()) -> C
     for node in held:
         for name in (node.result,) if isinstance(node, Payload) else node.writes:
             _sooner(graph, node, name, inside)
-    broken = graph.retime(inside)
+    broken = graph.waits.retime(inside)
     if broken:
         raise Refused(broken, "move it too")
     kept = 0

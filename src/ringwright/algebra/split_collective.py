@@ -74,8 +74,8 @@ def split_all_reduce(graph: StepGraph, at: str, dim: str = "") -> Change:
     part = scattered(graph, payload, whole, along, payload.axes, "scatter")
     out = unpadded(graph, payload, whole, along, result)
     gather = graph.send(payload, f"{at}.gather", "all-gather", part, out)
-    graph.inherit(graph.payloads[f"{at}.scatter"], payload, producers=True)
-    graph.inherit(gather, payload, consumers=True)
+    graph.waits.inherit(graph.payloads[f"{at}.scatter"], payload, producers=True)
+    graph.waits.inherit(gather, payload, consumers=True)
     graph.drop(payload)
     more = 2 * (ranks - 1) / ranks * (whole.size_bytes - source.size_bytes) * times_of(graph, payload)
     held = part.size_bytes + result.size_bytes + (2 * whole.size_bytes if whole is not source else 0)
@@ -91,8 +91,8 @@ def reduce_broadcast(graph: StepGraph, at: str) -> Change:
     made = graph.value(source, f"{source.name}.rooted", layout=placed(source.layout, payload.axes, *own))
     first = graph.send(payload, f"{at}.reduce", "reduce", source, made, root=0)
     last = graph.send(payload, f"{at}.broadcast", "broadcast", made, result, root=0)
-    graph.inherit(first, payload, producers=True)
-    graph.inherit(last, payload, consumers=True)
+    graph.waits.inherit(first, payload, producers=True)
+    graph.waits.inherit(last, payload, consumers=True)
     graph.drop(payload)
     more = 2 * source.size_bytes / graph.extent(payload.axes) * times_of(graph, payload)
     return Change({payload.role: more}, times_of(graph, payload), 0.0, made.size_bytes + result.size_bytes)
@@ -177,8 +177,8 @@ def merge_all_reduce(graph: StepGraph, at: str) -> Change:
     whole = graph.send(
         scatter, graph.fresh(f"{at}.whole"), "all-reduce", graph.values[scatter.source], graph.values[gather.result]
     )
-    graph.inherit(whole, scatter, producers=True)
-    graph.inherit(whole, gather, consumers=True)
+    graph.waits.inherit(whole, scatter, producers=True)
+    graph.waits.inherit(whole, gather, consumers=True)
     for each in (scatter, gather):
         graph.drop(each)
     times = times_of(graph, scatter)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.algebra.editing import StepGraph, dims_of, local, placed, share_of
+from ringwright.algebra.editing import StepGraph, dims_of, local, placed
 from ringwright.algebra.rings import add, rotated
 from ringwright.algebra.rule import Refused
+from ringwright.algebra.shares import share_of
 from ringwright.algebra.tiles import put_together, require_tiles, shares_of_time, tiled
 from ringwright.values import LOCAL, SLICED, Value
 from ringwright.workload import Task

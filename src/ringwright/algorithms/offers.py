@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import DeclinedError, OperationError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -14,9 +14,9 @@ MOST_MESSAGES = 2_000_000
 
 
 def require_op(name: str, collective: Collective, ops: Sequence[str]) -> None:
-    """Raise UsageError where ``name`` does not do the collective's operation."""
+    """Raise OperationError where ``name`` does not do the collective's operation."""
     if collective.op not in ops:
-        raise UsageError(f"{name} does no {collective.op}", remedy=f"one of: {', '.join(ops)}")
+        raise OperationError(f"{name} does no {collective.op}", remedy=f"one of: {', '.join(ops)}")
 
 
 def require_commutative(name: str, collective: Collective, remedy: str = "linear, binomial or in_order_binary") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import signal
 import threading
 import time
@@ -23,7 +24,20 @@ from ringwright.knobs import Range
 if TYPE_CHECKING:
     from ringwright.program import Program
 
-__all__ = ["ALPHA_OF", "SHORTEST_S", "Budget", "Deadline", "LinkModel", "Pieces", "nothing_yet", "stoppable", "told"]
+__all__ = [
+    "ALPHA_OF",
+    "SHORTEST_S",
+    "Budget",
+    "Deadline",
+    "LinkModel",
+    "OutOfTimeError",
+    "Pieces",
+    "in_time",
+    "limited",
+    "nothing_yet",
+    "stoppable",
+    "told",
+]
 
 SHORTEST_S = 0.001
 Budget = Annotated[float, Range(SHORTEST_S, 86_400, "s")]
@@ -32,6 +46,27 @@ LinkModel = Literal["pipelined", "blocking"]
 
 
 _person: ContextVar[threading.Event | None] = ContextVar("person", default=None)  # is set when one wants an end
+_until: ContextVar[float] = ContextVar("until", default=math.inf)  # of the monotonic clock: when all searches end
+
+
+class OutOfTimeError(Exception):
+    """The seconds of a block of work are over: no refusal, and none of its kind, for who remembers refusals must not keep it."""
+
+
+@contextlib.contextmanager
+def limited(until_s: float) -> Iterator[None]:
+    """Let a moment of the monotonic clock end every search of the block as its own deadline does; see ``in_time``."""
+    token = _until.set(min(until_s, _until.get()))
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def in_time() -> None:
+    """Raise OutOfTimeError where the seconds of the block are over: what a search found by then is not all that it finds."""
+    if time.monotonic() >= _until.get():
+        raise OutOfTimeError
 
 
 @contextlib.contextmanager
@@ -59,10 +94,13 @@ def stoppable() -> Iterator[None]:
 
 
 class Deadline:
-    """A budget of seconds, from now on; None never ends. ``stopped`` says that it ended a search, or that a person did."""
+    """A budget of seconds, from now on; None never ends but with its block (``limited``).
+
+    ``stopped`` says that it ended a search, or that a person did.
+    """
 
     def __init__(self, budget_s: float | None) -> None:
-        self._ends_s = None if budget_s is None else time.monotonic() + budget_s
+        self._ends_s = min(_until.get(), math.inf if budget_s is None else time.monotonic() + budget_s)
         self._person = _person.get()
         self.stopped = False
 
@@ -76,7 +114,7 @@ class Deadline:
         """Seconds that are left, 0 at the least, or when a person wants an end; inf without a budget."""
         if self.by_person:
             return 0.0
-        return float("inf") if self._ends_s is None else max(0.0, self._ends_s - time.monotonic())
+        return max(0.0, self._ends_s - time.monotonic())
 
     def passed(self) -> bool:
         """Return whether the search must stop now, and remember that it did."""

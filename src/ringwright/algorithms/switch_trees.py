@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.costs.cuts import distances
-from ringwright.errors import UsageError
+from ringwright.errors import FanInError, UsageError
 from ringwright.streams import CODECS
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _leaves(system: str, topology: Topology, able: frozenset[int], ranks: list[i
     for rank, begin, end in zip(ranks, starts[:-1], starts[1:], strict=True):
         met = next((int(node) for node in topology.dst[links[begin:end]] if int(node) in able), None)
         if met is None:
-            raise UsageError(f"{system}: no aggregating switch on the way from {topology.label(rank)}", remedy=REMEDY)
+            raise FanInError(f"{system}: no aggregating switch on the way from {topology.label(rank)}", remedy=REMEDY)
         leaves.append(met)
     return leaves
 
@@ -144,19 +144,12 @@ def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: i
 def _require_able(system: str, collective: Collective, topology: Topology, node: int, fan_in: int, codec: str) -> None:
     can, op = topology.aggregators[node], "sum" if collective.reduce_op == "avg" else collective.reduce_op
     added = CODECS[codec].added_as or collective.dtype
-    lacks = next(
-        (
-            what
-            for what, is_there in (
-                (f"it does not add by {op}", op in can.ops),
-                (f"it adds no numbers in {codec}", codec in can.codecs),
-                (f"it does not add {added}", added in can.dtypes),
-                (f"it adds at most {can.fanin_max} contributions, not {fan_in}", fan_in <= can.fanin_max),
-                ("it has no multicast", can.multicast),
-            )
-            if not is_there
-        ),
-        None,
-    )
-    if lacks:
-        raise UsageError(f"{system}: {topology.label(node)} cannot do this: {lacks}", remedy="--algorithm ring")
+    for lacks, is_there, kind in (
+        (f"it does not add by {op}", op in can.ops, UsageError),
+        (f"it adds no numbers in {codec}", codec in can.codecs, UsageError),
+        (f"it does not add {added}", added in can.dtypes, UsageError),
+        (f"it adds at most {can.fanin_max} contributions, not {fan_in}", fan_in <= can.fanin_max, FanInError),
+        ("it has no multicast", can.multicast, UsageError),
+    ):
+        if not is_there:
+            raise kind(f"{system}: {topology.label(node)} cannot do this: {lacks}", remedy="--algorithm ring")

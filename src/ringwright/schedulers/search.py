@@ -151,7 +151,7 @@ def list_scheduled(
 
 
 class _Listing(Generic[Name]):
-    """A list schedule in the making: who is ready on which resource, and who ends when."""
+    """A list schedule in the making: nodes and resources by number, who is ready on which resource, and who ends when."""
 
     def __init__(
         self,
@@ -160,81 +160,92 @@ class _Listing(Generic[Name]):
         on: Mapping[Name, str],
         urgency: Callable[[Name], float] | None,
     ) -> None:
-        names = list(seconds)
-        before = {name: list(dict.fromkeys(each for each in after.get(name, ()) if each in seconds)) for name in names}
-        order = _topological(names, before)
-        self.seconds, self.on = seconds, on
-        self.weight = {name: urgency(name) for name in names} if urgency else _tails(seconds, before, order)
-        self.turn = {name: at for at, name in enumerate(names)}
-        self.users: dict[Name, list[Name]] = {name: [] for name in names}
-        for name, earlier in before.items():
+        self.names = list(seconds)
+        number = {name: at for at, name in enumerate(self.names)}
+        self.seconds = list(seconds.values())
+        self.before = [
+            list(dict.fromkeys([number[each] for each in after.get(name, ()) if each in number])) for name in self.names
+        ]
+        resources: dict[str, int] = {}
+        self.on = [resources.setdefault(on[name], len(resources)) for name in self.names]
+        self.users: list[list[int]] = [[] for _ in self.names]
+        for at, earlier in enumerate(self.before):
             for each in earlier:
-                self.users[each].append(name)
-        self.missing = {name: len(earlier) for name, earlier in before.items()}
-        self.ready: dict[str, list[tuple[float, int, Name]]] = {}
-        self.busy: dict[str, float] = {}
-        self.ending: list[tuple[float, int, Name]] = []
+                self.users[each].append(at)
+        urgent = map(urgency, self.names) if urgency else _tails(self.seconds, self.before, self._topological())
+        self.rank = [-each for each in urgent]
+        self.missing = [len(earlier) for earlier in self.before]
+        self.ready: list[list[tuple[float, int]]] = [[] for _ in resources]
+        self.offered: dict[int, int] = {}  # resource -> how many had something ready before it
+        self.touched: set[int] = set()  # resources that are free since, or on which something is ready since
+        self.busy = [0.0] * len(resources)
+        self.ending: list[tuple[float, int]] = []
         self.starts: dict[Name, float] = {}
 
     def run(self) -> Listed[Name]:
-        for name, count in self.missing.items():
+        for at, count in enumerate(self.missing):
             if not count:
-                self._offer(name)
+                self._offer(at)
         now = 0.0
         while len(self.starts) < len(self.seconds):
             self._begin(now)
+            if not self.ending:
+                self._topological()  # which says who waits for itself
             now = self.ending[0][0]
             self._end(now)
-        return Listed(self.starts, max((at + self.seconds[name] for name, at in self.starts.items()), default=0.0))
+        ends = (at + taken for at, taken in zip(map(self.starts.__getitem__, self.names), self.seconds, strict=True))
+        return Listed(self.starts, max(ends, default=0.0))
 
-    def _offer(self, name: Name) -> None:
-        heapq.heappush(self.ready.setdefault(self.on[name], []), (-self.weight[name], self.turn[name], name))
+    def _offer(self, at: int) -> None:
+        resource = self.on[at]
+        heapq.heappush(self.ready[resource], (self.rank[at], at))
+        self.offered.setdefault(resource, len(self.offered))
+        self.touched.add(resource)
 
     def _begin(self, now: float) -> None:
         """Start the most urgent node of each resource that is free."""
-        for resource, waiting in self.ready.items():
-            while waiting and self.busy.get(resource, 0.0) <= now:
-                name = heapq.heappop(waiting)[2]
-                self.starts[name] = now
-                self.busy[resource] = now + self.seconds[name]
-                heapq.heappush(self.ending, (now + self.seconds[name], self.turn[name], name))
+        touched = self.touched if len(self.touched) < 2 else sorted(self.touched, key=self.offered.__getitem__)
+        for resource in touched:
+            waiting = self.ready[resource]
+            while waiting and self.busy[resource] <= now:
+                at = heapq.heappop(waiting)[1]
+                self.starts[self.names[at]] = now
+                self.busy[resource] = end = now + self.seconds[at]
+                heapq.heappush(self.ending, (end, at))
+        self.touched.clear()
 
     def _end(self, now: float) -> None:
         """Let those go on that waited for what ends now."""
         while self.ending and self.ending[0][0] <= now:
-            for user in self.users[heapq.heappop(self.ending)[2]]:
+            at = heapq.heappop(self.ending)[1]
+            self.touched.add(self.on[at])
+            for user in self.users[at]:
                 self.missing[user] -= 1
                 if not self.missing[user]:
                     self._offer(user)
 
+    def _topological(self) -> list[int]:
+        """Return the nodes, each behind those that it waits for; UsageError for nodes that wait for each other."""
+        missing = [len(earlier) for earlier in self.before]
+        order = [at for at, count in enumerate(missing) if not count]
+        for at in order:
+            for user in self.users[at]:
+                missing[user] -= 1
+                if not missing[user]:
+                    order.append(user)
+        if len(order) < len(missing):
+            stuck = next(name for name, count in zip(self.names, missing, strict=True) if count)
+            raise UsageError(f"{stuck} waits for itself, through others", remedy="nodes that wait in no circle")
+        return order
 
-def _tails(
-    seconds: Mapping[Name, float], before: Mapping[Name, Sequence[Name]], order: Sequence[Name]
-) -> dict[Name, float]:
+
+def _tails(seconds: Sequence[float], before: Sequence[Sequence[int]], order: Sequence[int]) -> list[float]:
     """Return the longest way from the start of each node to the end."""
-    tail = dict(seconds)
-    for name in reversed(order):
-        for each in before[name]:
-            tail[each] = max(tail[each], seconds[each] + tail[name])
+    tail = list(seconds)
+    for at in reversed(order):
+        for each in before[at]:
+            tail[each] = max(tail[each], seconds[each] + tail[at])
     return tail
-
-
-def _topological(names: Sequence[Name], before: Mapping[Name, Sequence[Name]]) -> list[Name]:
-    missing = {name: len(before[name]) for name in names}
-    users: dict[Name, list[Name]] = {name: [] for name in names}
-    for name in names:
-        for each in before[name]:
-            users[each].append(name)
-    order = [name for name in names if not missing[name]]
-    for name in order:
-        for user in users[name]:
-            missing[user] -= 1
-            if not missing[user]:
-                order.append(user)
-    if len(order) < len(names):
-        stuck = next(name for name in names if missing[name])
-        raise UsageError(f"{stuck} waits for itself, through others", remedy="nodes that wait in no circle")
-    return order
 
 
 @dataclass(frozen=True)

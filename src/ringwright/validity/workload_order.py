@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from ringwright.validity.workload_finding import Finding, doubt
 from ringwright.workload import turn_of
@@ -15,24 +15,26 @@ if TYPE_CHECKING:
 
 MOST_INSTANCES = 1_000_000
 UPDATE = "U"
-HUB = -1
-Node = TypeVar("Node", bound=Hashable)
 Instance = tuple[str, int, int]  # task, micro-batch, step
+Numbers = tuple[Mapping[str, int], Mapping[str, int], int]  # instances of each task, the number of its first; of a step
 
 
 def cycles(workload: Workload) -> Iterator[Finding]:
     """Yield a cycle of tasks that wait for each other within a step, through edges and payloads."""
-    after: dict[str, set[str]] = defaultdict(set)
-    for edge in workload.edges:
-        if edge.distance == 0:
-            after[edge.src].add(edge.dst)
-    carried: dict[tuple[str, str], str] = {}
-    for payload in workload.payloads:
-        for consumer, distance in payload.consumers:
-            for producer in payload.producers if distance == 0 else ():
-                after[producer].add(consumer)
-                carried[producer, consumer] = payload.name
-    ring = _ring([task.name for task in workload.tasks], after)
+    pairs = [(edge.src, edge.dst) for edge in workload.edges if edge.distance == 0]
+    carried = {
+        (producer, consumer): payload.name
+        for payload in workload.payloads
+        for consumer, distance in payload.consumers
+        for producer in (payload.producers if distance == 0 else ())
+    }
+    names = list(dict.fromkeys([*(task.name for task in workload.tasks), *(name for pair in pairs for name in pair)]))
+    names = list(dict.fromkeys([*names, *(name for pair in carried for name in pair)]))
+    number = {name: at for at, name in enumerate(names)}
+    after: list[list[int]] = [[] for _ in names]
+    for src, dst in (*pairs, *carried):
+        after[number[src]].append(number[dst])
+    ring = [names[at] for at in _ring(after)]
     if not ring:
         return
     chain = " waits for ".join(reversed([*ring, ring[0]][:9]))
@@ -48,21 +50,19 @@ def orders(workload: Workload) -> Iterator[Finding]:
         what = "so many tasks a step: not looked at whether the order contradicts the edges"
         yield doubt("order", what, workload.name, "check it with fewer micro-batches")
         return
-    after: dict[Instance, set[Instance]] = defaultdict(set)
-    _waits(workload, after)
+    count = {task.name: workload.micro_batches if task.per == "micro-batch" else 1 for task in workload.tasks}
+    base = dict(zip(count, accumulate(count.values(), initial=0), strict=False))
+    per_step = sum(count.values())
+    after: list[list[int]] = [[] for _ in range(2 * per_step)]
+    _waits(workload, (count, base, per_step), after)
     for of in dict.fromkeys(task.of for task in workload.tasks):
         for line in _streams(workload, of).values():
-            for one, other in pairwise(line):
-                after[one].add(other)
-    nodes = [
-        (task.name, at, step)
-        for step in (0, 1)
-        for task in workload.tasks
-        for at in range(workload.micro_batches if task.per == "micro-batch" else 1)
-    ]
-    ring = _ring(nodes, after)
-    if ring:
-        ring = [each for each in ring if each[1] != HUB]
+            for one, other in pairwise([step * per_step + base[name] + at for name, at, step in line]):
+                after[one].append(other)
+    circle = _ring(after)
+    if circle:
+        nodes = [(name, at, step) for step in (0, 1) for name, many in count.items() for at in range(many)]
+        ring = [nodes[each] for each in circle if each < len(nodes)]
         chain = " waits for ".join(f"{name} (micro-batch {at})" for name, at, _ in reversed([*ring, ring[0]][:9]))
         of = workload.task[ring[0][0]].of
         yield Finding("order", f"the order contradicts who waits for whom: {chain}", f"class {of}", "another order")
@@ -73,20 +73,21 @@ def _is_large(workload: Workload) -> bool:
     return 2 * per_step > MOST_INSTANCES
 
 
-def _waits(workload: Workload, after: dict[Instance, set[Instance]]) -> None:
+def _waits(workload: Workload, numbers: Numbers, after: list[list[int]]) -> None:
     """Add who waits for whom over two steps, micro-batch by micro-batch where both ends have them."""
-    count = {task.name: workload.micro_batches if task.per == "micro-batch" else 1 for task in workload.tasks}
+    count, base, per_step = numbers
 
     def join(src: str, dst: str, distance: int, *, pairwise: bool) -> None:
         for step in range(2 - distance):
+            first, last = step * per_step + base[src], (step + distance) * per_step + base[dst]
             if pairwise and count[src] == count[dst]:
                 for at in range(count[src]):
-                    after[src, at, step].add((dst, at, step + distance))
+                    after[first + at].append(last + at)
                 continue
-            hub = f"{src} -> {dst}", HUB, step  # all of the one before all of the other, without every pair
-            for at in range(count[src]):
-                after[src, at, step].add(hub)
-            after[hub].update((dst, at, step + distance) for at in range(count[dst]))
+            hub = len(after)  # all of the one before all of the other, without every pair
+            for at in range(first, first + count[src]):
+                after[at].append(hub)
+            after.append(list(range(last, last + count[dst])))
 
     for edge in workload.edges:
         if edge.distance < 2:
@@ -177,33 +178,30 @@ def sequences(group: str, issued: Mapping[int, Sequence[str]]) -> list[Finding]:
     return findings
 
 
-def _ring(nodes: Sequence[Node], after: Mapping[Node, set[Node]]) -> list[Node]:
-    """Return the nodes of a cycle, each waited for by the next one; none where there is no cycle."""
-    waits: dict[Node, int] = dict.fromkeys(nodes, 0)
-    for targets in after.values():
+def _ring(after: Sequence[Sequence[int]]) -> list[int]:
+    """Return the nodes of a cycle, each waited for by the next one; none where there is no cycle.
+
+    ``after`` are the nodes that wait for each one, as often as they do.
+    """
+    waits = [0] * len(after)
+    for targets in after:
         for target in targets:
-            waits[target] = waits.get(target, 0) + 1
-    free = [node for node, count in waits.items() if not count]
+            waits[target] += 1
+    free = [node for node, count in enumerate(waits) if not count]
     while free:
-        for target in after.get(free.pop(), ()):
+        for target in after[free.pop()]:
             waits[target] -= 1
             if not waits[target]:
                 free.append(target)
-    stuck = {node for node, count in waits.items() if count}
-    if not stuck:
-        return []
-    before: dict[Node, Node] = {}
-    for node in stuck:
-        for target in after.get(node, ()):
-            if target in stuck:
-                before[target] = node
-    return _around(next(node for node in nodes if node in before and node in stuck), before)
+    stuck = [node for node, count in enumerate(waits) if count]
+    before = {target: node for node in stuck for target in after[node] if waits[target]}
+    return _around(stuck[0], before) if stuck else []
 
 
-def _around(node: Node, before: Mapping[Node, Node]) -> list[Node]:
+def _around(node: int, before: Mapping[int, int]) -> list[int]:
     """Walk back from a stuck node until one comes again; what lies between is the cycle, in the order of waiting."""
-    seen: dict[Node, int] = {}
-    path: list[Node] = []
+    seen: dict[int, int] = {}
+    path: list[int] = []
     while node not in seen:
         seen[node] = len(path)
         path.append(node)

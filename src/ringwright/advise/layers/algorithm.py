@@ -6,9 +6,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.mpi import chosen_settings
-from ringwright.advise.layers.operations import MainOperation, on_known_machine, quicker, slot_of
-from ringwright.advise.layers.replan import METHOD, replans, synthesised_by
+from ringwright.advise.layers.operations import (
+    MOST_SYSTEMS,
+    LeftOut,
+    MainOperation,
+    on_known_machine,
+    quickest,
+    slot_of,
+    timed,
+)
+from ringwright.advise.layers.replan import METHOD, MOST_REPLANNED, replan, synthesised_by
 from ringwright.advise.settings import Setting
+from ringwright.algorithms.searching import OutOfTimeError
 from ringwright.errors import RingwrightError
 from ringwright.registry import System, systems
 
@@ -21,38 +30,46 @@ MOST_SYNTHESISED = 64  # ranks of an operation
 RISK = "a program that the library does not ship: check it with verify, and measure it with bench"
 
 
-def program_settings(
-    situation: Situation, operations: list[MainOperation], refused: list[tuple[str, str, str]] | None = None
-) -> list[Setting]:
+def program_settings(situation: Situation, operations: list[MainOperation], left: LeftOut) -> list[Setting]:
     """Return, for each operation, the systems that make it quickest alone, the quickest first.
 
-    ``refused`` is given the plans round the machine's faults that do not pay: what, why, and what to do.
+    What is searched for comes last, should seconds end. ``left`` is given the plans round the machine's faults that do not pay.
     """
     on_known_machine(situation)
     if situation.mpi:
-        return chosen_settings(situation, operations)
-    anew = list(_anew(situation, operations, [] if refused is None else refused))
+        return chosen_settings(situation, operations, left)
+    asked = [(each, by_system(each, system, "algorithm", RISK)) for each in operations for system in _listed(each)]
+    within = timed(situation, [one for one in asked if one[1].system not in SYNTHESISED], left)
+    anew = list(_anew(situation, operations, left))
     planned = {each.slot for each in anew}
-    listed = [one for each in operations for one in quickest(situation, each, _listed(each), "algorithm", RISK)]
-    return [*anew, *(each for each in listed if each.slot not in planned or each.system not in SYNTHESISED)]
+    searched = [one for one in asked if one[1].system in SYNTHESISED and one[1].slot not in planned]
+    return [*anew, *quickest(operations, [*within, *timed(situation, searched, left)], MOST_SYSTEMS)]
 
 
-def _anew(
-    situation: Situation, operations: list[MainOperation], refused: list[tuple[str, str, str]]
-) -> Iterator[Setting]:
+def _anew(situation: Situation, operations: list[MainOperation], left: LeftOut) -> Iterator[Setting]:
     """Yield a setting for each operation for which a new plan round the machine's faults pays; refuse the others."""
-    for each, plan in replans(situation, operations):
-        what = f"algorithm: {each.op} planned anew round the fault"
-        if isinstance(plan, RingwrightError):
-            refused.append((what, plan.what, plan.remedy or ""))
-        elif not plan.pays:
-            refused.append((what, plan.verdict, synthesised_by(situation, each)))
+    machine = situation.topology
+    if machine is None or not machine.faults:
+        return
+    for each in operations:
+        if len(each.ranks) > MOST_REPLANNED:
+            continue
+        what = f"{each.op} planned anew round the fault"
+        try:
+            plan = replan(machine, each)
+        except OutOfTimeError:
+            left.late.append(what)
+        except RingwrightError as error:
+            left.refused.append((f"algorithm: {what}", error.what, error.remedy or ""))
         else:
+            if not plan.pays:
+                left.refused.append((f"algorithm: {what}", plan.verdict, synthesised_by(situation, each)))
+                continue
             yield Setting(
                 "algorithm",
                 slot_of(each),
                 METHOD,
-                f"{each.op} planned anew round the fault: {METHOD}",
+                f"{what}: {METHOD}",
                 f"{synthesised_by(situation, each)} shows it: {plan.verdict}",
                 RISK,
                 size_bytes=each.size_bytes,
@@ -60,25 +77,18 @@ def _anew(
             )
 
 
-def quickest(
-    situation: Situation, operation: MainOperation, listed: list[System], layer: str, risk: str
-) -> list[Setting]:
-    """Return the settings of systems by which an operation is quicker alone than today, the quickest first."""
-    where = f"a program for {operation.op} beside the library: MSCCL, MSCCL++"
-    settings = [
-        Setting(
-            layer,
-            slot_of(operation),
-            system.slug,
-            f"{operation.op} by {system.slug}",
-            where,
-            risk,
-            size_bytes=operation.size_bytes,
-            ranks=operation.ranks,
-        )
-        for system in listed
-    ]
-    return quicker(situation, operation, settings)
+def by_system(operation: MainOperation, system: System, layer: str, risk: str) -> Setting:
+    """Return that a system does an operation."""
+    return Setting(
+        layer,
+        slot_of(operation),
+        system.slug,
+        f"{operation.op} by {system.slug}",
+        f"a program for {operation.op} beside the library: MSCCL, MSCCL++",
+        risk,
+        size_bytes=operation.size_bytes,
+        ranks=operation.ranks,
+    )
 
 
 def _listed(operation: MainOperation) -> list[System]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.advise.layers.operations import MainOperation, quicker, slot_of
+from ringwright.advise.layers.operations import MOST_SYSTEMS, LeftOut, MainOperation, quickest, slot_of, timed
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.libraries.mpich2.rules import names
 from ringwright.algorithms.libraries.open_mpi import rules as open_mpi
@@ -20,14 +20,11 @@ WHERE = {
 }
 
 
-def chosen_settings(situation: Situation, operations: list[MainOperation]) -> list[Setting]:
+def chosen_settings(situation: Situation, operations: list[MainOperation], left: LeftOut) -> list[Setting]:
     """Return, for each operation, the algorithms of the job's library by which it is quicker alone, the quickest first."""
     library = situation.mpi
-    return [
-        setting
-        for each in operations
-        for setting in quicker(situation, each, [_setting(library, each, name) for name in _names(library, each.op)])
-    ]
+    asked = [(each, _setting(library, each, name)) for each in operations for name in _names(library, each.op)]
+    return quickest(operations, timed(situation, asked, left), MOST_SYSTEMS)
 
 
 def _setting(library: str, operation: MainOperation, name: str) -> Setting:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.advise.layers.operations import MainOperation, alone_s, on_known_machine, slot_of
+from ringwright.advise.layers.operations import (
+    LeftOut,
+    MainOperation,
+    on_known_machine,
+    quickest,
+    slot_of,
+    timed,
+)
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
@@ -25,7 +32,9 @@ MOST_PAIRS, SLOWER = 4, 1.5  # pairs of an operation; times what it takes alone 
 RISK = "variables hold for every communicator of the process, a tuner file for those of as many nodes and ranks"
 
 
-def forced_settings(situation: Situation, operations: list[MainOperation], release: str = "") -> list[Setting]:
+def forced_settings(
+    situation: Situation, operations: list[MainOperation], left: LeftOut, release: str = ""
+) -> list[Setting]:
     """Return a setting for each algorithm and protocol that a release ("": the latest) has, and for each on fewer channels."""
     on_known_machine(situation)
     if situation.mpi:
@@ -35,28 +44,22 @@ def forced_settings(situation: Situation, operations: list[MainOperation], relea
     pairs = [(name, protocol) for name in ALGORITHMS for protocol in PROTOCOLS]
     settings = []
     for each in operations:
-        timed = [(taken, plain) for plain, taken in _timed(situation, each, pairs, release)]
-        kept = sorted(timed, key=lambda one: (one[0], one[1].spelling))[:MOST_PAIRS]
-        settings += [plain for _, plain in kept]
+        plain = [(each, setting) for pair in pairs if (setting := _possible(each, pair, release)) is not None]
+        kept = quickest([each], timed(situation, plain, left, SLOWER), MOST_PAIRS)
+        settings += kept
         if kept:
-            words = kept[0][1].knobs
+            words = kept[0].knobs
             pair = words["algorithm"], words["protocol"]
             settings += [_setting(each, pair, channels, release) for channels in CHANNELS]
     return settings
 
 
-def _timed(
-    situation: Situation, operation: MainOperation, pairs: list[tuple[str, str]], release: str
-) -> Iterator[tuple[Setting, float]]:
-    """Yield the pairs that a release has, with what the operation takes alone by them."""
-    for pair in pairs:
-        try:
-            plain = _setting(operation, pair, None, release)
-        except UsageError:  # a combination that no machine has
-            continue
-        taken = alone_s(situation, plain, operation, SLOWER * operation.alone_s)
-        if taken is not None:
-            yield plain, taken
+def _possible(operation: MainOperation, pair: tuple[str, str], release: str) -> Setting | None:
+    """Return the setting of a pair; None of one that no machine has."""
+    try:
+        return _setting(operation, pair, None, release)
+    except UsageError:
+        return None
 
 
 def _setting(operation: MainOperation, pair: tuple[str, str], channels: int | None, release: str) -> Setting:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import OPERATION, Setup
+from ringwright.algorithms.searching import OutOfTimeError
 from ringwright.costs.stages import seconds
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.studies.jobs.aggregated import ALONE, fabric_costs
@@ -23,6 +24,7 @@ LEAST = 0.01  # of a step that an operation is on the wire, to be asked about
 MOST = 3  # operations
 MOST_SYSTEMS = 5  # of an operation
 GAIN = 0.97  # of what the operation takes today, above which a system is not worth a try
+LATE, LONGER = "seconds ended before it was made", "a longer --budget"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,23 @@ class MainOperation:
     ranks: tuple[int, ...]
     sent_s: float
     alone_s: float
+
+
+@dataclass
+class LeftOut:
+    """What a space leaves out: what is ``refused``, why, and what to do; and what came too ``late`` to be made."""
+
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TimedSetting:
+    """A setting, and what its operation takes alone with it, in seconds."""
+
+    operation: MainOperation
+    setting: Setting
+    taken_s: float
 
 
 def main_operations(result: PolicyResult) -> list[MainOperation]:
@@ -80,12 +99,26 @@ def alone_s(situation: Situation, setting: Setting, operation: MainOperation, mo
     return None if declines or taken > most_s else taken
 
 
-def quicker(situation: Situation, operation: MainOperation, settings: Iterable[Setting]) -> list[Setting]:
-    """Return the settings by which an operation is quicker alone than today, the quickest first."""
-    most_s = GAIN * operation.alone_s
-    asked = ((alone_s(situation, each, operation, most_s), each) for each in settings)
-    worth = [(taken, each) for taken, each in asked if taken is not None]
-    return [each for _, each in sorted(worth, key=lambda each: (each[0], each[1].spelling))[:MOST_SYSTEMS]]
+def timed(
+    situation: Situation, asked: Iterable[tuple[MainOperation, Setting]], left: LeftOut, times: float = GAIN
+) -> list[TimedSetting]:
+    """Return the settings by which an operation takes so many ``times`` of what it takes today, or less."""
+    within = []
+    for operation, setting in asked:
+        try:
+            taken_s = alone_s(situation, setting, operation, times * operation.alone_s)
+        except OutOfTimeError:
+            left.late.append(setting.what)
+            continue
+        if taken_s is not None:
+            within.append(TimedSetting(operation, setting, taken_s))
+    return within
+
+
+def quickest(operations: Iterable[MainOperation], within: Iterable[TimedSetting], most: int) -> list[Setting]:
+    """Return so many settings of each operation, the quickest first."""
+    ordered = sorted(within, key=lambda each: (each.taken_s, each.setting.spelling))
+    return [each.setting for mine in operations for each in [one for one in ordered if one.operation is mine][:most]]
 
 
 def slot_of(operation: MainOperation) -> str:

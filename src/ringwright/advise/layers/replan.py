@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.searching import in_time
 from ringwright.errors import RingwrightError
 from ringwright.studies.synthesis.question import SynthesisSpec
 from ringwright.studies.synthesis.replan import spelled
@@ -15,27 +15,26 @@ if TYPE_CHECKING:
     from ringwright.advise.layers.operations import MainOperation
     from ringwright.advise.situation import Situation
     from ringwright.studies.synthesis.replan import Replanned
+    from ringwright.topology import Topology
 
 METHOD = "forest"
-MOST_RANKS = 64
+MOST_REPLANNED = 64  # ranks of an operation
 
 
-def replans(
-    situation: Situation, operations: list[MainOperation]
-) -> Iterator[tuple[MainOperation, Replanned | RingwrightError]]:
-    """Yield what a new plan saves of each operation, or why there is none; nothing where the machine has no fault."""
-    machine = situation.topology
-    if machine is None or not machine.faults:
-        return
-    healthy = replace(machine, faults=())
-    for each in operations:
-        if len(each.ranks) > MOST_RANKS:
-            continue
-        question = SynthesisSpec(each.op, machine, each.ranks, healthy=healthy)
-        try:
-            yield each, synthesise(question, [each.size_bytes], METHOD, rivals=False).faults[0]
-        except RingwrightError as error:
-            yield each, error
+def replan(machine: Topology, operation: MainOperation) -> Replanned:
+    """Return what a new plan saves of an operation on a faulty machine; RingwrightError where there is none.
+
+    Raises OutOfTimeError where the seconds of its block ended one of both searches.
+    """
+    question = SynthesisSpec(operation.op, machine, operation.ranks, healthy=replace(machine, faults=()))
+    in_time()
+    try:
+        answer = synthesise(question, [operation.size_bytes], METHOD, rivals=False)
+    except RingwrightError:
+        in_time()
+        raise
+    in_time()
+    return answer.faults[0]
 
 
 def synthesised_by(situation: Situation, operation: MainOperation) -> str:

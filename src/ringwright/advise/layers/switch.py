@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.advise.layers.algorithm import quickest
-from ringwright.advise.layers.operations import MainOperation, on_known_machine
+from ringwright.advise.layers.algorithm import by_system
+from ringwright.advise.layers.operations import (
+    MOST_SYSTEMS,
+    LeftOut,
+    MainOperation,
+    on_known_machine,
+    quickest,
+    timed,
+)
 from ringwright.errors import UsageError
 from ringwright.registry import systems
 from ringwright.studies.jobs.aggregated import switches_add
@@ -18,7 +25,7 @@ FAMILY = "in-network-aggregation"
 RISK = "memory and leases of the switches are shared with other jobs; the order of adding may change the last bits"
 
 
-def switch_settings(situation: Situation, operations: list[MainOperation]) -> list[Setting]:
+def switch_settings(situation: Situation, operations: list[MainOperation], left: LeftOut) -> list[Setting]:
     """Return, for each operation, the systems that add in the network and are quicker; UsageError where no switch adds."""
     on_known_machine(situation)
     topology = situation.topology
@@ -26,8 +33,10 @@ def switch_settings(situation: Situation, operations: list[MainOperation]) -> li
         name = topology.name if topology is not None else "the machine"
         raise UsageError(f"no switch of {name} adds", remedy="--may fabric says what such switches would gain")
     known = [each for each in systems() if each.problem is None and each.family == FAMILY]
-    return [
-        setting
+    asked = [
+        (each, by_system(each, system, "switch", RISK))
         for each in operations
-        for setting in quickest(situation, each, [one for one in known if each.op in one.ops], "switch", RISK)
+        for system in known
+        if each.op in system.ops
     ]
+    return quickest(operations, timed(situation, asked, left), MOST_SYSTEMS)

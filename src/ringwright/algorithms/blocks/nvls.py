@@ -21,7 +21,7 @@ import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
-from ringwright.errors import UsageError
+from ringwright.errors import FanInError, UsageError
 from ringwright.knobs import Channels, Segments
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
 from ringwright.streams import Stream
@@ -122,7 +122,7 @@ def _spread(p: int, heads: int, pieces: int, segment: int, up: list[Block], down
 def switch_domains(collective: Collective, topology: Topology | None) -> list[tuple[int, list[int]]]:
     """Return (aggregating node, places in the group) per switch domain, in the order of the first member.
 
-    Raises UsageError where a rank is attached to no aggregating switch.
+    Raises UsageError where the fabric has no aggregating switch, FanInError where a rank is attached to none.
     """
     if topology is None or not topology.aggregators:
         raise UsageError("no switch of this fabric aggregates", remedy="--fabric dgx-h100:1")
@@ -131,7 +131,7 @@ def switch_domains(collective: Collective, topology: Topology | None) -> list[tu
     domains: dict[int, list[int]] = {}
     for index, rank in enumerate(collective.group):
         if rank not in switch_of:
-            raise UsageError(
+            raise FanInError(
                 f"{topology.label(rank)} is attached to no aggregating switch", remedy="--fabric dgx-h100:1"
             )
         domains.setdefault(switch_of[rank], []).append(index)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ringwright import steps
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.errors import RingwrightError
+from ringwright.errors import RingwrightError, UsageError
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.exposed_operations import OperationKey, OperationsAlike, exposed_operations
 from ringwright.studies.jobs.obstacles import ADDED, HALVES, Obstacle, obstacles
@@ -127,7 +127,8 @@ def stepped(job: Job, system: str, result: PolicyResult) -> SteppedSystem:
     likely = result.probable
     added = [key for key, mine in operations.items() if costs is not None and added_in_network(costs, key, mine)]
     asked = [(key, mine) for key, mine in operations.items() if key.op not in ALONE]
-    left = [] if costs is None or not costs.algorithms else [why for each in asked if (why := refusal(costs, *each))]
+    known = [] if costs is None or not costs.algorithms else [refusal(costs, *each) for each in asked]
+    left = [why.what for why in known if why is not None]
     own = not left or len(left) < len(asked)
     row = SystemStep(
         system=system,
@@ -241,7 +242,7 @@ def _not_added(
     asked = [network] if network is not None else []
     asked += sorted((each for each in tried if each is not network), key=_in_network_first)
     refused = (refusal(each.costs, key, mine) for each in asked if each.costs is not None and each.costs.algorithms)
-    why = next(filter(None, refused), None)
+    why = next((each.what for each in refused if each is not None), None)
     if why is None:
         return "the system does it among hosts at this size" if network else "no system that was tried adds it"
     return f"{why}; in the network it would take no less time" if key.op in HALVES else why
@@ -251,7 +252,7 @@ def _in_network_first(each: SteppedSystem) -> bool:
     return each.row["system"].partition(":")[0] not in IN_NETWORK
 
 
-def refusal(costs: FabricCosts, key: OperationKey, mine: OperationsAlike) -> str | None:
+def refusal(costs: FabricCosts, key: OperationKey, mine: OperationsAlike) -> UsageError | None:
     """Return why a system left operations of a kind to the library; None where it did not."""
     return None if key.op in ALONE else costs.refusal(mine.first.asked, mine.group)
 
@@ -275,13 +276,13 @@ def _obstacles(tried: Sequence[SteppedSystem], network: SteppedSystem | None) ->
         for each in sorted(tried, key=_in_network_first)
         if each.costs is not None and each.costs.algorithms
         for key, mine in each.operations.items()
-        if key.op in ADDED and (why := refusal(each.costs, key, mine))
+        if key.op in ADDED and (why := refusal(each.costs, key, mine)) is not None
     ]
     quickest = {
         key: min((each.operations[key].alone_s for each in hosts if key in each.operations), default=None)
         for key in known.operations
     }
-    return obstacles(known.costs, known.operations, quickest if network else {}, list(dict.fromkeys(reasons)))
+    return obstacles(known.costs, known.operations, quickest if network else {}, reasons)
 
 
 def _declined(system: str, error: RingwrightError) -> SystemStep:

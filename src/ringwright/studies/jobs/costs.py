@@ -7,7 +7,6 @@ much two operations of different roles disturb each other.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -15,23 +14,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.searching import in_time
 from ringwright.collective import Collective
 from ringwright.costs.stages import Stage, hops_of
-from ringwright.engines.beside import LOWER_BOUND, alone_and_beside
+from ringwright.engines.beside import LOWER_BOUND
 from ringwright.engines.choose import simulate
 from ringwright.engines.crossed import crossed
-from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
-from ringwright.engines.together import simulate_together
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.registry import algorithm
 from ringwright.software import NO_SOFTWARE
+from ringwright.studies.jobs.at_once import made_once, timed_at_once
 from ringwright.studies.jobs.copies import copied_s
 from ringwright.studies.jobs.faults import marked
 from ringwright.studies.jobs.followed import Bound, FollowedPackets
 from ringwright.studies.jobs.host_links import HostLinks
 from ringwright.studies.jobs.known import MOST_ASKED, MOST_TIMED, KnownOperations, Timed, TimedRanks, remembered
 from ringwright.studies.jobs.passing import PassingFault, staying
+from ringwright.studies.jobs.phases import COPY, RING, parts_of, phases_of
 from ringwright.studies.jobs.places import places
 from ringwright.studies.jobs.siblings import Siblings
 from ringwright.studies.jobs.wire import sent_by_ranks
@@ -45,15 +45,10 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
 
 PROBE = 16 << 20  # bytes of the operations that show who shares a link with whom
-MOST_TOGETHER = 8_000_000  # moves of sibling groups in one graph; above, one of them is timed on its share of the links
 MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed by itself
 LEAST_BYTES = 1 << 12
 MOST_USED = 1 << 8  # groups of which is remembered what they use: a byte a link
-MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
-RING = "send-recv"
-COPY = "copy"
-LEAST_SHARE = 0.02
 OF_MACHINE = ("healthy", "places", "watched", "faulty", "host_links", "siblings")  # what no system changes
 
 
@@ -170,12 +165,12 @@ class FabricCosts:
         """Return the phases of an operation among ``ranks``: one, but for a server's two."""
         if len(ranks) < 2:
             return (Stage(0.0, loads=()),)
-        by = tuple(self.by(each) for each in _parts(op))
+        by = tuple(self.by(each) for each in parts_of(op))
         return remembered(
             self.met.stages,
             (by, op, size_bytes, ranks),
             MOST_ASKED,
-            lambda: tuple(self._stage(*each) for each in _asked(op, size_bytes, ranks)),
+            lambda: tuple(self._stage(*each) for each in phases_of(op, size_bytes, ranks)),
         )
 
     def programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[list[Program]]:
@@ -185,7 +180,7 @@ class FabricCosts:
                 self.program(kind, size, group)
                 for group in self._together(kind, tuple(self._canonical(each) for each in alike))
             ]
-            for kind, size, alike, _ in _asked(op, size_bytes, ranks)
+            for kind, size, alike, _ in phases_of(op, size_bytes, ranks)
             if len(ranks) > 1
         ]
 
@@ -194,7 +189,7 @@ class FabricCosts:
         if len(ranks) < 2:
             return 0.0
         taken = 0.0
-        for kind, size, alike, _ in _asked(op, size_bytes, ranks):
+        for kind, size, alike, _ in phases_of(op, size_bytes, ranks):
             group = self._canonical(alike[0])
             low, _ = self._sizes(size, (group,))
             taken += simulate(self.program(kind, low, group), self._machine(group)).time_s
@@ -203,16 +198,16 @@ class FabricCosts:
     def own_programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[Program]:
         """Return the program of each phase of an operation among these very ranks, whoever is at work beside them."""
         return [
-            self.program(kind, size, TimedRanks(alike[0])) for kind, size, alike, _ in _asked(op, size_bytes, ranks)
+            self.program(kind, size, TimedRanks(alike[0])) for kind, size, alike, _ in phases_of(op, size_bytes, ranks)
         ]
 
     def told(self) -> list[str]:
         """Return sentences about faults, and about operations that the chosen algorithm cannot do, as far as they were met."""
         return [*self.stays, *self.left.values(), *self.packets.told()]
 
-    def refusal(self, op: str, ranks: tuple[int, ...]) -> str | None:
+    def refusal(self, op: str, ranks: tuple[int, ...]) -> UsageError | None:
         """Return why the chosen algorithm left an operation among ranks to the library; None where it did not."""
-        parts = _asked(op, 1, ranks)
+        parts = phases_of(op, 1, ranks)
         asked = (self.met.refused.get((self.by(kind), kind, self._canonical(each[0]))) for kind, _, each, _ in parts)
         return next(filter(None, asked), None)
 
@@ -296,7 +291,15 @@ class FabricCosts:
         lost_s = self._lost_s(op, size_bytes, groups, machine)
         programs = [self.program(op, size_bytes, group) for group in groups]
         self._keep_sent(op, size_bytes, groups[-1], programs[-1])
-        timed = self._run(programs, machine if lost_s is None else without_losses(machine), groups[-1].healthy)
+        timed, only_least = timed_at_once(
+            programs,
+            machine if lost_s is None else without_losses(machine),
+            self.others,
+            alike=groups[-1].healthy,
+            watched=self.watched,
+        )
+        if only_least:
+            self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
         timed = timed.lasting(timed.seconds + lost_s) if lost_s else timed
         if groups[-1].healthy:
             return timed
@@ -316,51 +319,33 @@ class FabricCosts:
             self.bound,
         )
 
-    def _run(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
-        alone = self._alone(programs, machine, alike)
-        if not self.others:
-            return alone
-        *siblings, own = programs
-        # As many times longer as the flow engine says, which shares links fairly; alone the event engine is more exact.
-        before, after = alone_and_beside(own, self.others, machine, siblings=siblings)
-        if any(LOWER_BOUND in each for each in after.left_out):
-            self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
-        longer = after.time_ps / before.time_ps if before.time_ps else 1.0
-        return alone.lasting(alone.seconds * longer)
-
-    def _alone(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
-        own = programs[-1]
-        if len(programs) == 1:
-            run = simulate(own, machine)
-            return self._timed(run.busy_ps, run.time_s)
-        moves = sum(move.count * move.span for step in own.steps() for move in step.blocks)
-        if moves * len(programs) > MOST_TOGETHER:
-            runs = [simulate(program, machine) for program in programs]
-            run = simulate(own, _shared([each.busy_ps for each in runs], machine))
-            return self._timed(np.sum([self._of_links(each.busy_ps) for each in runs], axis=0), run.time_s)
-        beside = simulate_together(programs, machine)
-        seconds = float(beside.ends_ps.max() if alike else beside.ends_ps[-1]) / PS
-        return self._timed(beside.busy_ps, seconds)
-
     def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
-        """Return how the system that is asked for does an operation, the library where that system does not do it."""
+        """Return how the system that is asked for does an operation, the library where that system does not do it.
+
+        Raises OutOfTimeError where the seconds of its block (``limited``) are over: a system that searches is cut short then.
+        """
         ranks, machine = group.ranks, self._machine(group)
         if op == COPY:
             sent = self.program(RING, size_bytes, group)
             return replace(sent, software=NO_SOFTWARE) if self._in_one_host(ranks) else sent
         spelling = self.by(op)
         _, make, knobs = algorithm(spelling)
+        in_time()
         even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
         try:
             program: Program = make(Collective(op, ranks, even, "float32"), machine, **knobs)
         except UsageError as error:
             if spelling == LIBRARY:
                 raise
-            self.met.refused.setdefault((spelling, op, group), error.what)
+            self.met.refused.setdefault((spelling, op, group), error.with_traceback(None))
             _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
             self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
             program = make(Collective(op, ranks, even, "float32"), machine)
-        return _made_once(program)
+        except InfeasibleError:
+            in_time()
+            raise
+        in_time()
+        return made_once(program)
 
     def _keep_sent(self, op: str, size_bytes: int, group: TimedRanks, program: Program) -> None:
         """Keep what a program sends, where it declares it: who asks for it later need not have the program made again."""
@@ -414,63 +399,3 @@ class FabricCosts:
     def _used(self, op: str, group: TimedRanks) -> np.ndarray:
         """Return which links and shared capacities an operation of some size uses. bool of shape (links + capacities,)."""
         return crossed(self.program(op, PROBE, group), self._machine(group))
-
-    def _of_links(self, busy_ps: np.ndarray) -> np.ndarray:
-        """Return the part that is of links and what they share: behind it programs have resources of their own."""
-        return busy_ps[: self.topology.n_links + len(self.topology.groups)]
-
-    def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
-        share = np.minimum(self._of_links(busy_ps) / (seconds * PS), 1.0) if seconds else np.zeros(0)
-        mine = share > LEAST_SHARE
-        if self.watched and len(share):
-            mine[list(self.watched)] = share[list(self.watched)] > 0
-        links = np.flatnonzero(mine)
-        return Timed(seconds, links, share[links])
-
-
-def _asked(op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[tuple[str, int, tuple[tuple[int, ...], ...], str]]:
-    """Return the phases of an operation: what is done, its size, the groups that do it at the same time, and the phase's name."""
-    if op == "push-pull":
-        halves = (("reduce-scatter", "push"), ("all-gather", "pull"))
-        return [(each, size_bytes, (ranks,), phase) for each, phase in halves]
-    if op == "factors":
-        return [("all-gather", size_bytes * len(ranks), (ranks,), "")]
-    kind, hops = hops_of(op)
-    if kind in SHIFTS:
-        return [(RING if kind == "shift" else COPY, size_bytes, tuple(_rounds(ranks, hops)), "")]
-    return [(op, size_bytes, (ranks,), "")]
-
-
-def _parts(op: str) -> tuple[str, ...]:
-    """Return what is done in each phase of an operation."""
-    return tuple(each[0] for each in _asked(op, 1, (0, 1)))
-
-
-def _rounds(ranks: tuple[int, ...], hops: int) -> list[tuple[int, ...]]:
-    """Return the ranks in rounds, each of which sends to the next one of its round: that from which it is ``hops`` away."""
-    many = len(ranks)
-    rounds = math.gcd(hops, many)
-    return [tuple(ranks[(first - hops * at) % many] for at in range(many // rounds)) for first in range(rounds)]
-
-
-def _made_once(program: Program) -> Program:
-    """Return the program with its steps held, which engines ask for several times; as it is where they are many."""
-    steps, moves = [], 0
-    for step in program.steps():
-        steps.append(step)
-        moves += sum(block.count for block in step.blocks)
-        if moves > MOST_HELD:
-            return program
-    return replace(program, make_steps=lambda: steps)
-
-
-def _shared(busy_ps: list[np.ndarray], machine: Topology) -> Topology:
-    """Return the machine as the last of several programs finds it: of each link and capacity its share of all bytes."""
-    own, total = busy_ps[-1].astype(np.float64), np.sum(busy_ps, axis=0)
-    share = np.where(own > 0, own / np.maximum(total, 1), 1.0)
-    capacities = zip(machine.groups, share[machine.n_links :].tolist(), strict=False)
-    return replace(
-        machine,
-        rate=machine.rate * share[: machine.n_links],
-        groups=tuple(replace(each, rate=each.rate * part) for each, part in capacities),
-    )

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ringwright.costs.stages import Stage
+from ringwright.errors import UsageError
 
 MOST_TIMED, MOST_ASKED = 1 << 14, 1 << 13  # operations, phases of operations that are remembered: some 20 MB each
 K = TypeVar("K")
@@ -52,7 +53,7 @@ class KnownOperations:
     timed: dict[tuple[str, str, Groups, int], Timed] = field(default_factory=dict)
     beside: dict[tuple[str, str, Groups], Groups] = field(default_factory=dict)
     sent: dict[tuple[str, str, TimedRanks, int], float] = field(default_factory=dict)
-    refused: dict[tuple[str, str, TimedRanks], str] = field(default_factory=dict)
+    refused: dict[tuple[str, str, TimedRanks], UsageError] = field(default_factory=dict)
     stages: dict[tuple[tuple[str, ...], str, int, tuple[int, ...]], tuple[Stage, ...]] = field(default_factory=dict)
 
     def copy(self) -> KnownOperations:

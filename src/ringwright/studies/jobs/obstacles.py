@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
+from ringwright.errors import FanInError, OperationError, UsageError
 from ringwright.streams import CODECS, granted, payload_bytes
 from ringwright.studies.in_switches import in_switches
 from ringwright.units import format_size
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ringwright.topology import Capability, Topology
 
 ADDED = ("all-reduce", "reduce-scatter", "reduce")
-DOES_NO = "does no "
 HALVES = ("reduce-scatter", "all-gather")  # either sends or receives all data at some rank, whoever adds
 MOST_SIBLINGS = 64
 INTEGERS = ("int8", "uint8", "int32", "uint32", "int64", "uint64")
@@ -51,7 +51,11 @@ class _Asked:
     nodes: tuple[int, ...]
     operations: Mapping[OperationKey, OperationsAlike]
     hosts_s: Mapping[OperationKey, float | None]
-    refused: Sequence[str]
+    refused: Sequence[UsageError]
+
+    def declined(self, kind: type[UsageError] = UsageError) -> list[str]:
+        """Return why systems declined operations, in words, each once; of errors of one ``kind``."""
+        return list(dict.fromkeys(each.what for each in self.refused if isinstance(each, kind)))
 
     @property
     def can(self) -> Capability:
@@ -116,12 +120,12 @@ def obstacles(
     costs: FabricCosts,
     operations: Mapping[OperationKey, OperationsAlike],
     hosts_s: Mapping[OperationKey, float | None],
-    refused: Sequence[str],
+    refused: Sequence[UsageError],
 ) -> list[Obstacle]:
     """Return the answers, tier by tier.
 
     ``operations``: of a step by the system whose costs these are; ``hosts_s``: what the quickest of hosts alone takes for each;
-    ``refused``: why systems declined operations.
+    ``refused``: the errors by which systems declined operations.
     """
     topology = costs.topology
     core = network_switches(topology)
@@ -173,7 +177,7 @@ def _types(asked: _Asked) -> Obstacle:
     if not reduced:
         what = ", ".join(sorted({key.op for key in asked.operations})) or "nothing"
         return _answer(asked, "types and operations", "in the way", f"the job sends {what}: nothing is added", fields)
-    if (undone := [why for why in asked.refused if DOES_NO in why]) and asked.program() is None:
+    if (undone := asked.declined(OperationError)) and asked.program() is None:
         return _answer(asked, "types and operations", "in the way", "; ".join(undone), fields)
     types = {mine.dtype for mine in reduced.values()}
     lacking = sorted(each for each in types if not _carried(can, each))
@@ -226,7 +230,7 @@ def _topology(asked: _Asked) -> Obstacle:
     topology, reduced = asked.costs.topology, asked.reduced
     spread = {len(_hosts(topology, mine.group)) for mine in reduced.values()}
     fields = [f"{asked.at}.fanin_max = {asked.can.fanin_max}", f"topology.hosts: groups on {_span(spread)} hosts"]
-    fan_in = [each for each in asked.refused if "contributions" in each or "no aggregating" in each]
+    fan_in = asked.declined(FanInError)
     if asked.tier == "core" and spread and max(spread) < 2:
         return _answer(asked, "fan-in and topology", "in the way", "every group lies within one host", fields)
     if asked.tier == "edge" and spread and max(spread) > 1:
@@ -238,7 +242,7 @@ def _topology(asked: _Asked) -> Obstacle:
             asked,
             "fan-in and topology",
             "in the way",
-            (fan_in or [*asked.refused, "no tree joins the groups"])[0],
+            (fan_in or [*asked.declined(), "no tree joins the groups"])[0],
             fields,
         )
     used = set(made.aggregators).intersection(asked.nodes)

@@ -28,7 +28,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.synthesis.gc3 import exchanges, programs
 from ringwright.algorithms.synthesis.gc3.programs import Plan
 from ringwright.collective import Collective
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import DeclinedError, OperationError, UsageError
 from ringwright.knobs import Channels, Range, Ranks
 from ringwright.language import ChunkScript, compile_script
 from ringwright.program import Program, nothing
@@ -141,7 +141,7 @@ def _writer(name: str, collective: Collective, plan: Plan) -> Callable[[ChunkScr
     offers = _DOES[name]
     if collective.op not in offers:
         other = ", ".join(each for each, does in _DOES.items() if collective.op in does)
-        raise UsageError(f"gc3: {name} does no {collective.op}", remedy=f"program={other}")
+        raise OperationError(f"gc3: {name} does no {collective.op}", remedy=f"program={other}")
     if name in _OF_PAIRS and collective.p & (collective.p - 1):
         raise UsageError(f"gc3: {name} needs a power of two of ranks, not {collective.p}", remedy="program=ring")
     return offers[collective.op]

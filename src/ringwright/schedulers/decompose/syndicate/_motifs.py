@@ -14,6 +14,7 @@ from ringwright.workload import ON, Payload, Workload
 UPDATE, WORK = "U", "work"
 WHOLE, HALVES, LEVELS = "whole", "scatter-gather", "levels"
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+Segments = tuple[tuple[tuple[str, float], ...], ...]  # of each motif of each segment: its network and its seconds
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class MotifTimes:
     kinds: tuple[OperationKind, ...]
     asked: dict[tuple[str, str, int, tuple[int, ...], str], float] = field(default_factory=dict)
     timed: dict[MotifPlan, float] = field(default_factory=dict)
+    motifs: dict[tuple[int, OperationPlan], Segments] = field(default_factory=dict)
 
     @cached_property
     def _kind_of(self) -> Mapping[str, int]:
@@ -165,32 +167,22 @@ class MotifTimes:
         after = {at: list(each) for at, each in enumerate(work.after)}
         urgency = dict.fromkeys(times, 0.0)
         turn = {kind: -float(at) for at, kind in enumerate(plan.order)}
+        kinds = [self._motifs(at, each) for at, each in enumerate(plan.kinds)]
         for each in work.sent:
-            ends = self._send(each, plan, (times, after, on))
+            ends = _send(each, kinds, (times, after, on))
             urgency |= dict.fromkeys(range(len(urgency), len(times)), turn.get(each.kind, 0.0))
             for user in each.users:
                 after[user] += ends
         return list_scheduled(times, after, on, urgency.__getitem__).makespan
 
-    def _send(
-        self, sent: SentWork, plan: MotifPlan, into: tuple[dict[int, float], dict[int, list[int]], dict[int, str]]
-    ) -> list[int]:
-        """Add the motifs of a payload, and return those that end it."""
-        times, after, on = into
-        if sent.kind < 0:
-            at = len(times)
-            times[at], after[at], on[at] = 0.0, list(sent.makers), sent.queue
-            return [at]
-        mine, ends = plan.kinds[sent.kind], []
-        for networks in mine.networks:
-            before = list(sent.makers)
-            for leg, network in enumerate(networks):
-                at = len(times)
-                times[at] = self._motif_s(sent.kind, mine, leg, network)
-                after[at], on[at] = before, network or sent.queue
-                before = [at]
-            ends += before
-        return ends
+    def _motifs(self, kind: int, mine: OperationPlan) -> Segments:
+        """Return, segment by segment, the network of each motif and the seconds that it takes."""
+        if (kind, mine) not in self.motifs:
+            self.motifs[kind, mine] = tuple(
+                tuple((network, self._motif_s(kind, mine, leg, network)) for leg, network in enumerate(networks))
+                for networks in mine.networks
+            )
+        return self.motifs[kind, mine]
 
     def _motif_s(self, kind: int, mine: OperationPlan, leg: int, network: str) -> float:
         one = self.kinds[kind]
@@ -206,6 +198,28 @@ class MotifTimes:
             spelled = f"{op}{ON}{network}" if network else op
             self.asked[key] = seconds(self.costs, spelled, size, ranks, one.payload.role)
         return self.asked[key]
+
+
+def _send(
+    sent: SentWork,
+    kinds: Sequence[Segments],
+    into: tuple[dict[int, float], dict[int, list[int]], dict[int, str]],
+) -> list[int]:
+    """Add the motifs of a payload, and return those that end it."""
+    times, after, on = into
+    if sent.kind < 0:
+        at = len(times)
+        times[at], after[at], on[at] = 0.0, list(sent.makers), sent.queue
+        return [at]
+    ends = []
+    for motifs in kinds[sent.kind]:
+        before = list(sent.makers)
+        for network, motif_s in motifs:
+            at = len(times)
+            times[at], after[at], on[at] = motif_s, before, network or sent.queue
+            before = [at]
+        ends += before
+    return ends
 
 
 def plain(kinds: Sequence[OperationKind], networks: Sequence[str]) -> MotifPlan:
