@@ -253,7 +253,7 @@ def test_the_last_line_is_an_annotation_in_actions(
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     summaries(empty=empty_summary())
     assert main(["check", "empty"]) == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("::error title=ringwright check::FAIL")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("::error title=ringwright check%2C ")
 
 
 def test_a_difference_is_shown_and_gated(summaries: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def parameters(verb: str) -> list[Any]:
 def test_every_verb_is_in_exactly_one_group() -> None:
     listed = [verb for verbs in GROUPS.values() for verb in verbs]
     assert sorted(listed) == sorted(set(listed)) == sorted(functions().keys() - {"completion"})
-    assert list(GROUPS) == ["Record", "Understand", "Predict", "Run", "Prove"]
+    assert list(GROUPS) == ["Record", "Understand", "Predict", "Run and prove"]
 
 
 def test_help_shows_the_groups(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,13 +113,14 @@ MORE = {
     "convert": ["-o", "OUT"],
     "report": ["-o", "OUT.html"],
     "live": ["--once"],
+    "serve": ["--port", "0", "--for", "0.2s", "--keep", "OUT"],
     "survey": None,  # a minute: see test_survey_takes_the_sample
 }
 
 
 def test_the_verbs_that_read_recordings_are_found() -> None:
     known = {"summary", "report", "diff", "check", "convert", "query", "read", "live", "doctor", "simulate", "survey"}
-    known |= {"advise"}
+    known |= {"advise", "serve"}
     assert set(READERS) == known
 
 
@@ -201,6 +202,7 @@ def test_examples_run_as_they_stand(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for line in examples(verb):
         for words in of_ours(line):
             assert main(words) == 0, f"{line}: {capsys.readouterr().err}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import JobFinding, Summary
 from ringwright.units import format_count
 
 _EMPTY: dict[str, Any] = {
@@ -178,3 +178,11 @@ def _median(sizes: list[tuple[int, int]]) -> int | None:
         if passed >= half:
             return size
     return None
+
+
+def beside_the_verdict(view: Summary) -> list[JobFinding]:
+    """Return the findings less the one that is the verdict, which the answer tells already."""
+    verdict = view["verdict"]
+    if not verdict or not view["answer"]:
+        return view["findings"]
+    return [each for each in view["findings"] if each["evidence"] != verdict["evidence"]]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, JobFinding, Summary
 from ringwright.reports import adders, bursts, charts, cuts, overlap, ranks_picture, tables, timed, topology
-from ringwright.reports.completion import absence, complete, no_timeline
+from ringwright.reports.completion import absence, beside_the_verdict, complete, no_timeline
 from ringwright.reports.layout import percent
 from ringwright.reports.terminal import burst_text, ground_of
 from ringwright.units import format_count, format_size
@@ -108,7 +108,7 @@ def _content(view: Summary) -> dict[str, Any]:
         "figures": _figures(view),
         "answer": _answer(view),
         "verdict": _verdict(view),
-        "findings": [_finding(f, view["verdict"]) for f in _beside_the_verdict(view)[:_MOST_NOTES]],
+        "findings": [_finding(f, view["verdict"]) for f in beside_the_verdict(view)[:_MOST_NOTES]],
         "absence": absence(view),
         "tables": tables.all_tables(view) | timed.all_tables(view),
         "ranks": ranks,
@@ -163,14 +163,6 @@ def _answer(view: Summary) -> dict[str, Any] | None:
         "figures": [(cuts.short(each["name"], 60), cuts.short(each["value"], 80)) for each in answer["figures"]],
         "command": cuts.short(answer["command"], 900),
     }
-
-
-def _beside_the_verdict(view: Summary) -> list[JobFinding]:
-    """Return the findings less the one that is the verdict, which the answer tells already."""
-    verdict = view["verdict"]
-    if not verdict or not view["answer"]:
-        return view["findings"]
-    return [each for each in view["findings"] if each["evidence"] != verdict["evidence"]]
 
 
 def _figures(view: Summary) -> list[tuple[str, str]]:

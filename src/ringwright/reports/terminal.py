@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.analysis.document import Provision, Summary
 from ringwright.reports import adders, bursts, layout, said_first, timed, topology
-from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
+from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def _verdict(out: Console, view: Summary) -> None:
         layout.heading(out, f"verdict: {verdict['kind']}", f"confidence {verdict['confidence']}")
         layout.line(out, f"ranks {ranks or 'unknown'}; hosts {hosts or 'unknown'}", style="red")
         for number, item in enumerate(verdict["evidence"]):
-            layout.line(out, f"because: {item}" if number else item, style="" if number else "bold")
+            if number or not view["answer"]:  # the first is the answer
+                layout.line(out, f"because: {item}" if number else item, style="" if number else "bold")
     told: set[Any] = set()
     said = "\n".join(verdict["evidence"] if verdict else [])
     for error in sorted(view["errors"], key=lambda e: not e.get("first")):
@@ -244,7 +245,7 @@ def _ledger(out: Console, view: Summary) -> None:
 
 
 def _findings(out: Console, view: Summary, following: str) -> None:
-    findings = view["findings"]
+    findings = beside_the_verdict(view)
     if findings:
         layout.heading(out, "findings", f"{min(TOP_FINDINGS, len(findings))} of {len(findings)}")
     for finding in findings[:TOP_FINDINGS]:
