@@ -208,6 +208,8 @@ def _own() -> Iterator[tuple[str, bytes]]:
     yield "job-n1-7.rwprof", recording()
     for path in sorted((ROOT / "tests" / "sources" / "xla").glob("*.xplane.pb.gz")):
         yield path.name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
+    for path in sorted((ROOT / "tests" / "sources" / "deepspeed").glob("*.[lj]*")):
+        yield path.name, path.read_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()
     job = training_job(1, 4, tp=2, iterations=1, buckets=None, layers=1, tokens=16, hidden=64)

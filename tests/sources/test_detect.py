@@ -26,6 +26,7 @@ METRICS = b"# HELP nccl_bytes sent\nnccl_bytes 3\n"
 MEANS = b"size,p50,mean,bytes,time\n1,2,3,4,5\n"
 TIMES = b"bytes,op,time\n1,2,3\n"
 PICO = b"{0 : node7 - 12}\n"
+CALL = b"comm op: all_reduce | time (ms): 1.00 | msg size: 4.0 B | algbw (Gbps): 0.00 | busbw (Gbps): 0.00\n"
 CHAKRA = b"\x08\x0a\x050.0.4\x00\x00"
 # What a file begins with, its name -> its kind. Where several know their words in it, the order of the kinds decides.
 HEADS: list[tuple[bytes, str, str | None]] = [
@@ -69,6 +70,13 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (TIMES, "a.csv", "bench"),
     (b"a,b,c\n", "a.csv", None),
     (b"a,b,c\n", "a.txt", "nccl-log"),
+    (b"[2026-01-02] [Rank 0] " + CALL, "x", "deepspeed-comms"),
+    (LOG + CALL, "x", "nccl-log"),
+    (
+        b'{"summary": {"a": {"1": {"total_latency_ms": 1, "tput_avg_gbps": 1, "msg_size_bytes": 1}}}}',
+        "x",
+        "deepspeed-comms",
+    ),
     (gzip.compress(LOG), "x", "nccl-log"),
     (gzip.compress(b"SQLite format 3\x00"), "x", None),
     (b"\x1f\x8bbroken", "x", None),

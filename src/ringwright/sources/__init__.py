@@ -92,11 +92,13 @@ def detected(paths: Sequence[str]) -> list[tuple[Source, tuple[str, ...]]]:
 
 def _read_files(names: list[str], events: str, progress: Callable[[int], None] | None) -> list[Trace]:
     """Read each kind of recording with its reader; what is no recording is named, not read."""
+    from ringwright.sources.beside import beside
+
     first: dict[str, list[Source]] = {}
     also: dict[str, list[Source]] = {}
     strange: list[Source] = []
     for source, kinds in detected(names):
-        for kinds_of, kind in zip((first, also), kinds, strict=False):
+        for kinds_of, kind in zip((first, *[also] * len(kinds)), kinds, strict=False):
             kinds_of.setdefault(kind, []).append(source)
         if not kinds:
             strange.append(source)
@@ -116,7 +118,7 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
         raise
     for kind, of_kind in sorted(also.items()):
         try:
-            traces.append(_read_kind(kind, of_kind, events, progress))
+            traces.append(beside(_read_kind(kind, of_kind, events, progress), traces))
         except InputError as error:
             passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]

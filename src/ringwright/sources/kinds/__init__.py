@@ -6,6 +6,7 @@ The folder listing is the registry. A file here, and a module that an entry poin
     RANK = 75                                  # of two that are equally sure the one asked first is taken (default: last)
     SUREST = kinds.KEYS                        # the surest it ever is, so that it need not be asked (default: MAGIC)
     READER = "ringwright.sources.x:read_x"     # what reads it (default: the function ``read`` beside)
+    WITHIN = ("nccl-log",)                     # kinds whose files may hold it as well; then also ``lies_in(head)``
 
     def looks_like(head: bytes, name: str) -> int: ...    # how sure, of the first bytes and the file's name
 
@@ -53,6 +54,8 @@ class Kind:
     looks_like: Callable[[bytes, str], int]
     reader: Callable[[], Callable[..., Trace]] = field(repr=False)
     plugin: Plugin | None = None
+    within: tuple[str, ...] = ()
+    lies_in: Callable[[bytes], bool] | None = field(default=None, repr=False)
 
     @property
     def origin(self) -> str:
@@ -123,7 +126,8 @@ def _kind(name: str, module: ModuleType) -> Kind:
         return read
 
     surest = getattr(module, "SUREST", KEYS)
-    return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader)
+    within, lies_in = getattr(module, "WITHIN", ()), getattr(module, "lies_in", None)
+    return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader, within=within, lies_in=lies_in)
 
 
 def _look(plugin: Plugin) -> Callable[[bytes, str], int]:
