@@ -208,8 +208,9 @@ def _own() -> Iterator[tuple[str, bytes]]:
     yield "job-n1-7.rwprof", recording()
     for path in sorted((ROOT / "tests" / "sources" / "xla").glob("*.xplane.pb.gz")):
         yield path.name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
-    for path in sorted((ROOT / "tests" / "sources" / "deepspeed").glob("*.[lj]*")):
-        yield path.name, path.read_bytes()
+    for folder in ("deepspeed", "torchcomms", "rccl"):
+        for path in sorted((ROOT / "tests" / "sources" / folder).glob("*.[lj]*")):
+            yield path.name, path.read_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()
         yield "rank1.sqlite", write_payloads(Path(scratch) / "b.sqlite").read_bytes()

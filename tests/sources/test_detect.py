@@ -70,6 +70,8 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (TIMES, "a.csv", "bench"),
     (b"a,b,c\n", "a.csv", None),
     (b"a,b,c\n", "a.txt", "nccl-log"),
+    (b"V|1|base_timestamp=1714234567.890\n", "x", "torchcomms-log"),
+    (b"{\n  hostname : a, version : 0,\n", "x.json", "rccl-recorder"),
     (b"[2026-01-02] [Rank 0] " + CALL, "x", "deepspeed-comms"),
     (LOG + CALL, "x", "nccl-log"),
     (
