@@ -22,6 +22,7 @@ from sources.test_reader_fuzz import KINDS as RECORDINGS
 
 MANIFEST = {"ringwright": "run/1", "host": "n1", "command": ["python", "train.py"], "ended_ns": 10**18, "exit_code": 0}
 DEEPSPEED = Path(__file__).parent / "sources" / "deepspeed" / "calls-0.9.5.log"
+MEGATRON = Path(__file__).parent / "sources" / "megatron" / "megatron-all.log"
 RCCL = Path(__file__).parent / "sources" / "rccl" / "job.1275.node00.json"
 TORCHCOMMS = Path(__file__).parent / "sources" / "torchcomms" / "documented.log"
 XPLANE = Path(__file__).parent / "sources" / "xla" / "two.0.xplane.pb.gz"
@@ -45,6 +46,7 @@ MADE: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "xplane": lambda folder: {"a.xplane.pb": gzip.decompress(XPLANE.read_bytes())},
     "calls": lambda folder: {"calls.n1.0.jsonl": text(HEAD, GROUP, call(0), end(0), call(1), end(1))},
     "deepspeed-comms": lambda folder: {"train.log": DEEPSPEED.read_bytes()},
+    "megatron-log": lambda folder: {"train.log": MEGATRON.read_bytes()},
     "rccl-recorder": lambda folder: {"job.1275.node00.json": RCCL.read_bytes()},
     "torchcomms-log": lambda folder: {"clog.log": TORCHCOMMS.read_bytes()},
     "inspector": lambda folder: {"a.log": lines(record(0), record(1)).encode()},

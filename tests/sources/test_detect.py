@@ -27,6 +27,7 @@ MEANS = b"size,p50,mean,bytes,time\n1,2,3,4,5\n"
 TIMES = b"bytes,op,time\n1,2,3\n"
 PICO = b"{0 : node7 - 12}\n"
 CALL = b"comm op: all_reduce | time (ms): 1.00 | msg size: 4.0 B | algbw (Gbps): 0.00 | busbw (Gbps): 0.00\n"
+ITERATION = b" iteration        2/       4 | consumed samples: 16 | elapsed time per iteration (ms): 36.4 |\n"
 CHAKRA = b"\x08\x0a\x050.0.4\x00\x00"
 # What a file begins with, its name -> its kind. Where several know their words in it, the order of the kinds decides.
 HEADS: list[tuple[bytes, str, str | None]] = [
@@ -70,6 +71,10 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (TIMES, "a.csv", "bench"),
     (b"a,b,c\n", "a.csv", None),
     (b"a,b,c\n", "a.txt", "nccl-log"),
+    (ITERATION, "x", "megatron-log"),
+    (LOG + ITERATION, "x", "nccl-log"),
+    (CALL + ITERATION, "x", "deepspeed-comms"),
+    (b"[2026-01-02] [Rank 0] time (ms) | fwd: 1.00\n", "x", "megatron-log"),
     (b"V|1|base_timestamp=1714234567.890\n", "x", "torchcomms-log"),
     (b"{\n  hostname : a, version : 0,\n", "x.json", "rccl-recorder"),
     (b"[2026-01-02] [Rank 0] " + CALL, "x", "deepspeed-comms"),
@@ -146,7 +151,7 @@ KINDS = {
     "real/kineto": {"kineto": 13},
     "real/metrics": {"prometheus": 2},
     "real/more-profilers": {"kineto": 2, "xplane": 1},
-    "real/nccl-logs": {"nccl-log": 13, "nccl-log+bench": 4},
+    "real/nccl-logs": {"nccl-log": 12, "nccl-log+megatron-log": 1, "nccl-log+bench": 4},
     "real/nccl-tests": {"bench": 14, "nccl-log": 2, "nccl-log+bench": 5},
     "real/nccl-topo": {"nccl-log": 1, "perf-table": 1},
     "real/perf-db": {"perf-table": 187},
