@@ -208,8 +208,8 @@ def _own() -> Iterator[tuple[str, bytes]]:
     yield "job-n1-7.rwprof", recording()
     for path in sorted((ROOT / "tests" / "sources" / "xla").glob("*.xplane.pb.gz")):
         yield path.name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
-    for folder in ("deepspeed", "torchcomms", "rccl", "megatron"):
-        for path in sorted((ROOT / "tests" / "sources" / folder).glob("*.[lj]*")):
+    for folder in ("deepspeed", "torchcomms", "rccl", "megatron", "tracelens"):
+        for path in sorted((ROOT / "tests" / "sources" / folder).glob("*.[clj]*")):
             yield path.name, path.read_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()

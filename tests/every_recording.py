@@ -24,6 +24,7 @@ MANIFEST = {"ringwright": "run/1", "host": "n1", "command": ["python", "train.py
 DEEPSPEED = Path(__file__).parent / "sources" / "deepspeed" / "calls-0.9.5.log"
 MEGATRON = Path(__file__).parent / "sources" / "megatron" / "megatron-all.log"
 RCCL = Path(__file__).parent / "sources" / "rccl" / "job.1275.node00.json"
+TRACELENS = Path(__file__).parent / "sources" / "tracelens" / "nccl_long.csv"
 TORCHCOMMS = Path(__file__).parent / "sources" / "torchcomms" / "documented.log"
 XPLANE = Path(__file__).parent / "sources" / "xla" / "two.0.xplane.pb.gz"
 NETWORK = HEAD | {"ringwright": "network/1", "source": "network"}
@@ -49,6 +50,7 @@ MADE: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "megatron-log": lambda folder: {"train.log": MEGATRON.read_bytes()},
     "rccl-recorder": lambda folder: {"job.1275.node00.json": RCCL.read_bytes()},
     "torchcomms-log": lambda folder: {"clog.log": TORCHCOMMS.read_bytes()},
+    "tracelens": lambda folder: {"nccl_long.csv": TRACELENS.read_bytes()},
     "inspector": lambda folder: {"a.log": lines(record(0), record(1)).encode()},
     "network": lambda folder: {
         "n.jsonl": text(NETWORK, [10**9, {"eth0.tx_bytes": 5}], [2 * 10**9, {"eth0.tx_bytes": 9}])

@@ -76,6 +76,8 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (CALL + ITERATION, "x", "deepspeed-comms"),
     (b"[2026-01-02] [Rank 0] time (ms) | fwd: 1.00\n", "x", "megatron-log"),
     (b"V|1|base_timestamp=1714234567.890\n", "x", "torchcomms-log"),
+    (b"Collective name,dtype,comm_latency_mean,count\n", "x.csv", "tracelens"),
+    (b"rank,total_wait_time_us,mean_wait_time_us,times_arrived_last\n", "x.csv", "tracelens"),
     (b"{\n  hostname : a, version : 0,\n", "x.json", "rccl-recorder"),
     (b"[2026-01-02] [Rank 0] " + CALL, "x", "deepspeed-comms"),
     (LOG + CALL, "x", "nccl-log"),

@@ -1,0 +1,205 @@
+"""Which of TraceLens' tables a file is, its rows, and what their cells mean.
+
+Source: ``NcclAnalyser`` of ``TraceLens/NcclAnalyser/nccl_analyser.py``: times in microseconds, MB of 2^20 bytes, elements
+handed in and out as the profiler recorded them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ringwright.sources.c10d import CallSizes, operation, sizes
+from ringwright.sources.datatypes import BYTES, datatype
+from ringwright.sources.gathered import MOST_MEMBERS
+
+MOST_ROWS = 2_000_000
+MOST_COLUMNS = 1 << 16
+MOST_US = 1e12
+_MOST_ELEMENTS = 1 << 48
+_MOST_RANK = 1 << 24
+_MB = 1 << 20
+_CUT = 3e-3  # how far a mean times a count may be off the sum
+_OF_RANK = re.compile(r"rank_(\d{1,8})_dur")
+_RANKS = re.compile(r"\d{1,9}")
+Cells = dict[str, str]
+
+
+class Detail(IntEnum):
+    """What a row of a table is; of two tables of one report the more detailed tells the times."""
+
+    STRAGGLERS = 0  # what a rank waited, all in all
+    SUMMARY = 1  # a kind of collective
+    COLLECTIVE = 2  # one collective of all its ranks
+    OF_RANK = 3  # a kind of collective on one rank
+    RANKS = 4  # one collective, with columns for each rank
+    CALL = 5  # one collective on one rank
+
+
+@dataclass
+class Table:
+    """A file: where it lies, what its rows are, and of wide tables the ranks that have columns."""
+
+    name: str
+    detail: Detail
+    ranks: list[int]
+    rows: list[tuple[int, Cells]] = field(default_factory=list)  # line, cells by column
+    faults: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def folder(self) -> str:
+        """Tables of one report lie in one folder."""
+        return re.split(r"[/\\!:][^/\\!:]*$", self.name)[0] if re.search(r"[/\\!:]", self.name) else ""
+
+
+def table(name: str, data: bytes) -> Table | None:
+    """Return the table of a file, None where its columns are those of no such table."""
+    rows = csv.reader(io.StringIO(data.decode("utf-8-sig", "replace").replace("\0", "�"), newline=""))
+    try:
+        header = next(rows, [])
+    except csv.Error:
+        return None
+    detail = _detail(set(header)) if len(header) <= MOST_COLUMNS else None
+    if detail is None:
+        return None
+    ranks = {int(m[1]) for column in header if (m := _OF_RANK.fullmatch(column)) and int(m[1]) < _MOST_RANK}
+    read = Table(name, detail, sorted(ranks))
+    while True:
+        line = rows.line_num + 1
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            read.faults.append((line, f"no CSV: {str(error)[:80]}"))
+            continue
+        if cells is None:
+            return read
+        if len(read.rows) >= MOST_ROWS:
+            read.faults.append((line, f"rows beyond {MOST_ROWS:,}"))
+            return read
+        if len(cells) == len(header):
+            read.rows.append((line, dict(zip(header, cells, strict=True))))
+        elif cells:
+            read.faults.append((line, "a row with more or fewer cells than columns"))
+
+
+def _detail(columns: set[str]) -> Detail | None:
+    if {"rank", "total_wait_time_us", "times_arrived_last"} <= columns:
+        return Detail.STRAGGLERS
+    if "Collective name" not in columns:
+        return None
+    if {"rank", "ts", "dur"} <= columns:
+        return Detail.CALL
+    if any(_OF_RANK.fullmatch(column) for column in columns):
+        return Detail.RANKS
+    if {"rank", "dur_mean", "operation_count"} <= columns:
+        return Detail.OF_RANK
+    if "comm_latency" in columns or "wall_time (us)" in columns:
+        return Detail.COLLECTIVE
+    is_summary = "count" in columns and columns & {"comm_latency_mean", "wall_time (us)_mean"}
+    return Detail.SUMMARY if is_summary else None
+
+
+def number(text: str | None) -> float | None:
+    """Return a finite number, None for an empty cell, ``nan`` and what is none."""
+    try:
+        value = float(text or "nan")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def whole(text: str | None, most: int) -> int | None:
+    """Return a number from 0 to ``most``; pandas writes 8 as 8.0 in a column that has empty cells."""
+    value = number(text)
+    return int(value) if value is not None and value.is_integer() and 0 <= value <= most else None
+
+
+def microseconds(text: str | None) -> float | None:
+    """Return how long something took, in seconds; None for what is no such time."""
+    value = number(text)
+    return value * 1e-6 if value is not None and 0 < value < MOST_US else None
+
+
+def rank(cells: Cells) -> int | None:
+    """Return the rank of a row."""
+    return whole(cells.get("rank"), _MOST_RANK)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a row says of the call, on one rank where it has columns for each."""
+
+    op: str
+    name: str
+    group: str | None
+    members: tuple[int, ...]
+    size: int | None  # of the group
+    dtype: str | None
+    count: int | None
+    sizes: CallSizes
+
+
+def call(cells: Cells, of_rank: int | None = None) -> Call:
+    """Return operation, group and sizes."""
+
+    def cell(column: str) -> str | None:
+        own = cells.get(f"rank_{of_rank}_{column}") if of_rank is not None else None
+        return own or cells.get(column)
+
+    name = cells.get("Collective name", "")
+    op = operation(name) or "unknown"
+    members = _members(cells.get("Process Group Ranks", ""))
+    size = whole(cells.get("Group size"), MOST_MEMBERS) or len(members) or None
+    dtype = datatype(cells["dtype"]) if cells.get("dtype") else None
+    width = BYTES.get(dtype or "")
+    counts = [whole(cell(f"{side} msg nelems"), _MOST_ELEMENTS) for side in ("In", "Out")]
+    inside, outside = (
+        count * width
+        if count is not None and width
+        else _megabytes(cell(f"{side} msg size (MB)") or cells.get(f"{side} msg size (MB)_first"))
+        for count, side in zip(counts, ("In", "Out"), strict=True)
+    )
+    full = _megabytes(cells.get("Full msg size (MB)"))
+    inside, outside = (inside, outside or full) if op == "all-gather" else (inside or full, outside)
+    group = cells.get("Process Group Name") or None
+    known = members if size == len(members) else ()
+    held = sizes(op, inside, outside, size)
+    return Call(op, name, group if group != "Unknown_Group" else None, known, size, dtype, counts[0], held)
+
+
+def _members(text: str) -> tuple[int, ...]:
+    """Return the ranks of ``[0, 1]``; of ``[0, 1, ..., 63]`` none, as it does not say all."""
+    found = tuple(int(each) for each in _RANKS.findall(text)) if "..." not in text else ()
+    return found if len(set(found)) == len(found) <= MOST_MEMBERS and max(found, default=0) < _MOST_RANK else ()
+
+
+def _megabytes(text: str | None) -> int | None:
+    value = number(text)
+    return round(value * _MB) if value is not None and 0 <= value < _MOST_ELEMENTS else None
+
+
+def contradiction(cells: Cells) -> str | None:
+    """Return in which way a row of a summary contradicts itself, None where it does not."""
+    mean, count = number(cells.get("dur_mean", cells.get("comm_latency_mean"))), number(_count(cells))
+    total = number(cells.get("dur_sum"))
+    in_ms = number(cells.get("Total comm latency (ms)"))
+    total = in_ms * 1e3 if total is None and in_ms is not None else total
+    if mean is not None and count is not None and total is not None and abs(mean * count - total) > _CUT * abs(total):
+        return f"mean {mean:.6g} us times {count:.6g} is not the sum, {total:.6g} us"
+    least, most = number(cells.get("dur_min")), number(cells.get("dur_max"))
+    if mean is not None and least is not None and most is not None and not least * 0.999 <= mean <= most * 1.001:
+        return f"the mean {mean:.6g} us is not between {least:.6g} and {most:.6g}"
+    return None
+
+
+def times(cells: Cells) -> int | None:
+    """Return how many calls a row of a summary stands for."""
+    return whole(_count(cells), 1 << 40) or None
+
+
+def _count(cells: Cells) -> str | None:
+    return cells.get("operation_count", cells.get("count"))
