@@ -36,7 +36,7 @@ MOST_BYTES = 512 << 20
 _REMEDY = (
     "give CSV files of TraceLens_generate_multi_rank_collective_report_pytorch --output_csvs_dir, or coll_analysis.csv"
 )
-_PLACED = 0.6  # how sure a rank is that is a file's place in a list
+_PLACED = 0.6  # how sure a rank is that is a file's place in a list, and a group that stands for others
 
 
 def read_tracelens(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
@@ -50,7 +50,6 @@ def read_tracelens(sources: list[Source], *, progress: Callable[[int], None] | N
             if found is not None:
                 tables.append(found)
                 gathered.inputs.append(member.name)
-                _faults(gathered, found)
         gathered.damage(source.name, source.losses[before:])
     ranks = _ranks(gathered, tables)
     for of_one_report in _reports(tables):
@@ -73,13 +72,6 @@ def _limits() -> list[str]:
     ]
 
 
-def _faults(gathered: Gathered, found: Table) -> None:
-    for line, why in found.faults[:100]:
-        gathered.note(found.name, "refused", why, at=line)
-        gathered.lose(f"{found.name}: {why}")
-    gathered.note(found.name, "refused", "further damage", max(len(found.faults) - 100, 0))
-
-
 def _ranks(gathered: Gathered, tables: list[Table]) -> dict[str, int]:
     """Return the ranks of files that are of one rank each, of which TraceLens says 0: from their names, else by place."""
     alone = [each for each in tables if each.detail in (Detail.OF_RANK, Detail.CALL) and _is_of_rank_zero(each)]
@@ -100,7 +92,7 @@ def _ranks(gathered: Gathered, tables: list[Table]) -> dict[str, int]:
 
 
 def _is_of_rank_zero(each: Table) -> bool:
-    return bool(each.rows) and all(rank(cells) == 0 for _, cells in each.rows)
+    return {rank(cells) for _, cells in each.rows() if isinstance(cells, dict)} == {0}
 
 
 def _named(name: str) -> int | None:
@@ -121,7 +113,11 @@ def _report(gathered: Gathered, tables: list[Table], ranks: dict[str, int]) -> N
     """Write the rows of one report's tables; what a more detailed table of it told is not told again."""
     told: dict[str, Detail] = {}
     for each in tables:
-        for line, cells in each.rows:
+        for line, cells in each.rows():
+            if isinstance(cells, str):
+                gathered.note(each.name, "refused", cells, at=line)
+                gathered.lose(f"{each.name}: {cells}")
+                continue
             if each.detail is Detail.STRAGGLERS:
                 _straggler(gathered, each, cells)
                 gathered.note(each.name, "understood", "ranks")
@@ -205,7 +201,7 @@ def _row(gathered: Gathered, each: Table, line: int, said: Call, own: int | None
         "op": said.op,
         "text": said.name,
         "rank": own,
-        "communicator": _group(gathered, said, own),
+        "communicator": _group(gathered, said, own, is_sure=each.detail is not Detail.SUMMARY),
         "nranks": said.size,
         "datatype": said.dtype,
         "count": said.count,
@@ -220,11 +216,15 @@ def _row(gathered: Gathered, each: Table, line: int, said: Call, own: int | None
     return row
 
 
-def _group(gathered: Gathered, said: Call, own: int | None) -> int | None:
+def _group(gathered: Gathered, said: Call, own: int | None, *, is_sure: bool) -> int | None:
+    """Return the communicator; a summary names the first group of those that it puts together."""
     if said.group is None and not said.members:
         return None
     name = said.group or "group not named"
     identity = f"{name} {list(said.members)}" if said.members else f"{name} of {said.size}"
-    number_ = gathered.communicator(identity, name=name, size=said.size, members=said.members)
+    ground, sure = ("read", 1.0) if is_sure else ("inferred", _PLACED)
+    number_ = gathered.communicator(
+        identity, name=name, size=said.size, members=said.members, ground=ground, confidence=sure
+    )
     gathered.of(number_)["ranks"].add(own)
     return number_

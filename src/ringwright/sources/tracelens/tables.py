@@ -10,12 +10,17 @@ import csv
 import io
 import math
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from ringwright.sources.c10d import CallSizes, operation, sizes
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import MOST_MEMBERS
+
+if TYPE_CHECKING:
+    from _csv import Reader as CsvReader
 
 MOST_ROWS = 2_000_000
 MOST_COLUMNS = 1 << 16
@@ -45,45 +50,53 @@ class Table:
     """A file: where it lies, what its rows are, and of wide tables the ranks that have columns."""
 
     name: str
+    data: bytes
+    header: list[str]
     detail: Detail
     ranks: list[int]
-    rows: list[tuple[int, Cells]] = field(default_factory=list)  # line, cells by column
-    faults: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def folder(self) -> str:
         """Tables of one report lie in one folder."""
         return re.split(r"[/\\!:][^/\\!:]*$", self.name)[0] if re.search(r"[/\\!:]", self.name) else ""
 
+    def rows(self) -> Iterator[tuple[int, Cells | str]]:
+        """Yield line and cells by column, or what is wrong with the line."""
+        rows = _parsed(self.data)
+        next(rows)
+        for count in range(MOST_ROWS + 1):
+            line = rows.line_num + 1
+            try:
+                cells = next(rows, None)
+            except csv.Error as error:
+                yield line, f"no CSV: {str(error)[:80]}"
+                continue
+            if cells is None:
+                return
+            if count == MOST_ROWS:
+                yield line, f"rows beyond {MOST_ROWS:,}"
+            elif len(cells) == len(self.header):
+                yield line, dict(zip(self.header, cells, strict=True))
+            elif cells:
+                yield line, "a row with more or fewer cells than columns"
+
+
+def _parsed(data: bytes) -> CsvReader:
+    lines = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", "replace", newline="")
+    return csv.reader(line.replace("\0", "\ufffd") for line in lines)
+
 
 def table(name: str, data: bytes) -> Table | None:
     """Return the table of a file, None where its columns are those of no such table."""
-    rows = csv.reader(io.StringIO(data.decode("utf-8-sig", "replace").replace("\0", "�"), newline=""))
     try:
-        header = next(rows, [])
+        header = next(_parsed(data), [])
     except csv.Error:
         return None
     detail = _detail(set(header)) if len(header) <= MOST_COLUMNS else None
     if detail is None:
         return None
     ranks = {int(m[1]) for column in header if (m := _OF_RANK.fullmatch(column)) and int(m[1]) < _MOST_RANK}
-    read = Table(name, detail, sorted(ranks))
-    while True:
-        line = rows.line_num + 1
-        try:
-            cells = next(rows, None)
-        except csv.Error as error:
-            read.faults.append((line, f"no CSV: {str(error)[:80]}"))
-            continue
-        if cells is None:
-            return read
-        if len(read.rows) >= MOST_ROWS:
-            read.faults.append((line, f"rows beyond {MOST_ROWS:,}"))
-            return read
-        if len(cells) == len(header):
-            read.rows.append((line, dict(zip(header, cells, strict=True))))
-        elif cells:
-            read.faults.append((line, "a row with more or fewer cells than columns"))
+    return Table(name, data, header, detail, sorted(ranks))
 
 
 def _detail(columns: set[str]) -> Detail | None:
