@@ -11,6 +11,7 @@ from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError
 from ringwright.sources import read
 from ringwright.sources.megatron_log.reader import moves
+from ringwright.sources.sample import sample
 from ringwright.trace import Trace
 from shared_data import needs_shared_data, real
 
@@ -133,3 +134,10 @@ def test_operations_that_names_tell(name: str, op: str | None) -> None:
 def test_nothing_in_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no iteration"):
         written(tmp_path, "times across ranks (ms):", "nothing")
+
+
+def test_a_log_whose_lines_are_all_read_is_of_one_kind() -> None:
+    """Its steps and its launch are read with NCCL's lines already, so no line of it counts twice."""
+    trace = read(str(sample()))
+    assert trace.meta["source"] == "nccl-log"
+    assert trace.table("ledger").filter(pl.col("reason").str.contains("timer")).is_empty()

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 
-def beside(part: Trace, others: Sequence[Trace]) -> Trace:
+def beside(part: Trace, others: Sequence[Trace]) -> Trace | None:
     """Return what a second reader took from files that were read already, so that nothing in them counts twice.
 
-    Calls that others counted in the same files become measurements, which keep their times; steps are left to the first.
+    Calls that others counted in the same files become measurements, which keep their times; steps are left to the first, and
+    so are lines that are of neither, and claims that it made. None where nothing is left.
     """
     import polars as pl
 
@@ -31,7 +32,13 @@ def beside(part: Trace, others: Sequence[Trace]) -> Trace:
     is_step = pl.col("kind") == "step"
     if any(_has(other, is_step) for other in mine):
         events = events.filter(~is_step)
-    return replace(part, tables={**part.tables, "events": events.lazy()})
+    claims, ledger = part.table("claims"), part.table("ledger").filter(pl.col("outcome") != "other")
+    claims = claims.join(pl.concat(other.table("claims") for other in mine), on=["field", "value"], how="anti")
+    if events.is_empty() and claims.is_empty():
+        return None
+    return replace(
+        part, tables={**part.tables, "events": events.lazy(), "claims": claims.lazy(), "ledger": ledger.lazy()}
+    )
 
 
 def _has(trace: Trace, which: pl.Expr) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 from ringwright.laws import reason
@@ -14,8 +14,8 @@ from ringwright.sources.members import members, whole
 from ringwright.sources.ranks import rank_in_name, world_of
 from ringwright.sources.tracelens.tables import (
     Call,
-    Cells,
-    Detail,
+    Fields,
+    Grain,
     Table,
     call,
     contradiction,
@@ -46,9 +46,9 @@ def read_tracelens(sources: list[Source], *, progress: Callable[[int], None] | N
     for source in sources:
         before = len(source.losses)
         for member in members(source, progress):
-            found = table(member.name, whole(member, MOST_BYTES))
-            if found is not None:
-                tables.append(found)
+            read = table(member.name, whole(member, MOST_BYTES))
+            if read is not None:
+                tables.append(read)
                 gathered.inputs.append(member.name)
         gathered.damage(source.name, source.losses[before:])
     ranks = _ranks(gathered, tables)
@@ -74,10 +74,10 @@ def _limits() -> list[str]:
 
 def _ranks(gathered: Gathered, tables: list[Table]) -> dict[str, int]:
     """Return the ranks of files that are of one rank each, of which TraceLens says 0: from their names, else by place."""
-    alone = [each for each in tables if each.detail in (Detail.OF_RANK, Detail.CALL) and _is_of_rank_zero(each)]
+    alone = [each for each in tables if each.grain in (Grain.OF_RANK, Grain.CALL) and _is_of_rank_zero(each)]
     if len(alone) < 2:
         for each in tables:
-            if each.detail in (Detail.OF_RANK, Detail.CALL, Detail.RANKS):
+            if each.grain in (Grain.OF_RANK, Grain.CALL, Grain.RANKS):
                 note = "TraceLens numbers ranks by the place of their traces in its list"
                 gathered.claim("ranks", "as TraceLens numbers them", each.name, confidence=0.9, note=note)
         return {}
@@ -92,7 +92,7 @@ def _ranks(gathered: Gathered, tables: list[Table]) -> dict[str, int]:
 
 
 def _is_of_rank_zero(each: Table) -> bool:
-    return {rank(cells) for _, cells in each.rows() if isinstance(cells, dict)} == {0}
+    return {rank(fields) for _, fields in each.rows() if isinstance(fields, dict)} == {0}
 
 
 def _named(name: str) -> int | None:
@@ -106,102 +106,102 @@ def _reports(tables: list[Table]) -> list[list[Table]]:
     by_folder: defaultdict[str, list[Table]] = defaultdict(list)
     for each in tables:
         by_folder[each.folder].append(each)
-    return [sorted(held, key=lambda each: -each.detail) for held in by_folder.values()]
+    return [sorted(held, key=lambda each: -each.grain) for held in by_folder.values()]
 
 
 def _report(gathered: Gathered, tables: list[Table], ranks: dict[str, int]) -> None:
     """Write the rows of one report's tables; what a more detailed table of it told is not told again."""
-    told: dict[str, Detail] = {}
+    told: dict[str, Grain] = {}
     for each in tables:
-        for line, cells in each.rows():
-            if isinstance(cells, str):
-                gathered.note(each.name, "refused", cells, at=line)
-                gathered.lose(f"{each.name}: {cells}")
+        for line, fields in each.rows():
+            if isinstance(fields, str):
+                gathered.note(each.name, "refused", fields, at=line)
+                gathered.lose(f"{each.name}: {fields}")
                 continue
-            if each.detail is Detail.STRAGGLERS:
-                _straggler(gathered, each, cells)
+            if each.grain is Grain.STRAGGLERS:
+                _straggler(gathered, each, fields)
                 gathered.note(each.name, "understood", "ranks")
                 continue
-            name = cells.get("Collective name", "")
-            is_told = told.setdefault(name, each.detail) != each.detail
+            name = fields.get("Collective name", "")
+            is_told = told.setdefault(name, each.grain) != each.grain
             gathered.note(
                 each.name, *(("other", "told in more detail by another table") if is_told else ("understood", "rows"))
             )
-            if each.detail is Detail.SUMMARY:
-                _apart(gathered, each, cells)
+            if each.grain is Grain.SUMMARY:
+                _apart(gathered, each, fields)
             if not is_told:
-                _rows(gathered, each, line, cells, ranks.get(each.name))
+                _rows(gathered, each, line, fields, ranks.get(each.name))
 
 
-def _straggler(gathered: Gathered, each: Table, cells: Cells) -> None:
-    waited = f"{cells.get('total_wait_time_us', '')[:20]} us, last in {cells.get('times_arrived_last', '')[:20]}"
-    note = f"of {cells.get('num_collectives', '')[:20]} collectives, by the clocks of the traces as they are"
-    gathered.claim(f"waiting of rank {rank(cells)}", waited, each.name, note=note)
+def _straggler(gathered: Gathered, each: Table, fields: Fields) -> None:
+    waited = f"{fields.get('total_wait_time_us', '')[:20]} us, last in {fields.get('times_arrived_last', '')[:20]}"
+    note = f"of {fields.get('num_collectives', '')[:20]} collectives, by the clocks of the traces as they are"
+    gathered.claim(f"waiting of rank {rank(fields)}", waited, each.name, note=note)
 
 
-def _apart(gathered: Gathered, each: Table, cells: Cells) -> None:
+def _apart(gathered: Gathered, each: Table, fields: Fields) -> None:
     """Say how far ranks began apart, and what the fastest took: that is beside the time of each rank."""
-    apart, took = number(cells.get("skew in start time_mean")), number(cells.get("comm_latency_mean"))
+    apart, took = number(fields.get("skew in start time_mean")), number(fields.get("comm_latency_mean"))
     if apart is None or took is None:
         return
-    what = f"{cells.get('Collective name', '')[:80]} of {cells.get('Full msg size (MB)', '')[:20]} MB"
-    note = f"mean of {cells.get('count', '')[:20]}, by the clocks of the traces as they are"
+    what = f"{fields.get('Collective name', '')[:80]} of {fields.get('Full msg size (MB)', '')[:20]} MB"
+    note = f"mean of {fields.get('count', '')[:20]}, by the clocks of the traces as they are"
     gathered.claim(f"fastest rank, {what}", f"{took:.6g} us, starts {apart:.6g} us apart", each.name, note=note)
 
 
-def _rows(gathered: Gathered, each: Table, line: int, cells: Cells, own: int | None) -> None:
-    if each.detail is Detail.RANKS:
+def _rows(gathered: Gathered, each: Table, line: int, fields: Fields, own: int | None) -> None:
+    if each.grain is Grain.RANKS:
         for one in each.ranks:
-            if cells.get(f"rank_{one}_dur"):
-                _add(gathered, each, line, call(cells, one), one, cells, f"rank_{one}_")
+            if fields.get(f"rank_{one}_dur"):
+                _add(gathered, each, line, call(fields, one), one, fields, f"rank_{one}_")
         return
-    said = call(cells)
-    if each.detail in (Detail.CALL, Detail.COLLECTIVE):
-        _add(gathered, each, line, said, own if own is not None else rank(cells), cells)
+    said = call(fields)
+    if each.grain in (Grain.CALL, Grain.COLLECTIVE):
+        _add(gathered, each, line, said, own if own is not None else rank(fields), fields)
         return
-    count, wrong = times(cells), contradiction(cells)
+    count, wrong = times(fields), contradiction(fields)
     if count is None:
         gathered.note(each.name, "refused", "a row that does not say of how many calls", at=line)
         gathered.lose(f"{each.name}: rows without a count")
         return
-    row = _row(gathered, each, line, said, own if own is not None else rank(cells))
+    row = _row(gathered, each, line, said, own if own is not None else rank(fields))
     if wrong:
         gathered.note(each.name, "refused", reason("time", wrong), at=line, example=wrong)
-    mean = cells.get("dur_mean") or cells.get("comm_latency_mean") or cells.get("wall_time (us)_mean")
+    mean = fields.get("dur_mean") or fields.get("comm_latency_mean") or fields.get("wall_time (us)_mean")
     row |= {"multiplicity": count, "duration_s": None if wrong else microseconds(mean)}
     gathered.events.add(**row)
 
 
 def _add(
-    gathered: Gathered, each: Table, line: int, said: Call, own: int | None, cells: Cells, before: str = ""
+    gathered: Gathered, each: Table, line: int, said: Call, own: int | None, fields: Fields, before: str = ""
 ) -> None:
     """Write one call, of one rank or of whichever was fastest."""
     row = _row(gathered, each, line, said, own)
-    took = cells.get(f"{before}dur") or cells.get("comm_latency") or cells.get("wall_time (us)")
+    took = fields.get(f"{before}dur") or fields.get("comm_latency") or fields.get("wall_time (us)")
     row["duration_s"] = microseconds(took)
     if row["duration_s"] is None:
         gathered.note(each.name, "refused", reason("time", "a duration that is none"), at=line, example=str(took)[:80])
-    start = number(cells.get(f"{before}ts"))
+    start = number(fields.get(f"{before}ts"))
     if start is not None and own is not None and 0 <= start < 1e17:
         row |= {"start_s": start * 1e-6, "clock": f"host:rank{own}"}
     if said.op not in POINTWISE:
-        row["sequence"] = _sequence(cells)
+        row["sequence"] = _sequence(fields)
     gathered.events.add(**row)
 
 
-def _sequence(cells: Cells) -> int | None:
+def _sequence(fields: Fields) -> int | None:
     """Return the place of a collective among its group's, in the order of their starts: its identity ends with it."""
-    last = cells.get("collective_id", "").rpartition("_")[2]
+    last = fields.get("collective_id", "").rpartition("_")[2]
     return int(last) if last.isdecimal() and last.isascii() and len(last) < 10 else None
 
 
 def _row(gathered: Gathered, each: Table, line: int, said: Call, own: int | None) -> Row:
-    row: dict[str, Any] = {
+    row: Row = {
         "kind": "p2p" if said.op in POINTWISE else "collective",
         "op": said.op,
         "text": said.name,
         "rank": own,
-        "communicator": _group(gathered, said, own, is_sure=each.detail is not Detail.SUMMARY),
+        "communicator": _group(gathered, said, own, is_sure=each.grain is not Grain.SUMMARY),
         "nranks": said.size,
         "datatype": said.dtype,
         "count": said.count,
