@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,16 @@ def test_cut_lines_and_nothing_in_it(tmp_path: Path) -> None:
     path.write_text("{\n  version : 1,\n}\n")
     with pytest.raises(InputError, match="no call"):
         read(str(path))
+
+
+def test_counts_that_are_none(tmp_path: Path) -> None:
+    """Found by damaging recordings: two numbers without a comma, and one longer than any count."""
+    text = Path(JOB[1]).read_text()
+    spoilt = re.sub(r"(sendcounts : \[) ?\d+", r"\1 4 4", text)
+    assert spoilt != text
+    path = tmp_path / "log.1276.h.json"
+    for said in (spoilt, spoilt.replace("4 4", "4" * 5000)):
+        path.write_text(said)
+        trace = read(str(path))
+        assert "AllToAllv" not in trace.df["text"].to_list()
+        assert trace.table("ledger").filter(outcome="refused").height == 1

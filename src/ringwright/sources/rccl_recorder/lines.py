@@ -9,6 +9,7 @@ _CALL = re.compile(
     r"^\s*(?P<name>[A-Z][A-Za-z]{1,40}) : \[(?P<held>.*?)context : \[(?P<context>[^\]]*)\] ?\](?P<rest>.*)$"
 )
 _FIELD = re.compile(r"([A-Za-z# ]{1,20}?) : (\(nil\)|-?[\w.]{1,40})")
+_COUNT = re.compile(r"[0-9]{1,18}")
 _LIST = re.compile(r"(sendcounts|recvcounts) : \[([\d, ]{0,1000000})\]")
 _HEAD = re.compile(r"^\s*(?:hostname : (?P<host>[^,]{1,255}), )?version : (?P<version>\d{1,4}),?\s*$")
 _BUFFERS = re.compile(r"(?:sendbuff|recvbuff|buff) : \[[^\]]*\], ")
@@ -87,8 +88,9 @@ class RecorderLines:
             return ""
         fields = {key.strip(): value for key, value in _FIELD.findall(_BUFFERS.sub("", match["held"]))}
         fields |= {key.strip(): value for key, value in _FIELD.findall(match["context"])}
-        counts = {
-            key: [int(part) for part in held.split(",") if part.strip()] for key, held in _LIST.findall(match["rest"])
-        }
+        lists = {key: [part.strip() for part in held.split(",")] for key, held in _LIST.findall(match["rest"])}
+        if not all(_COUNT.fullmatch(part) for parts in lists.values() for part in parts if part):
+            return "a list of counts that are none"
+        counts = {key: [int(part) for part in parts if part] for key, parts in lists.items()}
         self.calls.append(RecorderCall(name, number, fields, counts))
         return ""
