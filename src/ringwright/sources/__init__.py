@@ -118,8 +118,7 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
         raise
     for kind, of_kind in sorted(also.items()):
         try:
-            part = beside(_read_kind(kind, of_kind, events, progress), traces)
-            traces += [] if part is None else [part]
+            traces = beside(_read_kind(kind, of_kind, events, progress), traces)
         except InputError as error:
             passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]
