@@ -26,6 +26,8 @@ def beside(part: Trace, others: Sequence[Trace]) -> list[Trace]:
     mine = [other for other in others if files & set(other.meta.get("inputs", []))]
     if part.meta.get("source") == "bench" or not mine:
         return [*others, part]
+    # what this reader cannot tell, the first may
+    part = replace(part, meta={key: value for key, value in part.meta.items() if key != "limits"})
     events = part.df
     is_call = pl.col("kind").is_in(["collective", "p2p"])
     if any(_has(other, is_call) for other in mine):
