@@ -166,7 +166,7 @@ def _own() -> Iterator[tuple[str, bytes]]:
     """Yield recordings made here: a recorded job's files, a database, a log."""
     import tempfile
 
-    from nsys_export import write
+    from nsys_export import write, write_payloads
     from ringwright.testing import training_job, write_log
 
     head = {"host": "n1", "pid": 7, "rank": 0, "world": 2, "wall_ns": 10**18, "clock_ns": 10**9}
@@ -208,8 +208,12 @@ def _own() -> Iterator[tuple[str, bytes]]:
     yield "job-n1-7.rwprof", recording()
     for path in sorted((ROOT / "tests" / "sources" / "xla").glob("*.xplane.pb.gz")):
         yield path.name.removesuffix(".gz"), gzip.decompress(path.read_bytes())
+    for folder in ("deepspeed", "torchcomms", "rccl", "megatron", "tracelens"):
+        for path in sorted((ROOT / "tests" / "sources" / folder).glob("*.[clj]*")):
+            yield path.name, path.read_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()
+        yield "rank1.sqlite", write_payloads(Path(scratch) / "b.sqlite").read_bytes()
     job = training_job(1, 4, tp=2, iterations=1, buckets=None, layers=1, tokens=16, hidden=64)
     for release, options in (
         ("2.3", {}),

@@ -21,6 +21,11 @@ from sources.test_inspector import lines, record
 from sources.test_reader_fuzz import KINDS as RECORDINGS
 
 MANIFEST = {"ringwright": "run/1", "host": "n1", "command": ["python", "train.py"], "ended_ns": 10**18, "exit_code": 0}
+DEEPSPEED = Path(__file__).parent / "sources" / "deepspeed" / "calls-0.9.5.log"
+MEGATRON = Path(__file__).parent / "sources" / "megatron" / "megatron-all.log"
+RCCL = Path(__file__).parent / "sources" / "rccl" / "job.1275.node00.json"
+TRACELENS = Path(__file__).parent / "sources" / "tracelens" / "nccl_long.csv"
+TORCHCOMMS = Path(__file__).parent / "sources" / "torchcomms" / "documented.log"
 XPLANE = Path(__file__).parent / "sources" / "xla" / "two.0.xplane.pb.gz"
 NETWORK = HEAD | {"ringwright": "network/1", "source": "network"}
 PROMETHEUS = b"""# TYPE nccl_collective_exec_time_microseconds gauge
@@ -41,6 +46,11 @@ MADE: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "nccl-profiler": lambda folder: {"a.rwprof": profiler_recording.recording()},
     "xplane": lambda folder: {"a.xplane.pb": gzip.decompress(XPLANE.read_bytes())},
     "calls": lambda folder: {"calls.n1.0.jsonl": text(HEAD, GROUP, call(0), end(0), call(1), end(1))},
+    "deepspeed-comms": lambda folder: {"train.log": DEEPSPEED.read_bytes()},
+    "megatron-log": lambda folder: {"train.log": MEGATRON.read_bytes()},
+    "rccl-recorder": lambda folder: {"job.1275.node00.json": RCCL.read_bytes()},
+    "torchcomms-log": lambda folder: {"clog.log": TORCHCOMMS.read_bytes()},
+    "tracelens": lambda folder: {"nccl_long.csv": TRACELENS.read_bytes()},
     "inspector": lambda folder: {"a.log": lines(record(0), record(1)).encode()},
     "network": lambda folder: {
         "n.jsonl": text(NETWORK, [10**9, {"eth0.tx_bytes": 5}], [2 * 10**9, {"eth0.tx_bytes": 9}])

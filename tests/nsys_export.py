@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from pathlib import Path
 
 SCHEMA = """
@@ -69,10 +70,89 @@ def write(
         db.execute(nvtx, (0, None, 75, "NCCL", None, thread, 1, None, None))
         for place in range(calls):
             db.execute(
-                nvtx, (400 + 100 * place, 450 + 100 * place, 59, None, 4, thread, 1, sizes[place % len(sizes)], None)
+                nvtx, (410 + 100 * place, 460 + 100 * place, 59, None, 4, thread, 1, sizes[place % len(sizes)], None)
             )
         payload = '{"NCCL communicator ID": 77, "Message size [bytes]": 512}'
         db.execute(nvtx, (900, 950, 59, None, 6, thread, 1, None, payload))
         db.execute(nvtx, (0, 20000, 59, "ProfilerStep#12", None, thread, 0, None, None))
+    db.close()
+    return path
+
+
+PAYLOADS = """
+CREATE TABLE NVTX_PAYLOAD_SCHEMAS (domainId INTEGER, schemaId INTEGER, name TEXT, type INTEGER, flags INTEGER, numEntries INTEGER,
+ payloadSize INTEGER, alignTo INTEGER);
+CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES (domainId INTEGER NOT NULL, schemaId INTEGER NOT NULL, idx INTEGER NOT NULL, flags INTEGER,
+ type INTEGER, name TEXT, description TEXT, arrayOrUnionDetail INTEGER, offset INTEGER);
+CREATE TABLE NVTX_PAYLOAD_ENUM_ENTRIES (domainId INTEGER NOT NULL, schemaId INTEGER NOT NULL, idx INTEGER NOT NULL, name TEXT,
+ value INTEGER, isFlag INTEGER);
+"""
+COMM, SIZE, OP = "NCCL communicator ID", "Message size [bytes]", "Reduction operation"
+REDUCTION = (1 << 24) + 11  # the schema of NCCL's reductions
+# name -> number of the schema, its entries: (name, type, offset), how they are laid out
+ENTRIES: dict[str, tuple[int, list[tuple[str, int, int]], str]] = {
+    "init": (1 << 24, [(COMM, 18, 0), ("No. of ranks", 5, 8), ("Rank", 5, 12), ("CUDA device", 5, 16)], "<Qiiixxxx"),
+    "part": ((1 << 24) + 4, [(COMM, 18, 0), (SIZE, 22, 8)], "<QQ"),
+    "reduced": ((1 << 24) + 5, [(COMM, 18, 0), (SIZE, 22, 8), (OP, REDUCTION, 16)], "<QQixxxx"),
+    "peer": ((1 << 24) + 9, [(COMM, 18, 0), ("Bytes", 22, 8), ("Peer rank", 5, 16)], "<QQixxxx"),
+}
+WORLD, PAIR = 0xFEDCBA9876543210, 0x77
+
+
+def blob(schema: str, *values: int) -> bytes:
+    """Return the bytes of an event's payload: domain, schema, size, where it begins, and the structure."""
+    number, _, layout = ENTRIES[schema]
+    body = struct.pack(layout, *values)
+    return struct.pack("<QQQQ", 1, number, len(body), 32) + body
+
+
+def write_payloads(path: Path, *, rank: int = 0, as_text: bool = False) -> Path:
+    """Write an export of one of four ranks whose ranges carry NCCL's structures: an all-reduce and a reduce-scatter launched in
+    their calls, a send and a receive in one kernel of a group, a second all-reduce in a graph."""
+    pid = 500 + rank
+    process, thread = pid << 24, pid << 24 | 7
+    with sqlite3.connect(path) as db:
+        db.executescript(SCHEMA + PAYLOADS)
+        names = {**NAMES, 9: "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)"}
+        db.executemany("INSERT INTO StringIds VALUES (?, ?)", names.items())
+        for number, entries, layout in ENTRIES.values():
+            row = (1, number, None, 1, None, len(entries), struct.calcsize(layout), None)
+            db.execute("INSERT INTO NVTX_PAYLOAD_SCHEMAS VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            db.executemany(
+                "INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (1, number, n, None, kind, name, None, None, at or None)
+                    for n, (name, kind, at) in enumerate(entries)
+                ],
+            )
+        db.executemany(
+            "INSERT INTO NVTX_PAYLOAD_ENUM_ENTRIES VALUES (?, ?, ?, ?, ?, ?)",
+            [(1, REDUCTION, n, name, n, None) for n, name in enumerate(("Sum", "Product", "Max", "Min", "Avg"))],
+        )
+        nvtx = "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId, binaryData) VALUES (?, ?, 59, ?, ?, 1, ?)"
+        ranges = [
+            (10, 90, "ncclCommInitRankConfig", blob("init", WORLD, 4, rank, 0)),
+            (100, 190, "ncclCommSplit", blob("init", PAIR, 2, rank % 2, 0)),
+            (1000, 1100, "ncclAllReduce", blob("reduced", WORLD, 4096, 4)),
+            (2000, 2100, "ncclReduceScatter", blob("reduced", WORLD, 1024, 0)),
+            (3000, 3010, "ncclSend", blob("peer", PAIR, 512, 1 - rank % 2)),
+            (3020, 3030, "ncclRecv", blob("peer", PAIR, 256, 1 - rank % 2)),
+            (3040, 3100, "ncclGroupEnd", None),
+            (4000, 4100, "ncclAllGather", blob("part", PAIR, 64)),
+        ]
+        for start, end, text, data in ranges:
+            held = data.hex() if data and as_text else data
+            db.execute(nvtx, (start, end, text, thread, held))
+        kernels = [
+            (1500, 11, 1, 1050, None),
+            (2500, 12, 9, 2050, None),
+            (3500, 13, 7, 3090, None),
+            (9500, 14, 1, 9000, 77),
+        ]
+        for start, correlation, name, launch, node in kernels:
+            row = (start, start + 100, 0, 1, None, 20, correlation, process, name, name, None, 0, 1, node)
+            db.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({', '.join('?' * 14)})", row)
+            api = (launch, launch + 5, 0, thread, correlation, 3, 0, None)
+            db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?, ?, ?, ?)", api)
     db.close()
     return path

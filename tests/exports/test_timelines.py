@@ -153,10 +153,10 @@ def test_reports_show_who_was_late() -> None:
     assert len(guilty) == 1
     shown = terminal.text(found, width=100)
     assert "verdict: straggler" in shown
-    assert f"  rank {guilty[0]} holds the others up" in shown
-    assert (
-        shown.count("holds the others up from") + shown.count("holds the others up all") <= 2
-    )  # with the verdict, and as a finding
+    assert f"Slow because rank {guilty[0]} holds the others up" in shown
+    assert shown.count("holds the others up from") + shown.count("holds the others up all") == 1, (
+        "evidence is told once"
+    )
     assert "waiting" in shown
     page = html.page(found)
     assert 'id="rank-timeline"' in page

@@ -26,6 +26,8 @@ METRICS = b"# HELP nccl_bytes sent\nnccl_bytes 3\n"
 MEANS = b"size,p50,mean,bytes,time\n1,2,3,4,5\n"
 TIMES = b"bytes,op,time\n1,2,3\n"
 PICO = b"{0 : node7 - 12}\n"
+CALL = b"comm op: all_reduce | time (ms): 1.00 | msg size: 4.0 B | algbw (Gbps): 0.00 | busbw (Gbps): 0.00\n"
+ITERATION = b" iteration        2/       4 | consumed samples: 16 | elapsed time per iteration (ms): 36.4 |\n"
 CHAKRA = b"\x08\x0a\x050.0.4\x00\x00"
 # What a file begins with, its name -> its kind. Where several know their words in it, the order of the kinds decides.
 HEADS: list[tuple[bytes, str, str | None]] = [
@@ -69,6 +71,21 @@ HEADS: list[tuple[bytes, str, str | None]] = [
     (TIMES, "a.csv", "bench"),
     (b"a,b,c\n", "a.csv", None),
     (b"a,b,c\n", "a.txt", "nccl-log"),
+    (ITERATION, "x", "megatron-log"),
+    (LOG + ITERATION, "x", "nccl-log"),
+    (CALL + ITERATION, "x", "deepspeed-comms"),
+    (b"[2026-01-02] [Rank 0] time (ms) | fwd: 1.00\n", "x", "megatron-log"),
+    (b"V|1|base_timestamp=1714234567.890\n", "x", "torchcomms-log"),
+    (b"Collective name,dtype,comm_latency_mean,count\n", "x.csv", "tracelens"),
+    (b"rank,total_wait_time_us,mean_wait_time_us,times_arrived_last\n", "x.csv", "tracelens"),
+    (b"{\n  hostname : a, version : 0,\n", "x.json", "rccl-recorder"),
+    (b"[2026-01-02] [Rank 0] " + CALL, "x", "deepspeed-comms"),
+    (LOG + CALL, "x", "nccl-log"),
+    (
+        b'{"summary": {"a": {"1": {"total_latency_ms": 1, "tput_avg_gbps": 1, "msg_size_bytes": 1}}}}',
+        "x",
+        "deepspeed-comms",
+    ),
     (gzip.compress(LOG), "x", "nccl-log"),
     (gzip.compress(b"SQLite format 3\x00"), "x", None),
     (b"\x1f\x8bbroken", "x", None),
@@ -136,7 +153,7 @@ KINDS = {
     "real/kineto": {"kineto": 13},
     "real/metrics": {"prometheus": 2},
     "real/more-profilers": {"kineto": 2, "xplane": 1},
-    "real/nccl-logs": {"nccl-log": 13, "nccl-log+bench": 4},
+    "real/nccl-logs": {"nccl-log": 12, "nccl-log+megatron-log": 1, "nccl-log+bench": 4},
     "real/nccl-tests": {"bench": 14, "nccl-log": 2, "nccl-log+bench": 5},
     "real/nccl-topo": {"nccl-log": 1, "perf-table": 1},
     "real/perf-db": {"perf-table": 187},

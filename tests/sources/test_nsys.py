@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nsys_export import START, write
+from nsys_export import START, write, write_payloads
 from ringwright.errors import InputError
 from ringwright.sources.detect import detect
 from ringwright.sources.inputs import find
@@ -38,7 +38,7 @@ def test_kernels_sizes_and_launches(tmp_path: Path) -> None:
     assert first["duration_s"] == pytest.approx(5e-6)
     assert first["enqueue_s"] == pytest.approx(0.5e-6)
     assert calls["sequence"].to_list() == [0, 1, 0]
-    assert sorted(trace.table("communicators")["comm_id"]) == ["77", "stream 20", "stream 24", "stream 7"]
+    assert sorted(trace.table("communicators")["comm_id"]) == ["0x4d", "stream 20", "stream 24", "stream 7"]
     assert trace.meta["origin_ns"] == START
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.3.sqlite"]  # nothing written beside it
@@ -134,3 +134,41 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 def test_classes_of_kernels(name: str, kind: str, op: str | None) -> None:
     found = classify(name)
     assert (found.kernel_class, found.op) == (kind, op)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_structures_of_nccl_tell_group_size_peer_and_reduction(tmp_path: Path, as_text: bool) -> None:
+    trace = read(
+        *(write_payloads(tmp_path / f"host{rank}.sqlite", rank=3 - rank, as_text=as_text) for rank in range(4))
+    )
+    mine = trace.df.filter(rank=2).sort("start_s", "op", descending=[False, True])
+    columns = ("op", "nranks", "comm_rank", "size_bytes", "sent_bytes", "received_bytes", "peer", "reduce_op")
+    assert mine.select(columns).rows() == [
+        ("all-reduce", 4, 2, 4096, 4096, None, None, "avg"),
+        ("reduce-scatter", 4, 2, 4096, 4096, 1024, None, "sum"),
+        ("send", 2, 0, 512, 512, None, 1, None),
+        ("recv", 2, 0, 256, None, 256, 1, None),
+        ("all-reduce", None, None, None, None, None, None, None),  # of a graph: no call of the host launched it
+    ]
+    assert mine.filter(op="recv").select("kernel", "duration_s").rows() == [(None, pytest.approx(1e-7))]
+    comms = {row["comm_id"]: row for row in trace.table("communicators").to_dicts()}
+    assert comms["0xfedcba9876543210"]["members"] == [0, 1, 2, 3]
+    assert comms["0x77"]["size"] == 2
+    # neither MPI's table nor the files' names tell ranks: NCCL's largest communicator does
+    ranks = [row for row in trace.table("claims").to_dicts() if row["field"] == "rank"]
+    assert {row["ground"] for row in ranks} == {"inferred"}
+    assert trace.meta["world"] == 4
+
+
+def test_a_damaged_table_of_ranges_costs_no_kernel(tmp_path: Path) -> None:
+    path = write_payloads(tmp_path / "a.sqlite")
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM NVTX_PAYLOAD_SCHEMA_ENTRIES WHERE name LIKE 'NCCL%'")
+        db.execute("UPDATE NVTX_EVENTS SET binaryData = x'00' WHERE text = 'ncclReduceScatter'")
+        db.execute("UPDATE NVTX_PAYLOAD_SCHEMA_ENTRIES SET offset = 1 << 40 WHERE name = 'Peer rank'")
+    db.close()
+    trace = read(path)
+    assert trace.df.filter(pl.col("kernel").is_not_null()).height == 4
+    sizes = dict(trace.df.sort("start_s").select("op", "size_bytes").rows()[:3])
+    assert sizes["reduce-scatter"] is None
+    assert trace.df.filter(op="send").select("size_bytes", "peer").rows() == [(512, None)]

@@ -55,6 +55,7 @@ _ONLY_THE_LOG = [
     "operations replayed from a CUDA graph: only their capture prints lines",
     "who waited for whom, unless a watchdog or RAS text is in the log",
 ]
+_CALLS_WITHOUT_TIMES = ("nccl-log", "nccl-log+megatron-log")
 
 
 def summarise(trace: Trace, *, gap_s: float | None = None) -> Summary:
@@ -353,7 +354,7 @@ def _ranks(devices: list[Row], trace: Trace) -> list[Row]:
 
 
 def _limits(facts: Facts) -> list[str]:
-    limits = list(_ONLY_THE_LOG) if facts["source"] == "nccl-log" else []
+    limits = list(_ONLY_THE_LOG) if facts["source"] in _CALLS_WITHOUT_TIMES else []
     if facts["timeline"] is None and facts["operations"]:
         what = "lines" if is_log(facts) else "records"
         carry = "how long calls took, not when they began" if facts["bandwidth"] else "no time"

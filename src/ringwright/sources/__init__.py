@@ -103,11 +103,13 @@ def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -
     ``read_kind`` reads the sources of one kind. What is no recording is named in ``meta["passed_over"]``; InputError where
     nothing can be read.
     """
+    from ringwright.sources.beside import beside
+
     first: dict[str, list[Source]] = {}
     also: dict[str, list[Source]] = {}
     strange: list[Source] = []
     for source, kinds in told:
-        for kinds_of, kind in zip((first, also), kinds, strict=False):
+        for kinds_of, kind in zip((first, *[also] * len(kinds)), kinds, strict=False):
             kinds_of.setdefault(kind, []).append(source)
         if not kinds:
             strange.append(source)
@@ -127,7 +129,7 @@ def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -
         raise
     for kind, of_kind in sorted(also.items()):
         try:
-            traces.append(read_kind(kind, of_kind))
+            traces = beside(read_kind(kind, of_kind), traces)
         except InputError as error:
             passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]

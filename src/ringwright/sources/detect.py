@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from ringwright.sources.kinds import MAGIC, NO, bench, kinds
+from ringwright.sources.kinds import MAGIC, NO, kinds
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -15,12 +15,13 @@ _TAR = slice(257, 262)
 
 
 def detect(source: Source) -> tuple[str, ...]:
-    """Return the kind of a source, nothing for what is no recording; a log may hold a benchmark's table as well."""
+    """Return the kind of a source, nothing for what is no recording; a log may hold what others print as well."""
     head = source.head(PEEK_BYTES)
     kind = kind_of(head, source.name) if head else None
     if kind is None:
         return ()
-    return (kind, "bench") if kind in bench.WITHIN and bench.lies_in(head) else (kind,)
+    also = [each.name for each in kinds().values() if kind in each.within and each.lies_in and each.lies_in(head)]
+    return (kind, *also)
 
 
 def kind_of(head: bytes, name: str = "", *, is_packed: bool = False) -> str | None:

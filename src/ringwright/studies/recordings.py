@@ -20,8 +20,10 @@ def document(paths: list[str], read: Callable[[list[str]], Trace]) -> dict[str, 
     """Return the object of schema ``ringwright.read/1``: a row per file, and one line about the Trace."""
     files = [{"file": path, "kind": "capture", "what": "saved Trace"} for path in paths if is_capture(Path(path))]
     others = [path for path in paths if not is_capture(Path(path))]
+    trace = read(paths)
+    sources = str(trace.meta.get("source")).split("+")
     for source, kinds in detected([path for path in others if path != "-"]):
-        named = [known_kinds()[kind] for kind in kinds]
+        named = [known_kinds()[kind] for kind in kinds if kind == kinds[0] or kind in sources]
         files.append(
             {
                 "file": source.name,
@@ -29,7 +31,7 @@ def document(paths: list[str], read: Callable[[list[str]], Trace]) -> dict[str, 
                 "what": " with a ".join(kind.what for kind in named) or "no recording that is known",
             }
         )
-    return {"schema": SCHEMA, "files": files, "read": about(read(paths))}
+    return {"schema": SCHEMA, "files": files, "read": about(trace)}
 
 
 def about(trace: Trace) -> str:

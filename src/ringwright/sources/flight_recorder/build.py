@@ -123,7 +123,7 @@ def _gone(dump: Dump) -> list[Row]:
     Every entry tells both counters of its group, also markers of coalesced calls and those of the other kind.
     """
     numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for each in dump.entries:
+    for each in dump.entries if not dump.is_torchcomms else ():
         collective = each.get("collective_seq_id", each.get("seq_id"))
         group = f"group {group_of(each)[0] or each.get('pg_id')}"
         for kind, number in (("collectives", collective), ("point-to-point", each.get("p2p_seq_id"))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -68,6 +69,8 @@ def columns(dump: Dump) -> DumpColumns:
     table.text = [_first_user_frame(entry.get("frames")) for entry in entries]
     table.state = [state if (state := entry.get("state")) in _STATES else None for entry in map(_hashable, entries)]
     _sequences(table, entries)
+    if dump.is_torchcomms:
+        _apart(table)
     _times(table, entries)
     _sizes(table, entries)
     return table
@@ -117,6 +120,19 @@ def _sequences(table: DumpColumns, entries: list[Entry]) -> None:
         p if what.kind == "p2p" and p is not None else c
         for what, c, p in zip(table.what, collective, pointwise, strict=True)
     ]
+
+
+def _apart(table: DumpColumns) -> None:
+    """Count the collectives of each group, where one counter numbers all; not where the ring has lost the first of them."""
+    is_alone = len(set(table.number)) == 1 and all(what.kind != "p2p" for what in table.what)
+    counted: Counter[str] = Counter()
+    is_whole = not table.record or table.record[0] == 0
+    for index, (number, what) in enumerate(zip(table.number, table.what, strict=True)):
+        if what.kind == "p2p":
+            table.sequence[index] = None
+        elif not is_alone:
+            table.sequence[index] = counted[number] if is_whole else None
+            counted[number] += 1
 
 
 def _times(table: DumpColumns, entries: list[Entry]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_RANKS = 1 << 20
 MOST_GROUPS = 1 << 16
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)  # an open string ends with the bytes
+_BACKENDS = {"nccl", "ncclx", "rccl", "rcclx", "gloo", "xccl", "hccl", "mpi", "ucc", "dummy"}
 _COUNTERS = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
 
 Group = tuple[str, str, tuple[int, ...]]  # name, description, members; () where unknown
@@ -40,6 +41,7 @@ class Dump:
     not_entries: int = 0  # things in the list of entries that are none
     notes: list[str] = field(default_factory=list)
     is_rank_inferred: bool = False
+    is_torchcomms: bool = False  # one counter for all groups; descriptions are backends
 
 
 def read_dump(source: Source, progress: Callable[[int], None] | None = None) -> Dump:
@@ -131,8 +133,20 @@ def _parts(name: str, root: dict[Any, Any], notes: list[str]) -> Dump:
     )
     if given is not None and not isinstance(given, list | tuple):
         notes.append("its entries are no list")
+    dump.is_torchcomms = _of_torchcomms(root, dump)
     _set_rank(dump, root.get("rank"))
+    if dump.is_torchcomms and dump.rank is not None:
+        # its first releases numbered the members of every communicator from 0
+        for group, (_, description, members) in dump.groups.items():
+            if members and dump.rank not in members:
+                dump.groups[group] = (group, description, ())
     return dump
+
+
+def _of_torchcomms(root: dict[Any, Any], dump: Dump) -> bool:
+    """Say whether torchcomms' hook wrote it: groups are described by their backend, and another key holds the release."""
+    described = {description for _, description, _ in dump.groups.values()}
+    return "comm_lib_version" in root and "nccl_version" not in root and bool(described) and described <= _BACKENDS
 
 
 def _set_rank(dump: Dump, stated: Any) -> None:

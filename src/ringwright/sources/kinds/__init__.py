@@ -7,6 +7,7 @@ The folder listing is the registry. A file here, and a module that an entry poin
     SUREST = kinds.KEYS                        # the surest it ever is, so that it need not be asked (default: MAGIC)
     READER = "ringwright.sources.x:read_x"     # what reads it (default: the function ``read`` beside)
     GROWING = "ringwright.sources.x.growing:GrowingX"   # what reads it while it grows (default: it is read anew)
+    WITHIN = ("nccl-log",)                     # kinds whose files may hold it as well; then also ``lies_in(head)``
 
     def looks_like(head: bytes, name: str) -> int: ...    # how sure, of the first bytes and the file's name
 
@@ -56,6 +57,8 @@ class Kind:
     reader: Callable[[], Callable[..., Trace]] = field(repr=False)
     plugin: Plugin | None = None
     grows: Callable[[], Growing] | None = field(default=None, repr=False)  # None: read anew whenever it has changed
+    within: tuple[str, ...] = ()
+    lies_in: Callable[[bytes], bool] | None = field(default=None, repr=False)
 
     @property
     def origin(self) -> str:
@@ -133,7 +136,17 @@ def _kind(name: str, module: ModuleType) -> Kind:
         made: Growing = getattr(import_module(module_name), kind)()
         return made
 
-    return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader, grows=grows if growing else None)
+    return Kind(
+        name,
+        module.WHAT,
+        module.RANK,
+        surest,
+        module.looks_like,
+        reader,
+        grows=grows if growing else None,
+        within=getattr(module, "WITHIN", ()),
+        lies_in=getattr(module, "lies_in", None),
+    )
 
 
 def _look(plugin: Plugin) -> Callable[[bytes, str], int]:
