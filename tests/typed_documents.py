@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 
 def departures(value: Any, kind: Any, where: str = "document") -> Iterator[str]:
@@ -16,6 +16,9 @@ def departures(value: Any, kind: Any, where: str = "document") -> Iterator[str]:
         yield from _keys(value, kind, where)
     elif origin in (Union, types.UnionType):
         if all([*departures(value, each, where)] for each in inner):
+            yield f"{where}: {value!r:.80} is none of {inner}"
+    elif origin is Literal:
+        if value not in inner:
             yield f"{where}: {value!r:.80} is none of {inner}"
     elif origin is list:
         if not isinstance(value, list):

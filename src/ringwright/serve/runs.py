@@ -120,6 +120,8 @@ class Commands:
                 return await process.wait()
             finally:
                 _signal(process, signal.SIGKILL)
+                # Until it is gone its pipe is open, also where this task is being cancelled.
+                await process.wait()
                 self._processes.pop(name, None)
 
 

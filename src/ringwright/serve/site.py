@@ -128,12 +128,12 @@ class ServedJobs:
     def _was_read(self, job: OpenedJob, task: asyncio.Task[int]) -> None:
         if self.ended or job.id not in self.workspace.jobs:
             return
-        if task.cancelled() or self.commands.was_cancelled(job.id):
+        if self.commands.was_cancelled(job.id) or task.cancelled():
             job.state, job.told = "cancelled", "cancelled"
         elif task.exception() is not None or task.result():
             job.state, job.told = "failed", self.errors_of(self.workspace.job_folder(job.id)) or str(task.exception())
         else:
-            job.state, job.told = "done", ""
+            job.state, job.told, job.shown = "done", "", job.stamp
         _levels.cache_clear()
         self.workspace.keep(job)
         self.changed()
@@ -310,7 +310,7 @@ class ServedJobs:
         folder = self.workspace.run_folder(run.id)
         run.ended_unix_s = time.time()
         run.has_page, run.has_trace = (folder / PAGE).is_file(), (folder / RESULT).is_dir()
-        if task.cancelled() or self.commands.was_cancelled(run.id):
+        if self.commands.was_cancelled(run.id) or task.cancelled():
             run.state, run.told = "cancelled", "cancelled"
         elif task.exception() is not None:
             run.state, run.told = "failed", str(task.exception())

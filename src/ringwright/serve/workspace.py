@@ -31,7 +31,10 @@ MOST_PARTS = 8
 
 
 class OpenedJob(msgspec.Struct):
-    """A recording, a file or a folder. ``state`` is that of reading it; ``stamp`` changes whenever its files do."""
+    """A recording, a file or a folder. ``state`` is that of reading it; ``stamp`` changes whenever its files do.
+
+    ``shown`` is the stamp of what was read last, empty before: it is shown while the files are read anew.
+    """
 
     id: str
     name: str
@@ -39,6 +42,7 @@ class OpenedJob(msgspec.Struct):
     opened_unix_s: float
     state: State = "waiting"
     stamp: str = ""
+    shown: str = ""
     told: str = ""
     following: bool = False
     uploaded: bool = False

@@ -40,13 +40,13 @@ async function draw() {
   const job = state.jobs.find((each) => each.id === now.get("job"));
   drawSide();
   document.title = job ? `${job.name} \u2013 Ringwright` : "Ringwright";
-  const key = JSON.stringify([job && job.id, job && job.state, job && job.stamp, now.get("tab"), now.get("other"), now.get("ask"), now.get("run"), questions.length]);
+  const key = JSON.stringify([job && job.id, job && (job.shown ? "read" : job.state), job && job.shown, job && job.following, now.get("tab"), now.get("other"), now.get("ask"), now.get("run"), questions.length]);
   if (key !== drawn) {
     drawn = key;
     timelines = [];
     const main = byId("main");
     main.replaceChildren(...(job ? drawJob(job, now) : drawAny(now)));
-    document.documentElement.dataset.shown = job ? job.state : "welcome";
+    document.documentElement.dataset.shown = job ? (job.shown ? "done" : job.state) : "welcome";
   }
   updateRuns();
 }
@@ -61,7 +61,7 @@ function heading(job) {
   const stop = element("button", { type: "button", onclick: tried(() => post(`/api/jobs/${job.id}/cancel`)) }, "Cancel");
   const again = element("button", { type: "button", onclick: tried(() => post("/api/jobs", { path: job.path })) }, "Read again");
   const busy = job.state === "running" || job.state === "waiting";
-  const keep = job.state === "done" ? element("a", { class: "button", href: `/jobs/${job.id}/report?download=1`, download: "" }, "Save the report") : null;
+  const keep = job.shown ? element("a", { class: "button", href: `/jobs/${job.id}/report?download=1`, download: "" }, "Save the report") : null;
   return element("div", { class: "heading" }, element("h1", {}, job.name), element("p", { class: "note paths" }, job.path),
     element("div", { class: "actions" }, busy ? stop : null, follow, keep, FINISHED.includes(job.state) ? again : null, busy ? null : forget));
 }
@@ -82,11 +82,11 @@ function tabs(chosen) {
 function drawJob(job, now) {
   const tab = TABS.some(([id]) => id === now.get("tab")) ? now.get("tab") : "report";
   const panel = element("div", { id: "panel", role: "tabpanel", "aria-labelledby": `tab-${tab}` });
-  if (job.state !== "done" && tab !== "answers") {
+  if (!job.shown && tab !== "answers") {
     const words = { waiting: "It waits for its turn.", running: `It is being read: ${job.told || "just begun"}.`, failed: job.told, cancelled: "Reading it was cancelled.", interrupted: "The server ended before it was read." }[job.state];
     panel.append(element("p", { class: job.state === "failed" ? "alert error" : "alert", id: "job-told" }, words));
   } else if (tab === "report") {
-    panel.append(element("iframe", { src: `/jobs/${job.id}/report?v=${job.stamp}${document.documentElement.dataset.theme ? `#${document.documentElement.dataset.theme}` : ""}`, title: `Report of ${job.name}`, class: "report", sandbox: "allow-scripts allow-downloads" }));
+    panel.append(element("iframe", { src: `/jobs/${job.id}/report?v=${job.shown}${document.documentElement.dataset.theme ? `#${document.documentElement.dataset.theme}` : ""}`, title: `Report of ${job.name}`, class: "report", sandbox: "allow-scripts allow-downloads" }));
   } else if (tab === "timeline") {
     panel.append(drawTimelines(job, now));
   } else if (tab === "ask") {
@@ -122,7 +122,7 @@ async function sourceOf(job) {
 }
 
 function drawTimelines(job, now) {
-  const others = state.jobs.filter((each) => each.id !== job.id && each.state === "done");
+  const others = state.jobs.filter((each) => each.id !== job.id && each.shown);
   const choose = element("select", { id: "beside", onchange: (event) => go({ other: event.target.value }) }, element("option", { value: "" }, "nothing"),
     ...others.map((each) => element("option", { value: each.id, selected: each.id === now.get("other") }, each.name)));
   const home = element("div", { class: "timelines" }, element("p", { class: "note" }, element("label", {}, "Beside it: ", choose)));
@@ -196,7 +196,7 @@ function drawForms(job, now) {
 
 function drawForm(question, job) {
   const inputs = new Map();
-  const others = state.jobs.filter((each) => job && each.id !== job.id && each.state === "done");
+  const others = state.jobs.filter((each) => job && each.id !== job.id && each.shown);
   const second = question.jobs === 2 ? element("select", { required: true }, ...others.map((each) => element("option", { value: each.id }, each.name))) : null;
   const fields = question.fields.map((field) => {
     const id = `field-${field.name}`;
