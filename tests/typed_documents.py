@@ -17,9 +17,6 @@ def departures(value: Any, kind: Any, where: str = "document") -> Iterator[str]:
     elif origin in (Union, types.UnionType):
         if all([*departures(value, each, where)] for each in inner):
             yield f"{where}: {value!r:.80} is none of {inner}"
-    elif origin is Literal:
-        if value not in inner:
-            yield f"{where}: {value!r:.80} is none of {inner}"
     elif origin is list:
         if not isinstance(value, list):
             yield f"{where}: {type(value).__name__} is no list"
@@ -53,6 +50,8 @@ def _keys(value: Any, kind: Any, where: str) -> Iterator[str]:
 
 
 def _is_plain(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
     if kind is float:  # as type checkers see it, a whole number is one
         return isinstance(value, int | float)
     return type(value) is kind or (kind is type(None) and value is None)
