@@ -54,7 +54,7 @@ def test_the_examples_are_fresh(name: str) -> None:
 
 
 # Compilers, real ranks, networks of namespaces, a server, minutes: understood here, run by the tests of their rooms.
-LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce", "provision", "serve"}
+LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce", "provision", "serve", "advise"}
 CODE = re.compile(r"```bash\n(.*?)```|`((?:scripts/)?ringwright [^`]+)`", re.DOTALL)
 
 

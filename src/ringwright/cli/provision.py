@@ -76,8 +76,8 @@ def provision(
     Examples
     --------
     ringwright provision resnet-50 --fabric dgx-h100:2
-    ringwright provision resnet-18 bert-base --fabric leaf-spine:4 --fabric leaf-spine:8 --within 10%
-    ringwright provision resnet-50 --fabric leaf-spine:8 --prices nic=2,port=1.5,optic=1
+    ringwright provision resnet-18 --fabric leaf-spine:4 --fabric switch:4 --within 10%
+    ringwright provision resnet-50 --fabric leaf-spine:4 --prices nic=2,port=1.5,optic=1
     """
     from ringwright.advise import networks
     from ringwright.exports.placement import claim_folder
