@@ -285,18 +285,14 @@ export class Timeline {
     const left = this.gutter();
     const right = left + this.width();
     if (this.data.bins) {
-      let alpha = -1;
-      let last = -1;
-      for (const [first, many, operation, busy] of items) {
-        const x = Math.max(this.xOf(this.data.origin_us + first * this.data.bin_us), left);
-        const end = Math.min(this.xOf(this.data.origin_us + (first + many) * this.data.bin_us), right);
-        if (end <= left) continue;
-        if (x >= right) break;
-        const shade = 0.2 + 0.8 * busy / 255;
-        if (shade !== alpha) { pen.globalAlpha = shade; alpha = shade; }
-        if (operation !== last) { pen.fillStyle = colours[operation]; last = operation; }
-        pen.fillRect(x, top + 2, Math.max(end - x, 0.8), ROW - 4);
-      }
+      const at = this.data.rows.indexOf(row.number);
+      if (at < 0) return;
+      const picture = this.strips(colours);
+      const x = this.xOf(this.data.origin_us);
+      const wide = picture.width * this.data.bin_us / this.scale();
+      pen.globalAlpha = 1;
+      pen.imageSmoothingEnabled = wide < picture.width;
+      pen.drawImage(picture, 0, at, picture.width, 1, x, top + 2, wide, ROW - 4);
       return;
     }
     const chosen = this.selected;
@@ -329,6 +325,30 @@ export class Timeline {
     if (fits < 3) return;
     pen.fillStyle = pale ? colour("--ink") : colour("--on");
     pen.fillText(fits >= text.length ? text : `${text.slice(0, fits - 1)}\u2026`, x, y);
+  }
+
+  // The bins of all rows as one picture, a pixel each: a row is stretched from its line, however many bins it has.
+  strips(colours) {
+    const key = colours.join();
+    if (this.drawnData === this.data && this.drawnIn === key) return this.picture;
+    const rows = this.data.bins.map(([operations, busy]) => [unpacked(operations), unpacked(busy)]);
+    const picture = element("canvas", { width: rows[0][0].length, height: rows.length });
+    const pen = picture.getContext("2d");
+    const image = pen.createImageData(picture.width, picture.height);
+    const paints = colours.map((each) => [1, 3, 5].map((at) => parseInt(each.slice(at, at + 2), 16)));
+    rows.forEach(([operations, busy], row) => {
+      for (let at = 0; at < busy.length; at += 1) {
+        if (!busy[at]) continue;
+        const to = 4 * (row * picture.width + at);
+        image.data.set(paints[operations[at]], to);
+        image.data[to + 3] = 51 + 0.8 * busy[at];
+      }
+    });
+    pen.putImageData(image, 0, 0);
+    this.drawnData = this.data;
+    this.drawnIn = key;
+    this.picture = picture;
+    return picture;
   }
 
   paintLinks(pen, shift) {
@@ -508,11 +528,12 @@ export class Timeline {
   }
 }
 
+function unpacked(text) { return Uint8Array.from(atob(text), (each) => each.charCodeAt(0)); }
+
 // The bins of a row as [first, how many, operation, busy], those beside each other that look the same as one.
 function stretches([operations, busy]) {
-  const unpack = (text) => Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
-  const of = unpack(operations);
-  const share = unpack(busy);
+  const of = unpacked(operations);
+  const share = unpacked(busy);
   const parts = [];
   let last = null;
   for (let at = 0; at < share.length; at += 1) {
