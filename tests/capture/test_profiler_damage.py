@@ -78,3 +78,15 @@ def test_a_header_whose_clocks_tell_no_time_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.rwprof").write_bytes(data)
     with pytest.raises(InputError, match="tell no time"):
         read(str(tmp_path / "a.rwprof"))
+
+
+def test_records_that_come_again_and_again_are_no_more_rows_than_records(tmp_path: Path) -> None:
+    """Numbers of operations that repeat are met once each: what they are joined to does not grow with their square."""
+    data = profiler_recording.recording()
+    heights = []
+    for times in (1, 20, 40):
+        path = tmp_path / f"{times}.rwprof"
+        path.write_bytes(data * times)
+        heights.append(read(str(path)).df.height)
+    assert heights[2] - heights[1] == pytest.approx((heights[1] - heights[0]) * 20 / 19, rel=0.1)
+    assert heights[2] < 50 * heights[0]

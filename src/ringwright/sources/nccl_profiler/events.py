@@ -58,7 +58,9 @@ def events_of(files: list[ProfilerFile], groups: list[ProfilerCommunicator], ori
     steps = frame(files, records.STEP)
     if len(steps):
         made.events.append(
-            rows.step_rows(steps.join(members, on=["file", "context"], how="left").join(wall, on="file"))
+            rows.step_rows(
+                steps.join(_once(members, "file", "context"), on=["file", "context"], how="left").join(wall, on="file")
+            )
         )
     return made
 
@@ -116,6 +118,7 @@ def _operations(files: list[ProfilerFile], members: pl.DataFrame) -> pl.DataFram
     ).unique(["file", "parent"], keep="first")
     every = pl.concat([coll, p2p, ce]).join(calls, on=["file", "parent"], how="left")
     told = members.select("file", "context", "communicator", "comm_rank", "global_rank", "nranks", "nnodes", "version")
+    told = _once(told, "file", "context")
     return every.join(told, on=["file", "context"], how="left").with_columns(
         pl.coalesce("comm_rank", "rank").alias("comm_rank"), pl.coalesce("call_ns", "ns").alias("enqueue_ns")
     )
@@ -165,6 +168,7 @@ def _on_host(kernels: pl.DataFrame, operations: pl.DataFrame, made: Frames) -> p
     gpu = pl.coalesce("global_rank", -1 - pl.col("context").cast(pl.Int32))
     of = operations.select("file", pl.col("id").alias("parent"), asked.alias("asked"), gpu.alias("gpu"))
     parts = []
+    of = _once(of, "file", "parent")
     for (file, number), part in kernels.join(of, on=["file", "parent"], how="left").group_by("file", "gpu"):
         start, stop = pl.col("seen_start"), pl.col("seen_stop")
         pairs = part.filter(pl.col("is_timed") & pl.col("asked").is_not_null())
@@ -214,7 +218,13 @@ def _proxies(files: list[ProfilerFile], operations: pl.DataFrame, members: pl.Da
         "func",
     )
     told = members.select("file", "context", "communicator", "comm_rank", "global_rank", "nranks")
+    parents, told = _once(parents, "owner", "parent"), _once(told, "file", "context")
     return proxies.join(parents, on=["owner", "parent"], how="left").join(told, on=["file", "context"], how="left")
+
+
+def _once(frame: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """Return the first row of each key: in a file that is damaged, or there twice, a number may come again and again."""
+    return frame.unique([*key], keep="first", maintain_order=True)
 
 
 def _spans(proxies: pl.DataFrame) -> pl.DataFrame:
