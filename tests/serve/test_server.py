@@ -391,6 +391,13 @@ def test_addresses_that_are_none(words: list[str], tmp_path: Path) -> None:
     assert "try:" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["no-such-file.log", "-"])
+def test_what_is_not_there_is_said_at_once(name: str, tmp_path: Path) -> None:
+    done = run(name, "--port", "0", "--for", "1s", "--keep", str(tmp_path / "keep"))
+    assert done.returncode == 3, done.stderr
+    assert "is not there" in done.stderr
+
+
 def test_it_ends_by_itself_after_a_while(tmp_path: Path) -> None:
     done = run("--sample", "--port", "0", "--for", "1s", "--keep", str(tmp_path / "keep"))
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringwright import drafts
-from ringwright.errors import MissingExtraError, UsageError
+from ringwright.errors import InputError, MissingExtraError, UsageError
 from ringwright.serve.gate import LOOPBACK, RequestGuard
 from ringwright.serve.site import ServedJobs
 from ringwright.serve.workspace import Workspace
@@ -80,6 +80,8 @@ def serve(
 
     Raises
     ------
+    InputError
+        A file or folder is not there.
     UsageError
         The port is taken, the host is none of this machine, or another server keeps its jobs in the folder.
     MissingExtraError
@@ -90,6 +92,9 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("pages are served by two libraries of which one is missing", extra="serve") from error
+    for path in paths:
+        if not Path(path).exists():
+            raise InputError(f"{path} is not there", remedy="name a file or a folder; standard input cannot be served")
     local = host in LOOPBACK or _is_loopback(host)
     chosen = token or ("" if local else secrets.token_urlsafe(24))
     with _listening(host, port) as listener, _workspace(keep) as (folder, note):
