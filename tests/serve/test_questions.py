@@ -130,7 +130,7 @@ def test_whatever_comes_becomes_words_of_its_own_or_is_refused() -> None:
 
 def test_a_field_says_what_is_wrong_with_it() -> None:
     asked = Field("size", "Size", "--size", usual="64M")
-    question = AskForm("x", "g", "t", "s", "bound", 0, (asked,))
+    question = AskForm("x", "t", "s", "bound", 0, (asked,))
     with pytest.raises(UsageError) as told:
         questions.command(question, [], {"size": "-1"})
     assert "Size" in str(told.value)

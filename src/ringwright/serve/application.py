@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -22,8 +21,7 @@ from starlette.routing import Route
 from ringwright import __version__, reports
 from ringwright.analysis import event_view
 from ringwright.errors import InputError, RingwrightError, UsageError
-from ringwright.serve import questions
-from ringwright.serve.gate import REPORT_POLICY
+from ringwright.serve import questions, replies
 from ringwright.serve.site import ERRORS, OUT, PAGE, UNFINISHED, shown
 
 if TYPE_CHECKING:
@@ -36,12 +34,8 @@ REPORTS = Path(reports.__file__ or "").parent
 SHARED = ("elements.js", "timeline.css", "timeline.js")  # with reports, which hold them inline
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 SCHEMA = "ringwright.serve/1"
-MOST_BODY = 1 << 20
-MOST_OUT = 1 << 20  # bytes of an answer's text that the page shows
-MOST_ROWS = 2000
 BREATH_S = 20.0  # a stream of news says something at least so often, so that nobody in between closes it
 MOST_LISTENERS = 512
-FARTHEST = 1e15  # of numbers in an address: a timeline of thirty years
 
 
 class Views:
@@ -69,7 +63,7 @@ class Views:
         workspace = self._site.workspace
         jobs = sorted(workspace.jobs.values(), key=lambda job: -job.opened_unix_s)
         runs = sorted(workspace.runs.values(), key=lambda run: -run.asked_unix_s)[:200]
-        return _json(
+        return replies.as_json(
             {
                 "schema": SCHEMA,
                 "version": self._site.version,
@@ -99,7 +93,7 @@ class Views:
 
     async def asked(self, _request: Request) -> Response:
         """Return the questions as forms."""
-        return _json({"questions": [asdict(question) for question in questions.FORMS]})
+        return replies.as_json({"questions": [asdict(question) for question in questions.FORMS]})
 
     async def names(self, request: Request) -> Response:
         """Return what can be typed into a field: the rows of ``ringwright list TOPIC``."""
@@ -110,38 +104,40 @@ class Views:
             from ringwright.survey.lists import listing
 
             self._listed[topic] = await run_in_threadpool(listing, topic)
-        return _json(self._listed[topic])
+        return replies.as_json(self._listed[topic])
 
     async def browse(self, request: Request) -> Response:
         """Return what lies in a folder that may be opened."""
-        return _json({"entries": await run_in_threadpool(self._site.browse, request.query_params.get("path", ""))})
+        return replies.as_json(
+            {"entries": await run_in_threadpool(self._site.browse, request.query_params.get("path", ""))}
+        )
 
     # ---- jobs
 
     async def open(self, request: Request) -> Response:
         """Open a file or a folder."""
-        body = await _body(request)
+        body = await replies.sent(request)
         path = self._site.allowed(str(body.get("path", "")))
-        return _json(msgspec.to_builtins(self._site.open(str(path))))
+        return replies.as_json(msgspec.to_builtins(self._site.open(str(path))))
 
     async def forget(self, request: Request) -> Response:
         """Remove what is kept of a job."""
         self._site.forget(request.path_params["job"])
-        return _json({})
+        return replies.as_json({})
 
     async def follow(self, request: Request) -> Response:
         """Follow a job's files, or no more."""
-        on = (await _body(request)).get("on") is True
-        return _json(msgspec.to_builtins(self._site.follow(request.path_params["job"], on)))
+        on = (await replies.sent(request)).get("on") is True
+        return replies.as_json(msgspec.to_builtins(self._site.follow(request.path_params["job"], on)))
 
     async def stop_reading(self, request: Request) -> Response:
         """Cancel the reading of a job."""
         await self._site.commands.cancel(self._site.job(request.path_params["job"]).id)
-        return _json({})
+        return replies.as_json({})
 
     async def report(self, request: Request) -> Response:
         """Return the report of a job."""
-        return _page(self._site.report(request.path_params["job"]), request)
+        return replies.report_page(self._site.report(request.path_params["job"]), request)
 
     async def summary(self, request: Request) -> Response:
         """Return the summary of a job."""
@@ -151,7 +147,7 @@ class Views:
         """Return the rows and the operations of a job's timeline."""
         levels = await run_in_threadpool(self._site.levels, request.path_params["job"])
         rows = [asdict(row) for row in levels.rows]
-        return _json(
+        return replies.as_json(
             {
                 "rows": rows,
                 "operations": levels.operations,
@@ -163,40 +159,40 @@ class Views:
 
     async def view(self, request: Request) -> Response:
         """Return what is in sight of a job's timeline."""
-        get = _numbers(request)
+        get = replies.numbers(request)
         operations = frozenset(
             int(each) for each in request.query_params.get("operations", "").split(",") if each.isdigit()
         )
         sight = event_view.Sight(
             get("from", 0.0),
             get("to", 1.0),
-            _row_numbers(request.query_params.get("rows", "")),
+            replies.row_numbers(request.query_params.get("rows", "")),
             int(get("pixels", 1000)),
             operations,
             int(get("least", 0)),
             int(get("communicator", -1)),
         )
         levels = await run_in_threadpool(self._site.levels, request.path_params["job"])
-        return _json(await run_in_threadpool(event_view.view, levels, sight))
+        return replies.as_json(await run_in_threadpool(event_view.view, levels, sight))
 
     async def event(self, request: Request) -> Response:
         """Return one event whole."""
         levels = await run_in_threadpool(self._site.levels, request.path_params["job"])
-        return _json(event_view.event(levels, int(_numbers(request)("number", -1))))
+        return replies.as_json(event_view.event(levels, int(replies.numbers(request)("number", -1))))
 
     async def search(self, request: Request) -> Response:
         """Return the next event with a name that holds a text."""
         text = request.query_params.get("text", "")[:200]
         levels = await run_in_threadpool(self._site.levels, request.path_params["job"])
         back = request.query_params.get("back") == "1"
-        after = _numbers(request)("after", -1.0)
-        return _json(await run_in_threadpool(lambda: event_view.search(levels, text, after, back=back)))
+        after = replies.numbers(request)("after", -1.0)
+        return replies.as_json(await run_in_threadpool(lambda: event_view.search(levels, text, after, back=back)))
 
     # ---- uploads
 
     async def upload(self, _request: Request) -> Response:
         """Begin an upload."""
-        return _json({"upload": self._site.upload()})
+        return replies.as_json({"upload": self._site.upload()})
 
     async def receive(self, request: Request) -> Response:
         """Take one file of an upload; what is not sent whole leaves nothing."""
@@ -217,51 +213,53 @@ class Views:
             return Response(status_code=400)
         finally:
             part.unlink(missing_ok=True)
-        return _json({"size_bytes": size})
+        return replies.as_json({"size_bytes": size})
 
     async def open_upload(self, request: Request) -> Response:
         """Open what was sent."""
-        return _json(msgspec.to_builtins(self._site.open_upload(request.path_params["upload"])))
+        return replies.as_json(msgspec.to_builtins(self._site.open_upload(request.path_params["upload"])))
 
     # ---- runs
 
     async def ask(self, request: Request) -> Response:
         """Ask a question."""
-        body = await _body(request)
+        body = await replies.sent(request)
         answers = body.get("answers", {})
         if not isinstance(answers, dict):
             raise UsageError("answers are an object", remedy="load the page again")
-        run = self._site.ask(str(body.get("question", "")), [*map(str, _listed(body, "jobs"))], answers)
-        return _json({**msgspec.to_builtins(run), "command": shown(run)})
+        run = self._site.ask(str(body.get("question", "")), [*map(str, replies.listed(body, "jobs"))], answers)
+        return replies.as_json({**msgspec.to_builtins(run), "command": shown(run)})
 
     async def again(self, request: Request) -> Response:
         """Ask the same once more."""
         run = self._site.again(request.path_params["run"])
-        return _json({**msgspec.to_builtins(run), "command": shown(run)})
+        return replies.as_json({**msgspec.to_builtins(run), "command": shown(run)})
 
     async def cancel(self, request: Request) -> Response:
         """Cancel a run."""
         await self._site.commands.cancel(self._site.run(request.path_params["run"]).id)
-        return _json({})
+        return replies.as_json({})
 
     async def open_result(self, request: Request) -> Response:
         """Open the Trace of a run as a job."""
-        return _json(msgspec.to_builtins(self._site.open_result(request.path_params["run"])))
+        return replies.as_json(msgspec.to_builtins(self._site.open_result(request.path_params["run"])))
 
     async def answer(self, request: Request) -> Response:
         """Return a run and the text of its answer."""
         run = self._site.run(request.path_params["run"])
         folder = self._site.workspace.run_folder(run.id)
-        text = await run_in_threadpool(_tail if not questions.of(run.question).ends else _head, folder / OUT)
-        errors = await run_in_threadpool(_head, folder / ERRORS)
+        text = await run_in_threadpool(
+            replies.beginning if questions.of(run.question).ends else replies.ending, folder / OUT
+        )
+        errors = await run_in_threadpool(replies.beginning, folder / ERRORS)
         told: dict[str, object] = {**msgspec.to_builtins(run), "command": shown(run), "text": text, "errors": errors}
         if questions.of(run.question).rows and run.state == "done":
-            told |= _rows(text)
-        return _json(told)
+            told |= replies.table_of(text)
+        return replies.as_json(told)
 
     async def page(self, request: Request) -> Response:
         """Return the page that a run has written."""
-        return _page(self._site.of_run(request.path_params["run"], PAGE), request)
+        return replies.report_page(self._site.of_run(request.path_params["run"], PAGE), request)
 
     async def out(self, request: Request) -> Response:
         """Return the whole text of an answer."""
@@ -339,91 +337,3 @@ async def _refused(_request: Request, error: RingwrightError) -> Response:
 
 async def _http_error(_request: Request, error: HTTPException) -> Response:
     return PlainTextResponse(f"{error.detail}\n", status_code=error.status_code)
-
-
-async def _body(request: Request) -> Mapping[str, Any]:
-    """Return the object that was sent; UsageError for anything else."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MOST_BODY:
-            raise UsageError("that is too much for one question", remedy="shorten it")
-    try:
-        body = json.loads(data or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise UsageError("what was sent is no JSON", remedy="load the page again") from error
-    if not isinstance(body, dict):
-        raise UsageError("what was sent is no object", remedy="load the page again")
-    return body
-
-
-def _listed(body: Mapping[str, Any], name: str) -> list[object]:
-    value = body.get(name, [])
-    if not isinstance(value, list) or len(value) > 64:
-        raise UsageError(f"{name} is a list", remedy="load the page again")
-    return value
-
-
-def _numbers(request: Request) -> Callable[[str, float], float]:
-    """Return what reads a number of the address; UsageError for what is none."""
-
-    def get(name: str, usual: float) -> float:
-        text = request.query_params.get(name, "")
-        try:
-            value = float(text) if text else usual
-        except ValueError:
-            value = float("nan")
-        if not abs(value) <= FARTHEST:
-            raise UsageError(f"{name}={text[:40]} is no number of use", remedy="load the page again")
-        return value
-
-    return get
-
-
-def _row_numbers(text: str) -> list[int]:
-    """Return the numbers of ``0-7,12``; UsageError for anything else, or for too many."""
-    rows: list[int] = []
-    for part in text.split(",")[: event_view.MOST_ROWS] if text else ():
-        low, _, high = part.partition("-")
-        if not (low.isdecimal() and (high or low).isdecimal() and len(low) < 9 and len(high) < 9):
-            raise UsageError(f"rows={part[:40]} are no rows", remedy="load the page again")
-        rows.extend(range(int(low), min(int(high or low), int(low) + event_view.MOST_ROWS) + 1))
-    return rows[: event_view.MOST_ROWS]
-
-
-def _json(document: Any) -> Response:
-    return Response(msgspec.json.encode(document), media_type="application/json")
-
-
-def _page(path: Path, request: Request) -> Response:
-    """Return a report, which can ask this server nothing; with ``?download=1`` as a file to keep or send."""
-    headers = {"content-security-policy": REPORT_POLICY}
-    name = f"{path.parent.name}-{path.name}" if request.query_params.get("download") == "1" else None
-    return FileResponse(path, media_type="text/html; charset=utf-8", headers=headers, filename=name)
-
-
-def _head(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(MOST_OUT).decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(path.stat().st_size - MOST_OUT // 8, 0))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _rows(text: str) -> Mapping[str, Any]:
-    """Return the rows of an answer that is a table, as many as a page shows."""
-    try:
-        answer = json.loads(text)
-        rows = answer.get("rows", [])
-    except (ValueError, AttributeError):
-        return {}
-    return {"columns": answer.get("columns", []), "rows": rows[:MOST_ROWS], "of": len(rows)}

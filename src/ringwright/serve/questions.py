@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from ringwright.errors import UsageError
@@ -37,10 +37,12 @@ class Field:
 
 @dataclass(frozen=True)
 class AskForm:
-    """A verb as a form. ``jobs`` says how many recordings it is about; ``page`` and ``trace`` are options that write files."""
+    """A verb as a form. ``jobs`` says how many recordings it is about; ``page`` and ``trace`` are options that write files.
+
+    ``rows``: its answer is a table in JSON. ``ends``: by itself; what does not is put to the recording, not to its Trace.
+    """
 
     slug: str
-    group: str
     title: str
     says: str
     verb: str
@@ -50,7 +52,7 @@ class AskForm:
     trace: str = ""
     fixed: Sequence[str] = ()
     rows: bool = False
-    ends: bool = field(default=True)
+    ends: bool = True
 
 
 FABRIC = Field("fabric", "Fabric", "--fabric", listed="fabrics", example="dgx-h100:16", needed=True)
@@ -75,7 +77,6 @@ MODEL = (
 FORMS = (
     AskForm(
         "what-if",
-        "This job",
         "What if?",
         "The recorded step on another fabric, with another algorithm, scheduler or fault.",
         "simulate",
@@ -86,7 +87,6 @@ FORMS = (
     ),
     AskForm(
         "advise",
-        "This job",
         "What should I change?",
         "At most five changes with their gain and its interval, or why there is none.",
         "advise",
@@ -102,7 +102,6 @@ FORMS = (
     ),
     AskForm(
         "summary",
-        "This job",
         "Summary",
         "Operations, sizes, communicators and findings, as the terminal shows them.",
         "summary",
@@ -110,7 +109,6 @@ FORMS = (
     ),
     AskForm(
         "query",
-        "This job",
         "SQL",
         "Any question to the tables: events, edges, communicators, topology, links, claims, ledger.",
         "query",
@@ -128,7 +126,6 @@ FORMS = (
     ),
     AskForm(
         "check",
-        "This job",
         "Gate",
         "Would this recording pass as a gate in CI?",
         "check",
@@ -141,7 +138,6 @@ FORMS = (
     ),
     AskForm(
         "diff",
-        "Two jobs",
         "What changed?",
         "Two runs: what changed, by the time that was lost.",
         "diff",
@@ -153,7 +149,6 @@ FORMS = (
     ),
     AskForm(
         "collective",
-        "Any machine",
         "A collective",
         "How long it takes on a fabric, algorithm by algorithm, in the columns of nccl-tests.",
         "simulate",
@@ -164,7 +159,6 @@ FORMS = (
     ),
     AskForm(
         "model",
-        "Any machine",
         "A model's step",
         "A training step before it runs: a model, a parallel form, a fabric and schedulers.",
         "simulate",
@@ -174,7 +168,6 @@ FORMS = (
     ),
     AskForm(
         "synthesise",
-        "Any machine",
         "The fastest program",
         "Searched for one machine, with the bound that no program can beat.",
         "synthesise",
@@ -190,7 +183,6 @@ FORMS = (
     ),
     AskForm(
         "bound",
-        "Any machine",
         "The bound",
         "What no algorithm can beat, and the cut that proves it.",
         "bound",
@@ -199,7 +191,6 @@ FORMS = (
     ),
     AskForm(
         "live",
-        "This job",
         "Live",
         "The growing files of a running job, look by look.",
         "live",
