@@ -15,9 +15,12 @@ from ringwright.trace import Trace
 from ringwright.trace_tables import TABLES, Row, conform, fitted, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import polars as pl
+
+    from ringwright.sources.members import Member
+    from ringwright.sources.source import Source
 
 PART_ROWS = 200_000
 _I32 = 2**31 - 1
@@ -238,6 +241,15 @@ class Gathered:
         for reason, offset in losses:
             self.note(name, "refused", reason, at=offset)
             self.lose(f"{name}: {reason} (byte {offset})")
+
+    def members(self, sources: Iterable[Source], progress: Callable[[int], None] | None) -> Iterator[Member]:
+        """Yield every file of some sources, and note what was lost of a source when all of it has been read."""
+        from ringwright.sources.members import members
+
+        for source in sources:
+            before = len(source.losses)
+            yield from members(source, progress)
+            self.damage(source.name, source.losses[before:])
 
     def release(self, release: str) -> None:
         """Note a release of the library."""

@@ -14,7 +14,7 @@ from ringwright.sources.deepspeed_comms.latencies import added_up, too_long
 from ringwright.sources.deepspeed_comms.logged import LoggedFile
 from ringwright.sources.deepspeed_comms.rates import breaks, world
 from ringwright.sources.gathered import Gathered
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -33,14 +33,11 @@ def read_deepspeed_comms(sources: list[Source], *, progress: Callable[[int], Non
     """Return the Trace of what the logger wrote; InputError where there is neither a call nor a table."""
     gathered = Gathered(KIND)
     files: list[LoggedFile] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            file = _read(gathered, member)
-            gathered.inputs.append(member.name)
-            if file.calls or file.tables:
-                files.append(file)
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        file = _read(gathered, member)
+        gathered.inputs.append(member.name)
+        if file.calls or file.tables:
+            files.append(file)
     if not any(file.calls or any(table.rows for table in file.tables) for file in files):
         raise InputError(
             "no line and no table of DeepSpeed's communication logger",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InputError
 from ringwright.sources.gathered import Gathered
 from ringwright.sources.megatron_log.lines import FASTEST, SLOWEST, PrintedTimer, TrainingLines
-from ringwright.sources.members import Member, members
+from ringwright.sources.members import Member
 from ringwright.sources.nccl_log import framework
 from ringwright.sources.nccl_log.state import LogState
 
@@ -39,14 +39,11 @@ _MOVES = (
 def read_megatron_log(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return steps and phases of a job's logs; InputError where none holds an iteration or a timer."""
     gathered, launch = Gathered(KIND), LogState()
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            lines = _read(gathered, launch, member)
-            gathered.inputs.append(member.name)
-            _emit(gathered, lines, member.name)
-            _say(gathered, lines, member.name)
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        lines = _read(gathered, launch, member)
+        gathered.inputs.append(member.name)
+        _emit(gathered, lines, member.name)
+        _say(gathered, lines, member.name)
     if not gathered.events.total:
         where = ", ".join(source.name for source in sources[:3])
         raise InputError("no iteration and no timer of a training log", where=where, remedy=_REMEDY)

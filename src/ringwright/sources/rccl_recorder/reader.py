@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InputError
 from ringwright.sources.c10d import POINTWISE, ROOTED
 from ringwright.sources.gathered import MOST_MEMBERS, Gathered, whole_number
-from ringwright.sources.members import Member, members
+from ringwright.sources.members import Member
 from ringwright.sources.nccl_functions import OPS
 from ringwright.sources.nccl_log.dialect import DATATYPES, PER_RANK_COUNT, REDUCE_OPS, REDUCING
 from ringwright.sources.ranks import world_of
@@ -48,12 +48,9 @@ def read_rccl_recorder(sources: list[Source], *, progress: Callable[[int], None]
     """Return the Trace of a job's logs, one a process; InputError where none holds a call or a communicator."""
     gathered = Gathered(KIND)
     processes: list[_Process] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            processes.append(_read(gathered, member))
-            gathered.inputs.append(member.name)
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        processes.append(_read(gathered, member))
+        gathered.inputs.append(member.name)
     for process in processes:
         _identify(process)
         _rank_devices(gathered, process)

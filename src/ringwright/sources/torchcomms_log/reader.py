@@ -10,7 +10,7 @@ from ringwright.errors import InputError
 from ringwright.sources.c10d import POINTWISE, ROOTED, operation, sizes
 from ringwright.sources.datatypes import BYTES
 from ringwright.sources.gathered import Gathered, whole_number
-from ringwright.sources.members import Member, members
+from ringwright.sources.members import Member
 from ringwright.sources.ranks import rank_in_name, world_of
 from ringwright.sources.torchcomms_log.lines import ClogCall, ClogFile
 
@@ -47,12 +47,9 @@ def read_torchcomms_log(sources: list[Source], *, progress: Callable[[int], None
     """Return the Trace of a job's logs, one a rank; InputError where none holds a call or a communicator."""
     gathered = Gathered(KIND)
     files: list[ClogFile] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            files.append(_read(gathered, member))
-            gathered.inputs.append(member.name)
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        files.append(_read(gathered, member))
+        gathered.inputs.append(member.name)
     if not any(file.calls or file.comms for file in files):
         where = ", ".join(source.name for source in sources[:3])
         raise InputError("no call and no communicator of torchcomms' log", where=where, remedy=_REMEDY)

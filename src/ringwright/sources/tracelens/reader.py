@@ -10,7 +10,7 @@ from ringwright.errors import InputError
 from ringwright.laws import reason
 from ringwright.sources.c10d import POINTWISE
 from ringwright.sources.gathered import Gathered
-from ringwright.sources.members import members, whole
+from ringwright.sources.members import whole
 from ringwright.sources.ranks import rank_in_name, world_of
 from ringwright.sources.tracelens.tables import (
     Call,
@@ -43,14 +43,11 @@ def read_tracelens(sources: list[Source], *, progress: Callable[[int], None] | N
     """Return the Trace of the tables of a job; InputError where none holds a collective."""
     gathered = Gathered(KIND)
     tables: list[Table] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            read = table(member.name, whole(member, MOST_BYTES))
-            if read is not None:
-                tables.append(read)
-                gathered.inputs.append(member.name)
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        read = table(member.name, whole(member, MOST_BYTES))
+        if read is not None:
+            tables.append(read)
+            gathered.inputs.append(member.name)
     ranks = _ranks(gathered, tables)
     for of_one_report in _reports(tables):
         _report(gathered, of_one_report, ranks)
