@@ -182,7 +182,7 @@ def test_events_are_reached_without_a_mouse(page: Any, served: Served) -> None:
     page.keyboard.press("n")
     page.wait_for_function("() => document.querySelector('.says').textContent.includes('call 1')")
     page.click("summary:has-text('as a table')")
-    assert page.locator(".in-sight tbody tr").count() > 10
+    page.wait_for_function("() => document.querySelectorAll('.in-sight tbody tr').length > 10")
 
 
 def test_two_runs_side_by_side_with_their_difference(page: Any, served: Served) -> None:
