@@ -279,7 +279,8 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
         .iter_rows()
     }
     kernels = frame.filter(pl.col("kind").is_in(["compute", "memory"]) & pl.col("start_s").is_not_null())
-    following = kernels.filter(pl.col("iteration") == (iteration or 0) + 1).group_by("rank", "stream")
+    of_stream = pl.col("stream").fill_null("")  # as works have it
+    following = kernels.filter(pl.col("iteration") == (iteration or 0) + 1).group_by("rank", of_stream)
     first = {(rank, stream): at for rank, stream, at in following.agg(pl.col("start_s").min()).iter_rows()}
     aside = 0
     for rank, line in picked.lines.items():
