@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ringwright.workload import Edge, Mesh, Payload, Policy, Resource, Task, Workload
+from ringwright.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
 from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.grid import RecordedMesh
@@ -23,6 +24,10 @@ from ringwright.workloads.recorded.plan import (
 )
 
 KIND = {FORWARD: "F", BACKWARD: "B"}
+BY = "recording"  # who set what of the policy was recorded
+REACHES_ON = (
+    "sums of gradients reached into the next step: they go in the order in which they went, and forward waits for each"
+)
 CONTROL = "control"  # the stream of what takes no time
 RESOURCES = (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared"))
 
@@ -47,7 +52,14 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
     if explicit and builder.to_the_next():
         notes.append("what nobody waits for within the step is waited for by the begin of the next one")
     payloads = tuple(held.payload(grid.mesh) for held in builder.payloads.values() if held.makers)
-    policy = Policy(boundary="layer", by={"boundary": "recording"}) if explicit else Policy()
+    kept = [held for held in builder.payloads.values() if held.makers]
+    if explicit:
+        policy = Policy(boundary="layer", by={"boundary": BY})
+    elif any(plan.reaches_on for plan in plans.values()):
+        policy = Policy(queue=_as_sent(kept), boundary="layer", by={"queue": BY, "boundary": BY})
+        notes.append(REACHES_ON)
+    else:
+        policy = Policy()
     if builder.updated:
         notes += update.NOTES
     workload = Workload(
@@ -61,7 +73,6 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
         policy=policy,
         assumptions=tuple(notes),
     )
-    kept = [held for held in builder.payloads.values() if held.makers]
     communicators = {held.name: str(held.first.communicator) for held in kept}
     return Built(workload, {held.name: held.own_s() for held in kept}, communicators)
 
@@ -105,6 +116,10 @@ class _Held:
             joint=tuple(each for each in dict.fromkeys(self.joint) if each != self.of),
             root=call.root if 0 <= call.root < size else 0,
         )
+
+    def begins(self) -> float:
+        """Return when the first rank began it, s; infinite where no rank's time is known."""
+        return min((call.start_s for call in self.calls if call.start_s is not None), default=math.inf)
 
     def own_s(self) -> float | None:
         """Return how long it took where nobody was waited for any more."""
@@ -281,6 +296,12 @@ def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
     """Say whether a call of a source with dependencies sums gradients: what the backward pass made, among replicas."""
     makers = [plan.pieces[at].phase for at in sent.producers]
     return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
+
+
+def _as_sent(payloads: list[_Held]) -> Queue:
+    """Return the order in which sums of gradients began; what else is sent goes when it is ready."""
+    sums = [held for held in payloads if held.is_gradient]
+    return Queue(keys={held.name: at for at, held in enumerate(sorted(sums, key=_Held.begins))})
 
 
 def _queue(each: CommEvent, grid: RecordedMesh) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
-from ringwright.workload import Edge, Payload, Rewrite, Task, Workload
+from ringwright.workload import Edge, Payload, Policy, Rewrite, Task, Workload
 
 GRADIENTS = ("dp", "edp")
 PIECE_BYTES, MOST_PIECES = 64 << 10, 64
@@ -50,9 +50,24 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
             for part in _payloads(workload, each, cuts.get(each.name, WHOLE), stretches)
         ),
     )
+    finer = replace(finer, policy=_of_parts(workload, cuts))
     caps = [float(each.size_bytes) for each in buckets]
     joined = finer.with_policy("as recorded", rewrites=(Rewrite("fuse", GRADIENTS, {"caps_bytes": caps}),))
     return finer, joined
+
+
+def _of_parts(workload: Workload, cuts: Mapping[str, tuple[float, ...]]) -> Policy:
+    """Return the policy of a workload with the urgency of a bucket given to its pieces."""
+    queue = workload.policy.queue
+    if queue is None:
+        return workload.policy
+    keys = {part: key for name, key in queue.keys.items() for part in _parts(name, cuts.get(name, WHOLE))}
+    return replace(workload.policy, queue=replace(queue, keys=keys))
+
+
+def _parts(name: str, cuts: tuple[float, ...]) -> list[str]:
+    """Return what the pieces of a payload are called."""
+    return [f"{name}.{at}" for at in range(len(cuts))] if len(cuts) > 1 else [name]
 
 
 def _filled_by(buckets: Sequence[Payload]) -> int:
@@ -209,12 +224,12 @@ def _payloads(workload: Workload, payload: Payload, cuts: tuple[float, ...], str
     ends = [*(int(elements * end) for end in cuts[:-1]), elements]
     of = {name: workload.task[name].of for name in payload.producers}
     parts = []
-    for at, (begin, end) in enumerate(pairwise([0, *ends])):
+    for at, ((begin, end), name) in enumerate(zip(pairwise([0, *ends]), _parts(payload.name, cuts), strict=True)):
         size = (end - begin) * width if at < len(cuts) - 1 else payload.size_bytes - begin * width
         parts.append(
             replace(
                 payload,
-                name=f"{payload.name}.{at}",
+                name=name,
                 size_bytes=size,
                 elements=(end - begin) if payload.elements else 0,
                 producers=stretches.producers(payload, of, at),

@@ -282,6 +282,7 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
     of_stream = pl.col("stream").fill_null("")  # as works have it
     following = kernels.filter(pl.col("iteration") == (iteration or 0) + 1).group_by("rank", of_stream)
     first = {(rank, stream): at for rank, stream, at in following.agg(pl.col("start_s").min()).iter_rows()}
+    arriving = _reaching(frame, iteration)
     aside = 0
     for rank, line in picked.lines.items():
         stream = _main_stream(line.works) if any(work.start_s for work in line.works) else None
@@ -293,6 +294,7 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
             ends += [call.end_s for call in line.calls if call.end_s is not None]
             closed = first.get((rank, stream)) if iteration is not None else None
             line.end_s, line.is_closed = (max(ends), False) if closed is None else (max(closed, line.begin_s), True)
+            line.arriving = [each for each in arriving.get(rank, ()) if each > line.begin_s]
         elif iteration is not None and (rank, iteration) in marks and not line.works:
             begin, lasted = marks[rank, iteration]
             after = marks.get((rank, iteration + 1), (None,))[0]
@@ -302,6 +304,17 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
         picked.assumptions.append(
             f"{aside} kernels and copies beside the main stream are left out; its gaps count as work"
         )
+
+
+def _reaching(frame: pl.DataFrame, iteration: int | None) -> dict[int, list[float]]:
+    """Return when the calls of the step before ended, by rank; nothing where steps are not marked."""
+    import polars as pl
+
+    if iteration is None:
+        return {}
+    end = pl.col("start_s") + pl.col("duration_s")
+    before = frame.filter((pl.col("kind") == "collective") & (pl.col("iteration") == iteration - 1) & end.is_not_null())
+    return {rank: sorted(ends) for rank, ends in before.group_by("rank").agg(end.alias("end")).iter_rows()}
 
 
 def _main_stream(works: list[RecordedWork]) -> str:

@@ -64,6 +64,9 @@ class Line:
     begin_s: float | None = None
     end_s: float | None = None
     is_closed: bool = False  # the next step was recorded too: it lasted from one begin to the next
+    arriving: list[float] = field(
+        default_factory=list
+    )  # when calls of the step before ended, of those that reached into it
 
 
 @dataclass
@@ -78,12 +81,16 @@ class Piece:
 
 @dataclass
 class CommEvent:
-    """A call with the pieces that make and use what it carries. A gradient is used by the update of the parameters."""
+    """A call with the pieces that make and use what it carries. A gradient is used by the update of the parameters.
+
+    ``earliest``: the first piece of the next step that can have waited for it, -1 where it ended within its own.
+    """
 
     call: RecordedCall
     producers: tuple[int, ...] = ()
     consumers: tuple[int, ...] = ()
     is_gradient: bool = False
+    earliest: int = -1
 
 
 @dataclass
@@ -98,6 +105,11 @@ class RankStep:
     tail: int | None = None  # the first piece of the update
     measured_s: float | None = None
 
+    @property
+    def reaches_on(self) -> bool:
+        """Whether a sum of gradients ended within the next step."""
+        return any(each.earliest >= 0 for each in self.sent)
+
     def cut(self, at: int, seconds: float) -> None:
         """Cut piece ``at`` in two, the first of them ``seconds`` long; what it produced its second part produces."""
         first = self.pieces[at]
@@ -107,6 +119,7 @@ class RankStep:
         for each in self.sent:
             each.producers = tuple(one + (one >= at) for one in each.producers)
             each.consumers = tuple(one + (one > at) for one in each.consumers)
+            each.earliest += each.earliest > at
         self.edges = [(src + (src >= at), dst + (dst > at)) for src, dst in self.edges]
         if self.tail is not None and self.tail > at:
             self.tail += 1

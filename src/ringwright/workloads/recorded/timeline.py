@@ -105,10 +105,11 @@ def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
     for call in line.calls:
         if call.op in GRADIENTS and roles.get(call.communicator, "") not in MODEL_ROLES:
             by_group.setdefault(call.communicator, []).append(call)
+    passes = [work for work in line.works if work.phase != OPTIMIZER]  # an update waits for its gradient
     for number, calls in by_group.items():
         inside = [call for call in calls if call.phase in (BACKWARD, "")]
         unnamed = not roles.get(number) or any(not call.phase for call in inside)
-        if unnamed and line.works and 2 * sum(_blocks(call, line.works) for call in inside) > len(inside) > 1:
+        if unnamed and passes and 2 * sum(_blocks(call, passes) for call in inside) > len(inside) > 1:
             continue  # each of them is waited for at once: part of the model
         events |= {call.event for call in inside}
     return events
@@ -199,6 +200,9 @@ class _Timeline:
         cuts = {0, *(at + 1 for at in made.values() if at >= 0), *(at for at in used.values() if at >= 0)}
         cuts |= {at for at in range(1, len(self.works)) if self.works[at].phase != self.works[at - 1].phase}
         cuts |= {tail} if tail is not None else set()
+        later = self._later(sums, begin, end)
+        cuts |= set(later.values())
+        self._arrived(waited)
         firsts = sorted(cut for cut in cuts if cut < len(self.works))
         piece_of = {first: at for at, first in enumerate(firsts)}
         plan = RankStep(line.rank, self._pieces(firsts, waited, begin), measured_s=end - begin)
@@ -212,7 +216,8 @@ class _Timeline:
             is_sum = call.event in self.gradients
             consumers = () if is_sum else (piece_of[user] if user >= 0 else last,)
             consumers = () if call.op == "send" and user < 0 else consumers
-            plan.sent.append(CommEvent(call, (maker,) if maker >= 0 else (), consumers, is_sum))
+            earliest = piece_of.get(later.get(call.event, -1), -1)
+            plan.sent.append(CommEvent(call, (maker,) if maker >= 0 else (), consumers, is_sum, earliest))
         if sums and plan.tail is None:
             plan.tail = last
         return plan
@@ -221,10 +226,36 @@ class _Timeline:
         """Return the work that a call carries on from, -1 for the begin of the step."""
         if call.start_s is None:
             return -1
-        at = bisect_right(self.busy, call.start_s + EPSILON_S) - 1
+        # Work of the host hands its call in when it is done; work of a device is issued long before.
+        known = all(work.enqueue_s is None for work in self.works) and call.enqueue_s is not None
+        ready = call.enqueue_s if known and call.enqueue_s is not None else call.start_s
+        at = bisect_right(self.busy, ready + EPSILON_S) - 1
         while at >= 0 and call.enqueue_s is not None and (self.works[at].enqueue_s or 0.0) > call.enqueue_s - 1e-9:
             at -= 1
         return at
+
+    def _later(self, sums: list[RecordedCall], begin: float, end: float) -> dict[int, int]:
+        """Return, of sums that ended within the next step, the first forward work of it that can have waited for each.
+
+        Steps are alike: what the next one does so long after its begin, this one did as long after its own.
+        """
+        if not self.line.is_closed:
+            return {}
+        forward = [at for at, work in enumerate(self.works) if work.phase == FORWARD]
+        later = {}
+        for call in sums:
+            late_s = (call.end_s or 0.0) - end
+            if late_s > SLACK_S and forward:
+                since = [self.starts[at] - begin for at in forward]
+                later[call.event] = forward[min(bisect_right(since, late_s - SLACK_S), len(forward) - 1)]
+        return later
+
+    def _arrived(self, waited: dict[int, float]) -> None:
+        """Add the time in which nothing ran up to the end of a sum of the step before: what began then had waited for it."""
+        for until in self.line.arriving:
+            at = bisect_right(self.starts, until - EPSILON_S)
+            if 0 < at < len(self.works) and self.busy[at - 1] < until:
+                self._wait(at, until, waited)
 
     def _tail(self, sums: list[RecordedCall]) -> int | None:
         """Return the first work of the update: in the optimizer's phase, else after the end of the last gradient."""

@@ -30,6 +30,7 @@ def updates(plan: RankStep) -> list[Update]:
     shares = _shares(plan, sums)
     needed = [_starting_at(plan, 1 - share) for share in shares]
     needed = [_starting_at(plan, 1 - share) for share in shares]  # once more: later cuts have moved earlier pieces
+    needed = [max(at, plan.sent[of].earliest) for at, of in zip(needed, sums, strict=True)]
     seconds = sum(piece.seconds for piece in plan.pieces[plan.tail :])
     size = sum(plan.sent[at].call.size_bytes for at in sums)
     return [
@@ -44,7 +45,10 @@ def _communicates(plan: RankStep) -> bool:
 
 
 def _shares(plan: RankStep, sums: list[int]) -> list[float]:
-    """Return how much of the backward pass had run when each gradient was ready; the last one is all of it."""
+    """Return how much of the backward pass had run when each gradient was ready; the last one is all of it.
+
+    Where sums reach into the next step they go by their urgency: the last one may have been ready long before.
+    """
     passed, total = [], 0.0
     for piece in plan.pieces[: plan.tail]:
         total += piece.seconds if piece.phase == BACKWARD else 0.0
@@ -52,9 +56,11 @@ def _shares(plan: RankStep, sums: list[int]) -> list[float]:
     shares, most = [], 0.0
     for at in sums:
         maker = max(plan.sent[at].producers, default=-1)
-        most = max(most, passed[maker] if 0 <= maker < len(passed) else 0.0)
-        shares.append(most)
-    return [share / most if most else 1.0 for share in shares[:-1]] + [1.0]
+        ready = passed[maker] if 0 <= maker < len(passed) else 0.0
+        most = max(most, ready)
+        shares.append(ready if plan.reaches_on else most)
+    told = [share / most if most else 1.0 for share in shares]
+    return told if plan.reaches_on else [*told[:-1], 1.0]
 
 
 def _starting_at(plan: RankStep, share: float) -> int:
