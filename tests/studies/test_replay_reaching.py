@@ -54,7 +54,8 @@ def test_another_policy_takes_the_order_and_the_boundary_away() -> None:
     job = drawn(1008)
     plan = replayed(recording(1008, "tictac")).workload
     assert plan.policy.by == {"queue": "recording", "boundary": "recording"}
-    assert plan.policy.queue is not None and len(plan.policy.queue.keys) == len(job.workload.payloads)
+    assert plan.policy.queue is not None
+    assert len(plan.policy.queue.keys) == len(job.workload.payloads)
     other = scheduler("pytorch-ddp")[1](plan, job.costs)
     assert (other.policy.boundary, other.policy.by["boundary"]) == ("barrier", "pytorch-ddp")
 
@@ -78,4 +79,5 @@ def test_a_step_ends_where_the_next_begins_whatever_its_stream_is_called(stream:
 
 def test_halves_of_such_a_recording_are_judged() -> None:
     made = of_halves(recording(1001, "tictac"))
-    assert made["why"] == "" and abs(made["fidelity"] or 1.0) < OFF
+    assert made["why"] == ""
+    assert abs(made["fidelity"] or 1.0) < OFF
