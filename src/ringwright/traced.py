@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from ringwright.program import Program
 
+# The source of schedules on real ranks. Their calls begin when the last rank has handed its own in (``enqueue_s``): a rank that
+# is early waits before a call, and not within it.
+LIVE = "live"
+
 
 @dataclass(frozen=True)
 class TraceWriter:

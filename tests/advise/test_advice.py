@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ringwright.advise.advise import AdviceSpec, advise
@@ -248,12 +249,20 @@ def test_the_answer_comes_first(told: Advice, width: int) -> None:
     assert "Not advised" in out.getvalue() or not told["refused"]
 
 
-def test_steps_last_as_long_as_their_replay_measures() -> None:
-    """What a source says of a step (the host's) counts where it is what lies between the begins of two steps."""
+def test_steps_last_from_work_to_work_else_as_their_source_says() -> None:
+    """The host marks a step of 10 ms in which a device works for 15: so long does it last."""
     first = replace(REPLAYED, step="step 4", measured_s=0.010)
-    assert _measured_s([first], {4: 0.0101, 5: 0.012}) == (0.0101, 0.012)
-    assert _measured_s([first], {4: 0.019, 5: 0.020}) == (0.010,)
-    assert _measured_s([replace(first, measured_s=None)], {4: 0.019}) == (0.019,)
+    assert _measured_s([first], {4: 0.0101, 5: 0.012, 6: None}) == (0.0101, 0.012)
+    assert _measured_s([first], {4: None}) == (0.010,)
+    trace = recorded("pytorch-ddp:bucket_cap_mb=25")
+    events = trace.table("events")
+    shorter = pl.when(pl.col("kind") == "step").then(pl.col("duration_s") / 1.5).otherwise(pl.col("duration_s"))
+    frames = {"events": events.with_columns(shorter), "communicators": trace.table("communicators")}
+    assert steady_steps(Trace.of(frames, trace.meta)) == steady_steps(trace)
+    without = frames | {"events": frames["events"].filter(pl.col("kind") != "compute")}
+    said = {step: seconds for step, seconds in steady_steps(Trace.of(without, trace.meta)).items() if seconds}
+    assert said
+    assert all(seconds == pytest.approx(steady_steps(trace)[step] / 1.5, rel=0.05) for step, seconds in said.items())
 
 
 def test_one_step_is_less_sure_than_many() -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.backtest import BackTest, of_halves, of_pair, wander
 from ringwright.advise.changes import setup_of
+from ringwright.advise.interval import size_sigma
 from ringwright.advise.links import SOCKETS, slow_link, sockets_seen
 from ringwright.advise.lumps import lumped
 from ringwright.advise.settings import GRAPH, LINK, MACHINE, NETWORK, ORDER, Setup
 from ringwright.advise.situation import of_recording
 from ringwright.cli import main
+from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.errors import InputError, UsageError
+from ringwright.execute.live.recordings import WARMUP, in_turns
 from ringwright.fabrics import fabric
 from ringwright.registry import scheduler
 from ringwright.reports.backtested import write_judged
@@ -80,8 +85,6 @@ def test_halves_of_a_job_that_slows_down_differ() -> None:
     calm = of_halves(steady)
     assert abs(calm["measured_gain"]) < 0.2, "one half is as long as the other"
     assert (calm["change"], calm["kind"]) == ("", "halves")
-    import polars as pl
-
     from ringwright.trace import Trace
     from ringwright.trace_tables import TABLES
 
@@ -109,6 +112,34 @@ def test_steps_that_wander_slowly_are_less_sure() -> None:
     assert wander([1.0, 1.0, 1.0]) == 0
     assert wander(fast.tolist()) == pytest.approx(0.02, rel=0.5)
     assert wander(slow.tolist()) > 2 * wander(fast.tolist())
+
+
+def test_a_size_is_less_sure_the_further_it_is_from_what_was_measured() -> None:
+    mib = 1 << 20
+    one = MeasuredCosts.of([MeasuredOperation("all-reduce", 8 * mib, "dp", 1e-3, "")])
+    near, far, furthest = (size_sigma(one, "all-reduce", size) for size in (7 * mib, 2 * mib, 1 << 10))
+    assert 0.05 < near < far < furthest == 0.2
+    line = [MeasuredOperation("all-reduce", at * mib, "dp", at * 1e-4, "") for at in (1, 2, 4, 8, 16)]
+    assert size_sigma(MeasuredCosts.of(line), "all-reduce", 2 << 10) < furthest
+
+
+def test_pieces_far_below_all_that_was_recorded_are_not_predicted() -> None:
+    """What each of some thousand pieces takes, however small, no recording of a few large buckets tells."""
+    job = drawn(1165)  # p3 takes a quarter longer, and was once told to gain a fifth
+    before = recorded(job, job.planned(scheduler("pytorch-ddp:bucket_cap_mb=100")[1]), 0)
+    made = of_pair(before, before, "p3")
+    assert made["gain_p05"] is None
+    assert "what each of them takes is not known" in made["why"]
+    assert of_pair(before, before, "pytorch-ddp:bucket_cap_mb=40")["why"] == ""
+
+
+def test_runs_in_turns_hold_the_steps_by_their_policy_alone() -> None:
+    """Of each run the steps before the policy are left out, and the last one, whose end nothing tells."""
+    job = drawn(SEED)
+    run = recorded(replace(job, steps=8), job.planned(scheduler("p3")[1]), 0)
+    joined = in_turns([run, run]).table("events").filter(pl.col("kind") == "collective")
+    last = WARMUP + 1, 7
+    assert sorted(joined["iteration"].unique().to_list()) == [*range(*last), *(7 + at for at in range(*last))]
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 SCHEMA = "ringwright.back-test/1"
 HALVES, PAIR = "halves", "pair"
 FEWEST_STEPS = 4  # of a recording that is halved
-BATCHES = 4  # of steps, whose means tell how slowly they wander
-RUN_SIGMA = 0.01  # by which a run differs from the next one as a whole
+MOST_ALIKE = 0.8  # of neighbouring steps: their correlation, as far as so few steps tell it
+RUN_SIGMA = 0.008  # by which a run differs from the next one as a whole, and half of one from the other
 PER_DRAW = 32  # means of recordings that are drawn for each draw of a gain
 MOST_DRAWS = 32
-FREEDOM = 4  # degrees of it: how well so few steps tell how far they wander
+FREEDOM = 5  # degrees of it: how well so few steps tell how far they wander
 
 
 class BackTest(TypedDict):
@@ -116,7 +116,7 @@ def _judged(kind: str, before: Situation, after: Situation, change: str, seed: i
             why = f"it cannot be done in some of the recorded steps ({gain.declined:.0%} of the draws)"
         else:
             is_told = bool(change) and is_sure(gain)
-            ends = _measured(gain.shares, before.measured_s, len(after.measured_s), kind, seed)
+            ends = _measured(gain.shares, before.measured_s, len(after.measured_s), seed)
     measured = 1 - now / was
     return {
         "schema": SCHEMA,
@@ -151,11 +151,9 @@ def _means(situation: Situation) -> float:
     return mean(situation.measured_s)
 
 
-def _measured(
-    shares: np.ndarray, steps: Sequence[float], count: int, kind: str, seed: int
-) -> tuple[float, float, float]:
+def _measured(shares: np.ndarray, steps: Sequence[float], count: int, seed: int) -> tuple[float, float, float]:
     """Return 5, 50 and 95 % of the gain that will be measured between means of so many steps."""
-    sigma = math.sqrt(wander(steps) ** 2 * (1 / len(steps) + 1 / count) + (RUN_SIGMA**2 if kind == PAIR else 0.0))
+    sigma = math.sqrt(wander(steps) ** 2 * (1 / len(steps) + 1 / count) + RUN_SIGMA**2)
     drawn = np.random.default_rng((seed, *b"means"))
     known = shares[np.isfinite(shares)]
     noise = np.exp(sigma * drawn.standard_t(FREEDOM, (PER_DRAW, len(known))))
@@ -164,11 +162,13 @@ def _measured(
 
 
 def wander(steps: Sequence[float]) -> float:
-    """Return the standard deviation of the logarithm of a step; more where neighbours are alike, for then means wander too."""
+    """Return the standard deviation of the logarithm of a step, as the mean of many shows it: more where neighbours are alike."""
     if len(steps) < 2:
         return RUN_SIGMA
     logs = np.log(np.maximum(steps, 1e-12))
-    sigma = float(np.std(logs, ddof=1))
-    batches = [float(each.mean()) for each in np.array_split(logs, BATCHES)] if len(logs) >= 2 * BATCHES else []
-    slow = float(np.std(batches, ddof=1)) * math.sqrt(len(logs) / BATCHES) if batches else 0.0
-    return max(sigma, slow)
+    off, variance = logs - logs.mean(), float(np.var(logs, ddof=1))
+    if not variance:
+        return 0.0
+    alike = float((off[:-1] * off[1:]).sum() / (off**2).sum()) + 1 / len(logs)
+    alike = min(max(alike, 0.0), MOST_ALIKE)
+    return math.sqrt(variance * (1 + alike) / (1 - alike))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
-from ringwright.advise.unmeasured import told_unmeasured
+from ringwright.advise.unmeasured import told_unmeasured, too_small
 from ringwright.engines.job.reuse import Layouts
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.memory import peak_bytes
@@ -176,6 +176,9 @@ class Evaluator:
             result = self.result(setup)
         except REFUSALS as error:
             return Evaluation(setup, None, refused=error.what)
+        unknown = too_small(result)
+        if unknown:
+            return Evaluation(setup, None, refused=unknown)
         return Evaluation(
             setup,
             result.step_s,

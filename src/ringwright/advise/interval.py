@@ -35,14 +35,16 @@ ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of mea
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
 OF_MACHINE, OF_OPERATION = 0.6, 0.2
 COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data sheet, by a fit
-SIZE_SIGMA, ONE_SIZE_SIGMA = 0.08, 0.25  # of a size beside several measured ones, and beside one
+# Of a size beside a measured one; for each e-fold that it is away from it, without and with a line; and at the most.
+SIZE_SIGMA, FURTHER_SIGMA, ON_LINE_SIGMA, ONE_SIZE_SIGMA = 0.05, 0.07, 0.03, 0.2
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
 # Of the logarithm of what is gained by mending; where calls alone were recorded.
-MENDED_SIGMA, CALLS_ALONE_SIGMA = 0.2, 0.3
+MENDED_SIGMA, CALLS_ALONE_SIGMA = 0.12, 0.3
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 # Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
 LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8
+OF_LINE = 0.5  # of what the line begins with: rates that grow with sizes look like it too
 ENOUGH_SIZES = 5
 
 
@@ -122,7 +124,7 @@ class DrawnCosts:
             sigma = mean_sigma(costs.measured, op, size_bytes, role) if self._is_once else 0.0
             return sigma * self._draw.normal("measured", op, size_bytes, role)
         other = costs.stands_for(op) or op
-        sigma = size_sigma(costs.measured, other)
+        sigma = size_sigma(costs.measured, other, size_bytes)
         size = 0.8 * self._draw.normal("size", op) + 0.6 * self._draw.normal("size", op, size_bytes.bit_length())
         begin = _begins(costs.measured, other, size_bytes, self._draw.normal("begin", op))
         return sigma * size + begin + (LIKENED_SIGMA * self._draw.normal("likened", op) if other != op else 0.0)
@@ -139,7 +141,7 @@ def _begins(costs: MeasuredCosts, op: str, size_bytes: int, normal: float) -> fl
         return 0.0
     told = latency_s / (latency_s + s_per_byte * least) if latency_s else 0.0
     sizes = len({each.size_bytes for each in costs.samples if each.op == op})
-    known = told if sizes >= ENOUGH_SIZES else min(told, FEW_BEGIN)
+    known = OF_LINE * told if sizes >= ENOUGH_SIZES else min(OF_LINE * told, FEW_BEGIN)
     begin = min(MOST_BEGIN, max(known, LEAST_BEGIN) * math.exp(BEGIN_SIGMA * normal))
     return math.log((begin + (1 - begin) * part) / part)
 
@@ -152,15 +154,20 @@ def mean_sigma(costs: MeasuredCosts, op: str, size_bytes: int, role: str) -> flo
     return max(LEAST_SIGMA, float(np.std(np.log(times))) / math.sqrt(len(times)))
 
 
-def size_sigma(costs: MeasuredCosts, op: str) -> float:
-    """Return how far measured operations lie from the line through their sizes: standard deviation of the logarithm."""
+def size_sigma(costs: MeasuredCosts, op: str, size_bytes: int) -> float:
+    """Return how sure a size is that was not measured: standard deviation of the logarithm of its time.
+
+    The further it is from the nearest measured one the less; beside several sizes at least what those lie off their line.
+    """
     samples = [each for each in costs.samples if each.op == op and each.time_s > 0]
+    further = min((abs(math.log(max(size_bytes, 1) / each.size_bytes)) for each in samples), default=math.inf)
     if not tell_latency(each.size_bytes for each in samples):
-        return ONE_SIZE_SIGMA
+        return min(ONE_SIZE_SIGMA, math.hypot(SIZE_SIGMA, FURTHER_SIGMA * further))
     latency_s, s_per_byte, _ = costs.lines[op]
     told = [latency_s + s_per_byte * each.size_bytes for each in samples]
     off = [math.log(each.time_s / line) for each, line in zip(samples, told, strict=True) if line > 0]
-    return max(SIZE_SIGMA, float(np.std(off))) if len(off) > 1 else ONE_SIZE_SIGMA
+    spread = max(SIZE_SIGMA, float(np.std(off))) if len(off) > 1 else ONE_SIZE_SIGMA
+    return min(max(spread, ONE_SIZE_SIGMA), math.hypot(spread, ON_LINE_SIGMA * further))
 
 
 @dataclass

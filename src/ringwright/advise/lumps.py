@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FEWEST_ENDS, MOST_ENDS = 0.1, 1.0  # of the pieces, that end a tensor
 # How long a tensor's work is for its bytes: what all before or behind share (wide layers lie at one end), and its own. Of the
 # logarithm, standard deviations.
-TREND, OWN = 0.5, 0.5
+TREND, OWN = 0.4, 0.4
 
 
 def lumped(workload: Workload, normal: Callable[..., float]) -> Workload:

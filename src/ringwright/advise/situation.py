@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
 
 MOST_ITERATIONS = 8
-SAME = 0.05  # by which what a source says of a step may differ from the time between its first work and the next step's
 AS_RECORDED, MODEL = "as recorded", "model"
 BENCHMARK = "it holds what a benchmark measured, and no step of a job"
 BENCHMARKED = "ringwright summary tells what was measured; of a job: ringwright run -- COMMAND"
@@ -219,11 +218,9 @@ def named(topology: Topology) -> str:
 
 
 def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) -> tuple[float, ...]:
-    """Return how long the steps lasted: all of them, if what is said of a step is what a replay measures of it."""
-    replayed_s = {each.step: each.measured_s for each in replays if each.measured_s}
-    said = {f"step {step}": seconds for step, seconds in steps.items() if seconds is not None}
-    agrees = [abs(said[step] / seconds - 1) <= SAME for step, seconds in replayed_s.items() if step in said]
-    return tuple(said.values()) if all(agrees) and (agrees or not replayed_s) else tuple(replayed_s.values())
+    """Return how long the steps lasted: all of them, else those that are replayed."""
+    lasted = tuple(seconds for seconds in steps.values() if seconds is not None)
+    return lasted or tuple(each.measured_s for each in replays if each.measured_s)
 
 
 def _spread(steps: list[int], first: Replay, most: int) -> list[int]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.study import PolicyResult
 
 
+SMALLEST = 1 / 16  # of the smallest measured operation
+
+
 @dataclass(frozen=True)
 class LikenedCosts:
     """Measured times; an operation that was not measured takes those of one that was, by the bytes of the busiest rank."""
@@ -78,6 +81,28 @@ def measured_of(costs: Costs) -> LikenedCosts | None:
     while isinstance(costs, Changed | MendedLinks):
         costs = costs.measured
     return costs if isinstance(costs, LikenedCosts) else None
+
+
+def too_small(result: PolicyResult) -> str:
+    """Say that most bytes of a step go in pieces far below all that was recorded, of which nothing tells what one takes; else "".
+
+    What any piece takes, however small, is added up over all of them: a step of many may last many times as long.
+    """
+    known = measured_of(result.costs)
+    if known is None:
+        return ""
+    least = {op: line[2] for op, line in known.measured.lines.items()}
+    whole = below = 0
+    for each in result.undisturbed.laid.operations:
+        smallest = least.get(known.stands_for(each.op) or "", 0)
+        whole += sum(each.sizes())
+        below += sum(size for size in each.sizes() if size < SMALLEST * smallest)
+    if 2 * below <= whole:
+        return ""
+    return (
+        f"{below / whole:.0%} of its bytes go in pieces of less than 1/{1 / SMALLEST:.0f} of the smallest operation that was "
+        "recorded: what each of them takes is not known; record a run with pieces of such a size"
+    )
 
 
 def told_unmeasured(result: PolicyResult) -> tuple[str, ...]:

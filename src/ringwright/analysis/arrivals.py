@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Row
 from ringwright.analysis.hang_mismatch import say_ranks
-from ringwright.analysis.lateness import Lateness, lateness
-from ringwright.analysis.stragglers import NOBODY, HeldUp, at_least, held_up
+from ringwright.analysis.lateness import Lateness, from_handing_in, lateness
+from ringwright.analysis.stragglers import LEAST, NOBODY, HeldUp, at_least, held_up
 from ringwright.analysis.stragglers_said import culprit as said_of
 
 if TYPE_CHECKING:
@@ -92,12 +92,14 @@ def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[Culpri
 
 
 def _is_waited(judged: pl.DataFrame, seen: Lateness, stragglers: HeldUp) -> bool:
-    """Whether others waited in the steps held up: a tenth of their time in collectives at least."""
+    """Whether others waited in the steps held up: a tenth of their time in collectives at least, or a twentieth of the steps."""
     import polars as pl
 
     step = pl.col("iteration") if seen.unit == "step" else pl.col("sequence")
     there = judged.filter(step.is_in([seen.labels[index] for index in stragglers.steps]))
-    return float(there["wait"].sum()) >= WAIT_SHARE * float(there["us"].sum())
+    waited, others = float(there["wait"].sum()), len(seen.ranks) - len(stragglers.rows)
+    of_steps = waited / max(1, others * len(stragglers.steps)) / seen.step_us
+    return waited >= WAIT_SHARE * float(there["us"].sum()) or of_steps >= LEAST
 
 
 def _sum(rows: list[Row], name: str) -> float:
@@ -124,7 +126,7 @@ def _matched(trace: Trace) -> pl.DataFrame:
         "line",
         "confidence",
     )
-    frame = trace.scan("events").filter(mine).select(*columns).collect()
+    frame = from_handing_in(trace.scan("events").filter(mine)).select(*columns).collect()
     frame = frame.unique(["communicator", "sequence", "op", "rank"], keep="first", maintain_order=True)
     # A group's first operation makes its connections: who is late there says nothing of the job.
     first = pl.col("sequence").min().over("communicator")

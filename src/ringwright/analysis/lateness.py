@@ -2,8 +2,9 @@
 
 A rank's own time runs from the end of one step's calls to the end of the next step's, by its own clock, less the time in
 which calls block it. Its lateness is what its own time is more than that of the median rank of those it works with. A rank that
-is late only because a rank of a smaller group held it up there is not blamed. A call that is still running when the
-rank issues the next one does not block it; the last call of such a chain blocks until all of them have ended.
+is late only because a rank of a smaller group held it up there is not blamed. Where the work of all ranks was recorded, a call
+blocks while no work runs. Else a call that is still running when the rank issues the next one does not block it; the last call
+of such a chain blocks until all of them have ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ringwright.analysis.intervals import covered, union
+from ringwright.traced import LIVE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +49,8 @@ def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
     frame, unit = _steps(judged)
     if frame is None:
         return None
-    turns = _own(_calls(trace, frame, unit))
+    calls = _calls(trace, frame, unit)
+    turns = _own(calls, _works(trace, calls, unit))
     wide = turns.pivot(on="rank", index="step", values="own").sort("step")
     first = turns.pivot(on="rank", index="step", values="at_first").sort("step").select(wide.columns)
     whole = pl.all_horizontal(pl.exclude("step").is_not_null())
@@ -60,6 +65,18 @@ def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
     usual = _usual(trace, frame, wide["step"].to_list(), late.max(axis=0), unit)
     of_first = _behind(first.select(columns).to_numpy().T, parts)
     return Lateness(ranks, wide["step"].to_list(), late / usual, of_first / usual, usual, unit) if usual > 0 else None
+
+
+def from_handing_in(calls: pl.LazyFrame) -> pl.LazyFrame:
+    """Return calls from when their rank handed them in, where they begin only when all ranks are there.
+
+    So live schedules do: nobody waits within such a call, but before it.
+    """
+    import polars as pl
+
+    early = (pl.col("source") == LIVE) & (pl.col("enqueue_s") < pl.col("start_s"))
+    waited = pl.when(early).then(pl.col("start_s") - pl.col("enqueue_s")).otherwise(0.0)
+    return calls.with_columns(pl.col("start_s") - waited, pl.col("duration_s") + waited)
 
 
 def _steps(judged: pl.DataFrame) -> tuple[pl.DataFrame | None, str]:
@@ -98,10 +115,29 @@ def _calls(trace: Trace, frame: pl.DataFrame, unit: str) -> pl.DataFrame:
         "start_s",
         (pl.col("duration_s") * 1e6).alias("us"),
     )
-    return calls.select(*wanted).collect()
+    return from_handing_in(calls).select(*wanted).collect()
 
 
-def _own(calls: pl.DataFrame) -> pl.DataFrame:
+def _works(trace: Trace, calls: pl.DataFrame, unit: str) -> pl.DataFrame | None:
+    """Return when the ranks worked (us), None where the steps of some rank have no work that was recorded."""
+    import polars as pl
+
+    if unit != "step" or calls["start_s"].null_count():
+        return None
+    turns = calls.select("rank", "step").unique()
+    begins = pl.col("start_s") * 1e6
+    works = (
+        trace.scan("events")
+        .filter((pl.col("kind") == "compute") & begins.is_finite() & (pl.col("duration_s") > 0))
+        .select("rank", pl.col("iteration").alias("step"), begins.alias("begins"), pl.col("duration_s") * 1e6)
+        .with_columns((pl.col("begins") + pl.col("duration_s")).alias("ended"))
+        .collect()
+    )
+    without = turns.join(works.select("rank", "step").unique(), on=["rank", "step"], how="anti")
+    return None if len(without) else works
+
+
+def _own(calls: pl.DataFrame, works: pl.DataFrame | None) -> pl.DataFrame:
     """Return per rank and step its own microseconds (without begins: what is less in calls), and those before the first call."""
     import polars as pl
 
@@ -120,8 +156,23 @@ def _own(calls: pl.DataFrame) -> pl.DataFrame:
         pl.col("begins").first(), pl.col("ended").max(), pl.col("blocked").sum()
     )
     before = pl.col("ended").shift(1).over("rank")
-    own = (pl.col("ended") - before - pl.col("blocked")).alias("own")
-    return turns.with_columns(own, (pl.col("begins") - before).alias("at_first")).filter(pl.col("own").is_not_null())
+    turns = turns.with_columns(before.alias("before")).filter(pl.col("before").is_not_null())
+    if works is not None:
+        turns = pl.concat([_without_work(rows, timed, works) for rows in turns.partition_by("rank")])
+    own = (pl.col("ended") - pl.col("before") - pl.col("blocked")).alias("own")
+    return turns.with_columns(own, (pl.col("begins") - pl.col("before")).alias("at_first"))
+
+
+def _without_work(turns: pl.DataFrame, calls: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
+    """Return the steps of one rank, blocked for as long as a call was under way and no work ran."""
+    import polars as pl
+
+    is_mine = pl.col("rank") == turns["rank"][0]
+    called, worked = (frame.filter(is_mine).select("begins", "ended").to_numpy() for frame in (calls, works))
+    either = union(*np.concatenate((called, worked)).T)
+    window = turns["before"].to_numpy(), turns["ended"].to_numpy()
+    blocked = covered(either, *window) - covered(union(*worked.T), *window)
+    return turns.with_columns(pl.Series("blocked", blocked))
 
 
 def _parts(frame: pl.DataFrame, ranks: list[int]) -> list[list[int]]:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import Stage
-from ringwright.traced import TraceWriter, communicator, communicators
+from ringwright.traced import LIVE, TraceWriter, communicator, communicators
 from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ringwright.execute.live.traffic import SentPiece
     from ringwright.trace import Trace
 
-WRITER = TraceWriter(source="live", clock="monotonic")
+WRITER = TraceWriter(source=LIVE, clock="monotonic")
 AT_ONCE = ("optimizer", "flush")  # updates that are no layer's
 RATE = 1e9  # B/s of a link nobody has measured
 HALVES, HALF = ("reduce-scatter", "all-gather"), 0.5  # of an all-reduce's bytes

@@ -54,14 +54,17 @@ def _joined(parts: Sequence[Trace]) -> Trace:
 
 
 def in_turns(parts: Sequence[Trace]) -> Trace:
-    """Return recordings of one job, made one after another, as one; of each the last step is left out: nothing tells its end."""
+    """Return recordings of one job, made one after another, as one: the steps by its policy, without those before it.
+
+    Of each the last step is left out: nothing tells its end.
+    """
     import polars as pl
 
     frames, steps, clock_s, calls = [], 0, 0.0, 0
     for each in parts:
         events = each.table("events")
         ends = events["start_s"] + events["duration_s"].fill_null(0.0)
-        kept = events.filter(pl.col("iteration") < pl.col("iteration").max())
+        kept = events.filter((pl.col("iteration") > WARMUP) & (pl.col("iteration") < pl.col("iteration").max()))
         frames.append(
             kept.with_columns(
                 pl.col("iteration") + steps,

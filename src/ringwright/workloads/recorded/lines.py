@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError, UsageError
+from ringwright.traced import LIVE
 from ringwright.workload import OPS
 from ringwright.workloads.recorded.period import one_step
 from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, OPTIMIZER, Line, RecordedCall, RecordedWork
@@ -39,6 +40,7 @@ COLUMNS = (
     "duration_s",
     "multiplicity",
     "line",
+    "source",
 )
 STAND_INS = {"gather": "reduce", "scatter": "broadcast", "barrier": "all-reduce", "scan": "reduce", "exscan": "reduce"}
 UNRECORDED_RATE = 10e9  # bytes/s: what a call of unknown size is taken to have moved in its time
@@ -147,13 +149,39 @@ def _iteration(frame: pl.DataFrame, step: int | None) -> tuple[int | None, list[
 def steady_steps(trace: Trace) -> dict[int, float | None]:
     """Return the steps that every rank has and that issued the usual calls, without the first and the last: step -> seconds.
 
-    None: how long it lasted was not recorded; nothing where the source marks no steps.
+    Where work was recorded, from its begin to that of the next step's; else as the source says. None: how long it lasted was not
+    recorded; nothing where the source marks no steps.
     """
     frame = _events(trace)
     if frame.is_empty():
         return {}
-    _, steady, times = _steady(frame)
+    _, steady, said = _steady(frame)
+    worked = _from_work_to_work(frame)
+    times = said if worked is None else worked
     return {each: times.get(each) for each in steady}
+
+
+def _from_work_to_work(frame: pl.DataFrame) -> dict[int, float] | None:
+    """Return how long steps lasted from their first work to the next one's, mean of the ranks; None where no work was recorded.
+
+    The work is that of each rank's main stream.
+    """
+    import polars as pl
+
+    works = frame.filter(pl.col("kind").is_in(["compute", "memory"]) & pl.col("start_s").is_not_null())
+    works = works.filter(pl.col("iteration").is_not_null()).with_columns(_stream())
+    if works.is_empty():
+        return None
+    streams = works.group_by("rank", "stream").agg(pl.col("duration_s").sum()).sort("duration_s", "stream")
+    main = streams.group_by("rank", maintain_order=True).agg(pl.col("stream").last())
+    begun = works.join(main, on=["rank", "stream"]).group_by("rank", "iteration").agg(pl.col("start_s").min())
+    lasted = begun.sort("rank", "iteration").with_columns(
+        (pl.col("start_s").shift(-1) - pl.col("start_s")).over("rank").alias("lasted"),
+        (pl.col("iteration").shift(-1) - pl.col("iteration")).over("rank").alias("further"),
+    )
+    ranks = frame.filter(pl.col("kind").is_in(["collective", "p2p"]))["rank"].n_unique()
+    told = lasted.filter(pl.col("further") == 1).group_by("iteration").agg(pl.col("lasted").mean(), pl.len())
+    return dict(told.filter(pl.col("len") == ranks).select("iteration", "lasted").iter_rows())
 
 
 def _steady(frame: pl.DataFrame) -> tuple[list[int], list[int], dict[int, float]]:
@@ -265,6 +293,7 @@ def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall |
         str(row["datatype"] or "float32"),
         int(size // width) if width else int(size // 4),
         is_sized=is_sized,
+        waits_inside=row["source"] != LIVE,
     )
 
 
@@ -279,8 +308,7 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
         .iter_rows()
     }
     kernels = frame.filter(pl.col("kind").is_in(["compute", "memory"]) & pl.col("start_s").is_not_null())
-    of_stream = pl.col("stream").fill_null("")  # as works have it
-    following = kernels.filter(pl.col("iteration") == (iteration or 0) + 1).group_by("rank", of_stream)
+    following = kernels.filter(pl.col("iteration") == (iteration or 0) + 1).group_by("rank", _stream())
     first = {(rank, stream): at for rank, stream, at in following.agg(pl.col("start_s").min()).iter_rows()}
     arriving = _reaching(frame, iteration)
     aside = 0
@@ -315,6 +343,13 @@ def _reaching(frame: pl.DataFrame, iteration: int | None) -> dict[int, list[floa
     end = pl.col("start_s") + pl.col("duration_s")
     before = frame.filter((pl.col("kind") == "collective") & (pl.col("iteration") == iteration - 1) & end.is_not_null())
     return {rank: sorted(ends) for rank, ends in before.group_by("rank").agg(end.alias("end")).iter_rows()}
+
+
+def _stream() -> pl.Expr:
+    """Return the stream of an event as works have it."""
+    import polars as pl
+
+    return pl.col("stream").fill_null("")
 
 
 def _main_stream(works: list[RecordedWork]) -> str:

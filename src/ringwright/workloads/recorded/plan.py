@@ -28,12 +28,21 @@ class RecordedCall:
     elements: int = 0
     turn: int = 0  # of its communicator (and peer and direction) within the step
     is_sized: bool = True  # whether the size was recorded
+    waits_inside: bool = (
+        True  # whether it begins without the ranks that are late, or when the last one has handed it in
+    )
     own_s: float | None = None  # without the time in which calls before it in its queue were under way
 
     @property
     def issued_s(self) -> float | None:
         """When the host called."""
         return self.enqueue_s if self.enqueue_s is not None else self.start_s
+
+    @property
+    def ready_s(self) -> float:
+        """When the rank was ready for it: when it began, or was handed in where nobody waits within it."""
+        handed_in = self.start_s if self.waits_inside else self.enqueue_s
+        return (handed_in if handed_in is not None else self.start_s) or 0.0
 
     @property
     def end_s(self) -> float | None:

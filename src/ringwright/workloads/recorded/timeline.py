@@ -127,7 +127,10 @@ def _blocks(call: RecordedCall, works: list[RecordedWork]) -> bool:
 
 
 def _with_late_issue(line: Line) -> list[RecordedWork]:
-    """Return the works and, as work, the time before a call in which nothing ran: the host was late to issue it."""
+    """Return the works and, as work, the time before a call in which nothing ran: the host was late to issue it.
+
+    From when the host handed it in, it waited for others.
+    """
     starts = [work.start_s for work in line.works]
     busy: list[float] = []
     for work in line.works:
@@ -135,7 +138,7 @@ def _with_late_issue(line: Line) -> list[RecordedWork]:
     late: list[RecordedWork] = []
     over = line.begin_s or starts[0]
     for call in sorted(line.calls, key=lambda call: call.start_s or 0.0):
-        start = call.start_s or 0.0
+        start = call.ready_s
         at = bisect_right(starts, start)
         since = max(over, busy[at - 1] if at else over)
         if start - since > EPSILON_S:
@@ -226,10 +229,7 @@ class _Timeline:
         """Return the work that a call carries on from, -1 for the begin of the step."""
         if call.start_s is None:
             return -1
-        # Work of the host hands its call in when it is done; work of a device is issued long before.
-        known = all(work.enqueue_s is None for work in self.works) and call.enqueue_s is not None
-        ready = call.enqueue_s if known and call.enqueue_s is not None else call.start_s
-        at = bisect_right(self.busy, ready + EPSILON_S) - 1
+        at = bisect_right(self.busy, call.ready_s + EPSILON_S) - 1
         while at >= 0 and call.enqueue_s is not None and (self.works[at].enqueue_s or 0.0) > call.enqueue_s - 1e-9:
             at -= 1
         return at
