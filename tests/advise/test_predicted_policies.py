@@ -48,10 +48,10 @@ def test_what_one_bucket_would_gain_in_pieces_is_told_from_its_recording() -> No
     assert told.gain[0] <= 1 - truth.step_s / today.step_s <= told.gain[2]
 
 
-@pytest.mark.parametrize("policy", ["p3:slice_elements=16384", "pytorch-ddp:bucket_cap_mb=0.25:first_bucket_mb=0.25"])
+@pytest.mark.parametrize("policy", ["p3:slice_elements=1024", "pytorch-ddp:bucket_cap_mb=0.016:first_bucket_mb=0.016"])
 def test_pieces_of_one_bucket_are_made_and_used_evenly(policy: str) -> None:
     """A bucket of 24 even layers in pieces does what the layers do: forward waits for its own pieces only."""
-    costs = LinkCosts(256 * KIB / WIRE_S)
+    costs = LinkCosts(4 * PIECE_BYTES / WIRE_S)
     bucket = chain("bucket", [ChainLayer(0.24, 0.12, 24 * PIECE_BYTES, 24 * PIECE_BYTES // 4)])
     layers = chain("layers", [ChainLayer(0.01, 0.005, PIECE_BYTES, PIECE_BYTES // 4) for _ in range(24)])
     pieces, _ = in_pieces(bucket) or (bucket, bucket)

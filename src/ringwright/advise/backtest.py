@@ -35,7 +35,7 @@ MOST_ALIKE = 0.8  # of neighbouring steps: their correlation, as far as so few s
 RUN_SIGMA = 0.008  # by which a run differs from the next one as a whole, and half of one from the other
 PER_DRAW = 32  # means of recordings that are drawn for each draw of a gain
 MOST_DRAWS = 32
-FREEDOM = 5  # degrees of it: how well so few steps tell how far they wander
+FREEDOM = 8  # degrees of it: how well so few steps tell how far they wander
 
 
 class BackTest(TypedDict):

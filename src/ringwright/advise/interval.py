@@ -40,7 +40,7 @@ SIZE_SIGMA, FURTHER_SIGMA, ON_LINE_SIGMA, ONE_SIZE_SIGMA = 0.05, 0.07, 0.03, 0.2
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
 # Of the logarithm of what is gained by mending; where calls alone were recorded.
-MENDED_SIGMA, CALLS_ALONE_SIGMA = 0.12, 0.3
+MENDED_SIGMA, CALLS_ALONE_SIGMA = 0.08, 0.3
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 # Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
 LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8

@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from ringwright.workload import Edge, Payload, Policy, Rewrite, Task, Workload
 
 GRADIENTS = ("dp", "edp")
-PIECE_BYTES, MOST_PIECES = 64 << 10, 64
+PIECE_BYTES, MOST_PIECES = 4 << 10, 64
 BACKWARD, FORWARD, UPDATE = "B", "F", "U"
 NEARLY = 1e-9  # of a stretch
 WHOLE = (1.0,)
@@ -29,7 +29,7 @@ NOTE = (
 def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
     """Return the workload with its buckets in pieces, alone and with a policy that joins them as recorded; None: it has none.
 
-    Pieces are of 64 KiB or more, 64 of all buckets at the most, of whole elements.
+    Pieces are of 4 KiB or more, 64 of all buckets at the most, of whole elements.
     """
     buckets = [each for each in workload.gradients(GRADIENTS) if each.merges and each.op == "all-reduce"]
     buckets = [each for each in buckets if {workload.task[name].kind for name in each.producers} == {BACKWARD}]
