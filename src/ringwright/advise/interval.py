@@ -18,7 +18,7 @@ import numpy as np
 
 from ringwright.advise.evaluation import REFUSALS
 from ringwright.advise.lumps import lumped
-from ringwright.advise.settings import BROKEN, LINK, Setup
+from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
 from ringwright.costs.measured import MeasuredCosts, tell_latency
@@ -39,8 +39,8 @@ COMPUTE_SIGMA, FITTED_SIGMA = 0.25, 0.1  # of a model's compute: by the data she
 SIZE_SIGMA, FURTHER_SIGMA, ON_LINE_SIGMA, ONE_SIZE_SIGMA = 0.05, 0.07, 0.03, 0.2
 ONCE_SIGMA, LEAST_SIGMA = 0.15, 0.03  # of a size that was measured once in a step, and often
 ONE_STEP_SIGMA = 0.01  # of a step
-# Of the logarithm of what is gained by mending; where calls alone were recorded.
-MENDED_SIGMA, CALLS_ALONE_SIGMA = 0.08, 0.3
+# Of the logarithm of what is gained by mending a rank, and a part of the network or all of it; where calls alone were recorded.
+MENDED_SIGMA, NETWORK_SIGMA, CALLS_ALONE_SIGMA = 0.08, 0.2, 0.3
 LIKENED_SIGMA = 0.25  # of an operation that another one stands for
 # Of the smallest measured operation, what any piece of it takes too: by its line, which few sizes do not tell; how sure that is.
 LEAST_BEGIN, FEW_BEGIN, MOST_BEGIN, BEGIN_SIGMA = 0.01, 0.015, 0.9, 0.8
@@ -242,10 +242,12 @@ class Draws:
         shares = (before - after) / np.maximum(base, self._measured_s)
         if setup.key == over.key:
             return Gain(shares)
-        mends, mended_before = (tuple(each.spelling(slot) for slot in (LINK, BROKEN)) for each in (setup, over))
+        mends, mended_before = (tuple(each.spelling(slot) for slot in REPAIRS) for each in (setup, over))
         what = (("replay",), ("step", setup.key), ("mended", *mends))
         off = np.array([[each.normal(*words) for words in what] for each in self.draws[: len(shares)]]).reshape(-1, 3)
-        sigma = CALLS_ALONE_SIGMA if HOST_NOTE in self.situation.assumptions else MENDED_SIGMA
+        is_of_ranks = all(setup.spelling(slot) == over.spelling(slot) for slot in (LINK, NETWORK))
+        sigma = MENDED_SIGMA if is_of_ranks else NETWORK_SIGMA
+        sigma = max(sigma, CALLS_ALONE_SIGMA) if HOST_NOTE in self.situation.assumptions else sigma
         mended = np.exp(sigma * off[:, 2]) if mends != mended_before else 1.0
         return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) * mended + self._step_sigma * off[:, 1])
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 SCHEMA = "ringwright.back-tests/1"
-SEALED = 500_000
+SEALED = 700_000
 TURNS = (
     "buckets",
     "policy",
