@@ -264,8 +264,9 @@ def _worst(judged: pl.DataFrame, ranks: list[int], steps: list[int] | None = Non
         same = [pl.col(name) == row[name] for name in ("communicator", "sequence", "op")]
         others = judged.filter(*same, pl.col("rank") != row["rank"])["us"].to_list()
         low, high = min(others), max(others)
+        source = f"{row['file']} event {row['line']}: " if row["file"] is not None else ""
         said.append(
-            f"{row['file']} event {row['line']}: {row['op']} {row['sequence']} took rank {row['rank']} {row['us']:,.0f} us, "
+            f"{source}{row['op']} {row['sequence']} took rank {row['rank']} {row['us']:,.0f} us, "
             f"the others {low:,.0f} to {high:,.0f} us"
         )
     return said

@@ -158,7 +158,7 @@ def _calls(given: _Prepared) -> Calls:
     trace = given.trace
     return {
         "hosts": given.counted.hosts,
-        "ranks_seen": given.counted.seen or _ranks_told(given.faults),
+        "ranks_seen": given.counted.seen or _ranks_told(given.faults) or _ranks_with_events(trace),
         "ranks_expected": given.counted.expected,
         "communicators": _sizes(given.communicators),
         "operations": logical_operations.by_operation(given.logical),
@@ -305,6 +305,13 @@ def _ranks_told(faults: list[Row]) -> int:
     return len({row["rank"] for row in faults if row["rank"] is not None})
 
 
+def _ranks_with_events(trace: Trace) -> int:
+    """Ranks of which something happened, where no device was written: as our own ranks record themselves."""
+    import polars as pl
+
+    return int(trace.scan("events").select(pl.col("rank").drop_nulls().n_unique()).collect().item())
+
+
 def _ledger(trace: Trace) -> dict[str, int]:
     import polars as pl
 
@@ -379,9 +386,12 @@ def _coverage(facts: Facts) -> str:
     ledger = facts["ledger"]
     unit = "lines" if is_log(facts) else "records"
     counts = f"{ledger['lines']:,} {unit}: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
+    counts += f"{ledger['refused']:,} refused, {ledger['other']:,} other"
+    if not ledger["lines"] and facts["operations"]:
+        counts = "no ledger of what was read"
     where = f"{ranks} on {hosts}" if facts["hosts"] else ranks
     gone = ledger["missing"]
     share = gone / (gone + ledger["understood"] + ledger["repaired"]) if gone else 0.0
     lost = f", {gone:,} missing ({share:.1%} by sequence numbers)" if gone else ""
-    whole = f"{where} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other{lost}"
+    whole = f"{where} · {version} · {counts}{lost}"
     return whole if is_log(facts) else f"{facts['kind']} · {whole}"
