@@ -44,6 +44,21 @@ dist.barrier()
 print("done")
 dist.destroy_process_group()
 """
+PROFILED = """
+import torch, torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(64, 64))
+with torch.profiler.profile(record_shapes=True) as profile:
+    for step in range(3):
+        model(torch.ones(4, 64)).sum().backward()
+        if step == 1:
+            dcp.save({"model": model.state_dict()}, checkpoint_id="saved")
+profile.export_chrome_trace(f"rank{dist.get_rank()}.json")
+dist.destroy_process_group()
+"""
 
 
 def saved(folder: Path, what: str, *options: str) -> Job:
@@ -89,3 +104,19 @@ def test_more_is_saved_where_a_save_goes_on_beside_training(tmp_path: Path) -> N
         rows = summary(job.out)["by_phase"]
         counts[what] = sum(row["count"] for row in rows if row["phase"] == "checkpoint")
     assert counts["async"] > counts["at once"]
+
+
+def test_a_profile_that_the_job_takes_names_the_stretch(tmp_path: Path) -> None:
+    script = tmp_path / "profiled.py"
+    script.write_text(PROFILED)
+    with Job(tmp_path, torchrun(script, ranks=RANKS)) as job:
+        code, _, err = job.ends()
+    assert code == 0, err
+    trace = ringwright.read([str(tmp_path / f"rank{rank}.json") for rank in range(RANKS)])
+    calls = trace.query("select phase, op, rank from events where kind = 'collective'")
+    assert set(calls.filter(op="gather")["phase"]) == {"checkpoint"}
+    assert calls.filter(op="all-reduce", phase="checkpoint").is_empty()
+    assert calls.filter(op="all-reduce").height == 3 * RANKS
+    text = terminal.text(ringwright.summary(trace), width=120)
+    assert "phases  checkpoint" in text
+    assert "0 B" not in text.partition("phases")[2].partition("communicators")[0]

@@ -137,17 +137,17 @@ def _phases(out: Console, view: Summary) -> None:
         return
     sums: dict[str, list[Any]] = {}
     for row in rows:
-        entry = sums.setdefault(row["phase"], [0, 0, []])
+        entry = sums.setdefault(row["phase"], [0, None, []])
         entry[0] += row["count"] or 0
-        entry[1] += row["bytes"] or 0
+        entry[1] = entry[1] if row["bytes"] is None else (entry[1] or 0) + row["bytes"]
         entry[2].append(row["op"])
     layout.heading(out, "phases", "checkpoint: what torch.distributed.checkpoint sends to save and to load")
-    ordered = sorted(sums.items(), key=lambda pair: (-pair[1][1], pair[0]))
+    ordered = sorted(sums.items(), key=lambda pair: (-(pair[1][1] or 0), pair[0]))
     layout.table(
         out,
         ("phase", "calls", "bytes", "operations"),
         [
-            (phase, format_count(calls), format_size(moved), ", ".join(dict.fromkeys(ops)))
+            (phase, format_count(calls), _size(moved) or "unknown", ", ".join(dict.fromkeys(ops)))
             for phase, (calls, moved, ops) in ordered[:TOP_SIZES]
         ],
         left=("phase", "operations"),
