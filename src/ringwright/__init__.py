@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright import errors, language
+    from ringwright import errors, language, pictures
+    from ringwright.advise.by_name import advice
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
     from ringwright.collective import Collective
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ringwright.studies.bench.asked import bench
     from ringwright.studies.bounds import bound
     from ringwright.studies.calibrate import calibrate
+    from ringwright.studies.difference import difference as diff
     from ringwright.studies.exporting import export
     from ringwright.studies.jobs.live import schedule
     from ringwright.studies.jobs.modelled import job
@@ -54,16 +56,19 @@ _HOMES = {
     "Topology": ("ringwright.topology", "Topology"),
     "Trace": ("ringwright.trace", "Trace"),
     "Workload": ("ringwright.workload", "Workload"),
+    "advice": ("ringwright.advise.by_name", "advice"),
     "algorithm": ("ringwright.studies.spelled", "algorithm"),
     "bench": ("ringwright.studies.bench.asked", "bench"),
     "bound": ("ringwright.studies.bounds", "bound"),
     "calibrate": ("ringwright.studies.calibrate", "calibrate"),
+    "diff": ("ringwright.studies.difference", "difference"),
     "errors": ("ringwright.errors", ""),
     "export": ("ringwright.studies.exporting", "export"),
     "fabric": ("ringwright.fabrics", "fabric"),
     "job": ("ringwright.studies.jobs.modelled", "job"),
     "language": ("ringwright.language", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
+    "pictures": ("ringwright.pictures", ""),
     "read": ("ringwright.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
     "reproduce": ("ringwright.papers.by_name", "reproduce"),
@@ -85,16 +90,19 @@ __all__ = [
     "Trace",
     "Workload",
     "__version__",
+    "advice",
     "algorithm",
     "bench",
     "bound",
     "calibrate",
+    "diff",
     "errors",
     "export",
     "fabric",
     "job",
     "language",
     "metrics",
+    "pictures",
     "read",
     "replay",
     "reproduce",

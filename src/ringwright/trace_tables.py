@@ -10,6 +10,8 @@ from ringwright.errors import UsageError
 if TYPE_CHECKING:
     import polars as pl
 
+CHECKPOINT = "checkpoint"  # the phase, and the role, of what is sent to save the state of a job or to load it
+
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {
     "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call),

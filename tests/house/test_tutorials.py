@@ -25,8 +25,8 @@ def test_a_tutorial_says_what_it_holds(path: Path) -> None:
     assert ran.returncode == 0, f"{ran.stderr}\nrun scripts/notebooks, and look at what changed"
 
 
-def test_the_four_tutorials_are_there_with_their_outputs() -> None:
-    assert [path.stem for path in TUTORIALS] == ["my-algorithm", "my-log", "my-paper", "my-what-if"]
+def test_the_tutorials_are_there_with_their_outputs() -> None:
+    assert [path.stem for path in TUTORIALS] == ["my-algorithm", "my-log", "my-morning", "my-paper", "my-what-if"]
     index = (REPOSITORY / "docs" / "index.md").read_text()
     for path in TUTORIALS:
         cells = json.loads(path.read_text())["cells"]

@@ -27,6 +27,16 @@ STRANGE = {
     "other.json": (b'{"alpha": 1, "beta": [{"gamma": 2}]}', 'JSON with the keys "alpha", "beta", "gamma"'),
     "page": (b"<!DOCTYPE html><html></html>", "XML or HTML that begins '<!DOCTYPE html>"),
     "notes": (b"Dear diary,\ntoday nothing was reduced.\n", "text that begins 'Dear diary,'"),
+    "overlap.csv": (b"rank,comp_comm_overlap_pctg\n0,52.3\n1,48.1\n", "Holistic Trace Analysis, which holds sums"),
+    "breakdown.csv": (b'"rank","idle_time(ns)","compute_time(ns)"\r\n0,1,2\r\n', "give the traces that it was made of"),
+    "kernels.csv": (
+        b",name,sum (ns),max (ns),min (ns),mean (ns),stddev,kernel_type,rank\n0,gemm,1,1,1,1,0,COMPUTATION,0\n",
+        "Holistic Trace Analysis, which holds sums",
+    ),
+    "report.xlsx": (
+        b"PK\x03\x04\x14\x00\x06\x00\x08\x00" + bytes(16) + b"[Content_Types].xml",
+        "--output_csvs_dir DIR",
+    ),
     "tool": (b"\x7fELF\x02\x01\x01\x00rest", "an ELF program"),
 }
 

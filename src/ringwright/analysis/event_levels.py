@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ringwright import drafts
 from ringwright.analysis.clocks import align
 from ringwright.errors import InputError
+from ringwright.message_pairs import message_pairs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -329,25 +330,15 @@ def _links(trace: Trace, events: pl.DataFrame) -> np.ndarray:
     import numpy as np
     import polars as pl
 
-    known = pl.all_horizontal(pl.col("communicator", "comm_rank", "peer").is_not_null())
     calls = (
         trace.scan("events")
         .with_row_index("event")
-        .filter((pl.col("kind") == "p2p") & pl.col("op").is_in(["send", "recv"]) & known)
+        .filter((pl.col("kind") == "p2p") & pl.col("communicator").is_not_null())
         .select("event", "op", "communicator", "comm_rank", "peer")
         .collect()
     )
     if not calls.height:
         return np.zeros((0, 2), np.int64)
     at = events.select("event", pl.int_range(pl.len(), dtype=pl.Int64).alias("at"))
-    timed = calls.join(at, on="event", how="inner").sort("event")
-    ends = ["communicator", "src", "dst", "nth"]
-    sides = [
-        timed.filter(pl.col("op") == op)
-        .rename({"comm_rank": own, "peer": other})
-        .with_columns(pl.int_range(pl.len()).over("communicator", "src", "dst").alias("nth"))
-        .select(*ends, pl.col("at").alias(op))
-        for op, own, other in (("send", "src", "dst"), ("recv", "dst", "src"))
-    ]
-    joined = sides[0].join(sides[1], on=ends, how="inner").sort("send")
+    joined = message_pairs(calls.join(at, on="event", how="inner").sort("event"), "at").sort("send")
     return np.asarray(np.stack([joined["send"].to_numpy(), joined["recv"].to_numpy()], axis=1))

@@ -37,10 +37,13 @@ from ringwright.analysis.normal import findings as slower_than_most
 from ringwright.analysis.overlap import overlap
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
+from ringwright.analysis.shown import of_summary
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.topology import topology
 from ringwright.analysis.verdict import errors, verdict
 from ringwright.laws.ranks import Census, census
+from ringwright.notebook import shown
+from ringwright.trace_tables import CHECKPOINT
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +94,8 @@ def summarise(trace: Trace, *, gap_s: float | None = None) -> Summary:
     calls, times_, traffic = _calls(given), _times(given), _traffic(given)
     facts: Facts = {**_origin(trace), **calls, **times_, **traffic}
     judged_: Judged = {**facts, **_judgements(given, facts)}
-    return {**judged_, **_conclusions(given, judged_)}
+    whole: Summary = {**judged_, **_conclusions(given, judged_)}
+    return shown(whole, of_summary)
 
 
 @dataclass(frozen=True)
@@ -121,13 +125,15 @@ def _prepared(trace: Trace, gap_s: float | None) -> _Prepared:
     comms = [row | {"members": row["members"] or []} for row in trace.table("communicators").to_dicts()]
     launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
     world = trace.meta.get("world")
-    roles = _with_told(infer([row for row in comms if row["size"]], launch, _ops_of(logical), world), comms)
+    is_saved = pl.col("phase").eq(CHECKPOINT).fill_null(value=False)  # it says nothing of what a communicator is for
+    ops = _ops_of(logical.filter(~is_saved))
+    roles = _with_told(infer([row for row in comms if row["size"]], launch, ops, world), comms)
     named = pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
     devices = pairs.ranks_of(trace)
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
     return _Prepared(
         trace,
-        logical.with_columns(named),
+        logical.with_columns(pl.when(is_saved).then(pl.lit(CHECKPOINT)).otherwise(named).alias("role")),
         logical_operations.point_to_point(trace),
         claims,
         comms,

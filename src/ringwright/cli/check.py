@@ -18,6 +18,7 @@ def check(
     allow_verdict: bool | None = None,
     allow_empty: bool | None = None,
     annotate: bool = False,
+    step_summary: Path | None = None,
     json: options.Json = False,
 ) -> int:
     """Compare a job with thresholds; exit code 1 when one is crossed.
@@ -41,6 +42,8 @@ def check(
         Pass even when no operation was read.
     annotate
         Write failed checks as annotations of GitHub too (always in a workflow there).
+    step_summary
+        Add what failed to this Markdown file too (in a workflow on GitHub always to the page of its step).
     json
         Print one JSON object instead (schema ringwright.check/1).
 
@@ -49,7 +52,7 @@ def check(
     ringwright check --sample --ranks 16
     """
     from ringwright.analysis import gate
-    from ringwright.reports import annotations, checks
+    from ringwright.reports import annotations, checks, step_page
 
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
@@ -59,4 +62,5 @@ def check(
             reading.print_json(result)
         else:
             checks.write(result, sys.stdout, annotate=annotations.wanted(annotate))
+    step_page.add(step_summary, step_page.of_check(result, reading.command_line()))
     return EXIT_GOOD if result["passed"] else EXIT_GATE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from ringwright.cli import options, reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD
@@ -16,6 +17,7 @@ def diff(
     fail_over: str | None = None,
     slower_only: bool = False,
     annotate: bool = False,
+    step_summary: Path | None = None,
     json: options.Json = False,
 ) -> int:
     """Show what changed between two runs: calls and bytes, times by size, steps, and what disturbed the later one.
@@ -36,6 +38,9 @@ def diff(
         With --fail-over: what became faster passes.
     annotate
         With --fail-over: write what failed as annotations of GitHub too (always in a workflow there).
+    step_summary
+        Add what changed, and with --fail-over what failed, to this Markdown file too (a gate in a workflow on GitHub does so
+        always, to the page of its step).
     json
         Print one JSON object instead (schema ringwright.diff/1).
 
@@ -47,7 +52,7 @@ def diff(
     from ringwright.analysis.diff_gate import over
     from ringwright.analysis.disturbance import can_be_told, disturbance
     from ringwright.analysis.gate import parse_share
-    from ringwright.reports import annotations, changes
+    from ringwright.reports import annotations, changes, step_page
 
     bound = parse_share(fail_over) if fail_over is not None else None
     paths = reading.two_inputs(before, after, sample=sample)
@@ -64,4 +69,7 @@ def diff(
         print(f"FAIL {sentence}, at most {bound:.1%} allowed", file=sys.stderr)
         if not json and annotations.wanted(annotate):
             print(annotations.annotation("error", "ringwright diff", sentence))
+    if bound is not None or step_summary:
+        verdict = None if bound is None else failed
+        step_page.add(step_summary, step_page.of_difference(result, verdict, reading.command_line()))
     return EXIT_GATE if failed else EXIT_GOOD

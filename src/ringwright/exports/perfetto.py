@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.drafts import draft
 from ringwright.errors import InputError
 from ringwright.exports.placement import claim_file
+from ringwright.message_pairs import message_pairs
 
 if TYPE_CHECKING:
     import polars as pl
@@ -197,14 +198,10 @@ def _collectives(events: pl.DataFrame) -> Iterator[_Flow]:
 def _pairs(events: pl.DataFrame) -> Iterator[_Flow]:
     import polars as pl
 
-    points = events.filter((pl.col("kind") == "p2p") & pl.all_horizontal(pl.col("peer", "comm_rank").is_not_null()))
-    waiting: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in points.filter(pl.col("op") == "send").iter_rows(named=True):
-        waiting.setdefault((row["communicator"], row["comm_rank"], row["peer"]), []).append(row)
-    for row in points.filter(pl.col("op") == "recv").iter_rows(named=True):
-        sent = waiting.get((row["communicator"], row["peer"], row["comm_rank"]))
-        if sent:
-            yield sent.pop(0), [row]
+    points = events.filter(pl.col("kind") == "p2p").with_row_index("number")
+    rows = points.to_dicts()
+    for sent, received in message_pairs(points, "number").sort("recv").iter_rows():
+        yield rows[sent], [rows[received]]
 
 
 def _notes(trace: Trace) -> dict[str, Any]:

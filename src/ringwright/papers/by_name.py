@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import UsageError
+from ringwright.notebook import rows_shown, shown
 from ringwright.papers import claims
+
+_SEEN = rows_shown("claims of papers", "rows", "papers")
 
 
 def reproduce(*names: str | Path) -> dict[str, Any]:
@@ -43,4 +46,4 @@ def reproduce(*names: str | Path) -> dict[str, Any]:
     for path in paths:
         if claims.study_of(path) is not None:
             raise UsageError(f"{path.stem} is an experiment of hours", remedy=f"ringwright reproduce {path.stem}")
-    return claims.reproduce(paths)
+    return shown(claims.reproduce(paths), _SEEN)

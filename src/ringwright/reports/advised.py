@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import layout
 from ringwright.reports.jobs import milliseconds
 from ringwright.units import format_size
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ringwright.advise.document import Advice, AdvisedChange
 
 TELLS: Final = ("where", "risk", "ground", "export", "measure")  # of a change, beside its figures
-VERDICTS = {"changes": "Change", "nothing": "Nothing here is worth a change", "cannot-tell": "Cannot tell"}
 
 
 def write(result: Advice, file: TextIO, *, width: int | None = None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import html, layout, tables
-from ringwright.reports.advised import TELLS, VERDICTS, gain_words, memory_words, searched_words, today_words
+from ringwright.reports.advised import TELLS, gain_words, memory_words, searched_words, today_words
 from ringwright.reports.job_page import TimelinePicture, timeline, timeline_legend
 from ringwright.reports.jobs import milliseconds
 

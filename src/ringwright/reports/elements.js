@@ -38,6 +38,7 @@ export function address() {
 }
 
 export function go(changes, replace = false) {
+  if (location.protocol === "about:") return; // a page inside another has no address of its own
   const now = address();
   for (const [key, value] of Object.entries(changes)) {
     if (value === null || value === "" || value === undefined) now.delete(key); else now.set(key, value);

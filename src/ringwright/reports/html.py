@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,15 @@ _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 def page(summary: Summary) -> str:
     """Return the page of a ``ringwright.summary/1`` object."""
     return render("page.html.j2", parts=("elements", "timeline", "page_timeline"), **_content(complete(summary)))
+
+
+def inline(title: str, lead: str, drawn: Mapping[str, object], notes: Sequence[str], data: Mapping[str, object]) -> str:
+    """Return the page of one picture, for a frame in another page; ``data`` is what its script draws."""
+    from markupsafe import Markup
+
+    parts = ("elements", "timeline", "page_timeline") if "timeline" in data else ()
+    held = Markup(safe_json(data))
+    return render("inline.html.j2", parts=parts, title=title, lead=lead, drawn=drawn, notes=notes, data=held)
 
 
 def render(template: str, *, parts: Sequence[str] = (), **content: Any) -> str:

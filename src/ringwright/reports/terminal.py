@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ringwright.analysis.document import Provision, Summary
 from ringwright.reports import adders, bursts, layout, said_first, timed, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
+from ringwright.trace_tables import CHECKPOINT
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def write(summary: Summary, file: TextIO, *, width: int | None = None, following
         layout.line(out, f"not all was read, counts are lower bounds: {loss}", style="yellow", indent=0)
     _verdict(out, view)
     _operations(out, view)
+    _phases(out, view)
     _communicators(out, view)
     _algorithms(out, view)
     topology.write(out, view)
@@ -126,6 +128,31 @@ def _operations(out: Console, view: Summary) -> None:
         ],
     )
     layout.cut(out, TOP_SIZES, len(sizes), "sizes")
+
+
+def _phases(out: Console, view: Summary) -> None:
+    """Say what the job was doing meanwhile, where saving and loading is told apart from training."""
+    rows = view["by_phase"]
+    if not any(row["phase"] == CHECKPOINT for row in rows):
+        return
+    sums: dict[str, list[Any]] = {}
+    for row in rows:
+        entry = sums.setdefault(row["phase"], [0, None, []])
+        entry[0] += row["count"] or 0
+        entry[1] = entry[1] if row["bytes"] is None else (entry[1] or 0) + row["bytes"]
+        entry[2].append(row["op"])
+    layout.heading(out, "phases", "checkpoint: what torch.distributed.checkpoint sends to save and to load")
+    ordered = sorted(sums.items(), key=lambda pair: (-(pair[1][1] or 0), pair[0]))
+    layout.table(
+        out,
+        ("phase", "calls", "bytes", "operations"),
+        [
+            (phase, format_count(calls), _size(moved) or "unknown", ", ".join(dict.fromkeys(ops)))
+            for phase, (calls, moved, ops) in ordered[:TOP_SIZES]
+        ],
+        left=("phase", "operations"),
+    )
+    layout.cut(out, TOP_SIZES, len(ordered), "phases")
 
 
 def _communicators(out: Console, view: Summary) -> None:

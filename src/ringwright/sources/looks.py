@@ -19,6 +19,15 @@ _MAGIC = (
     (b"\x93NUMPY", "a NumPy array"),
     (b"RIFF", "a RIFF container"),
 )
+_WORKBOOK = (b"[Content_Types].xml", b"xl/")
+# The columns of what Holistic Trace Analysis makes of traces: sums by rank, kernel or annotation, without groups and sizes.
+_HTA_COLUMNS = (
+    {"rank", "comp_comm_overlap_pctg"},
+    {"rank", "idle_time(ns)", "compute_time(ns)"},
+    {"rank", "idle_category", "idle_time"},
+    {"kernel_type", "sum", "percentage"},
+    {"name", "sum (ns)", "max (ns)", "kernel_type", "rank"},
+)
 _ROCPROF = re.compile(rb'"rocprofiler-sdk|"rocprof')
 _KEY = re.compile(rb'"([^"\\\n]{1,40})"\s*:')
 _BINARY_SHARE = 0.1
@@ -30,6 +39,8 @@ def looks_like(head: bytes) -> str:
     """Return what a file that begins with ``head`` looks like: ``JSON with the keys "a", "b"``, ``binary data``."""
     if not head:
         return "an empty file"
+    if head.startswith(b"PK\x03\x04") and any(name in head for name in _WORKBOOK):
+        return "an Excel workbook; TraceLens writes the same tables as CSV, which are read: --output_csvs_dir DIR"
     for magic, what in _MAGIC:
         if head.startswith(magic):
             return what
@@ -60,6 +71,12 @@ def _json(text: bytes) -> str:
 
 
 def _table(text: bytes) -> str:
+    columns = {name.strip(b' "\r').decode("utf-8", "replace") for name in text.split(b"\n", 1)[0][:4096].split(b",")}
+    if any(wanted <= columns for wanted in _HTA_COLUMNS):
+        return (
+            "a table of Holistic Trace Analysis, which holds sums without groups, sizes and calls; "
+            "give the traces that it was made of (*.pt.trace.json)"
+        )
     lines = [line for line in text.split(b"\n")[:20] if line.strip()]
     for separator, name in ((b",", "commas"), (b"\t", "tabs"), (b":", "colons")):
         counts = {line.count(separator) for line in lines[:-1] or lines}

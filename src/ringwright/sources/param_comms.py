@@ -16,7 +16,7 @@ from ringwright.errors import InputError
 from ringwright.sources.c10d import POINTWISE, ROOTED, operation, sizes
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered, whole_number
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 from ringwright.sources.ranks import rank_in_name, world_of
 
 if TYPE_CHECKING:
@@ -42,14 +42,11 @@ def read_param_comms(sources: list[Source], *, progress: Callable[[int], None] |
     gathered = Gathered(KIND)
     files: list[_File] = []
     reasons: list[str] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            entries = _entries(gathered, member, reasons)
-            if entries:
-                files.append(_File(member.name, entries))
-                gathered.inputs.append(member.name)
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        entries = _entries(gathered, member, reasons)
+        if entries:
+            files.append(_File(member.name, entries))
+            gathered.inputs.append(member.name)
     if not files:
         raise InputError(
             f"no communication trace of PARAM: {reasons[0] if reasons else 'no entry with comms or compute'}",

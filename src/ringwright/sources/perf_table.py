@@ -20,7 +20,7 @@ from ringwright.errors import InputError
 from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered, whole_number
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -86,12 +86,9 @@ class _Read:
 def read_perf_table(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the measurements of performance tables; InputError where none holds a row."""
     state = _Read(Gathered(KIND))
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            _member(state, member)
-        state.gathered.inputs.append(source.name)
-        state.gathered.damage(source.name, source.losses[before:])
+    for member in state.gathered.members(sources, progress):
+        _member(state, member)
+    state.gathered.inputs += [source.name for source in sources]
     if not state.lines:
         raise InputError(
             "no row of a performance table was found",

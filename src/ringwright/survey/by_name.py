@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import UsageError
+from ringwright.notebook import rows_shown, shown
 from ringwright.studies import spelled
 
 if TYPE_CHECKING:
     from ringwright.survey.asked import Asked, NamedMachine
+
+_SEEN = rows_shown("the survey", "rows")
 
 
 def survey(
@@ -60,8 +63,8 @@ def survey(
     if job is None:
         if given := [name for name, value in options.items() if value is not None]:
             raise UsageError(f"{given[0]} is of a job, and none is named", remedy="ringwright.survey('llama3-70b')")
-        return document.survey()
-    return document.survey(_asked(job, on, gpus, parallel), exhaustive=exhaustive)
+        return shown(document.survey(), _SEEN)
+    return shown(document.survey(_asked(job, on, gpus, parallel), exhaustive=exhaustive), _SEEN)
 
 
 def _asked(job: str | Path, on: spelled.Machine | None, gpus: int | None, parallel: str | None) -> Asked:

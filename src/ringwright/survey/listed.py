@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.notebook import rows_shown, shown
 from ringwright.survey.catalogue import catalogue, one
+
+_LISTED = rows_shown("systems", "systems")
 
 
 def systems(
@@ -41,4 +44,6 @@ def systems(
     >>> [knob["name"] for knob in ringwright.systems("ring")["knobs"]]
     ['channels']
     """
-    return catalogue(family=family, check=check, seed=seed) if slug is None else one(slug)
+    if slug is None:
+        return shown(catalogue(family=family, check=check, seed=seed), _LISTED)
+    return shown(one(slug), rows_shown(f"{slug}, its knobs", "knobs"))

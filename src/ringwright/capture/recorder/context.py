@@ -14,6 +14,7 @@ from threading import get_ident
 from typing import Any
 
 from . import modules
+from .checkpoint import PHASE as CHECKPOINT
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
 _BLOCK = re.compile(r"(?:^|\.)\d+$")
@@ -37,6 +38,7 @@ class Context:
         self._began_ns: int | None = None
         self._wants_tokens = False
         self._differentiating = 0
+        self._saving: dict[int, int] = {}  # how deep in saving and loading, by thread
         self.iteration = 0
         self.phase = "setup"
         self.tokens: int | None = None
@@ -48,7 +50,7 @@ class Context:
 
     def number(self) -> int:
         """Return the number of the context now, after telling the file about it."""
-        key = (self.phase, self._layer(), self.tokens)
+        key = (CHECKPOINT, "", None) if self._is_saving() else (self.phase, self._layer(), self.tokens)
         assigned = self._numbers.get(key)
         if assigned is None:
             assigned = self._numbers[key] = len(self._numbers)
@@ -64,6 +66,24 @@ class Context:
     def _name(self, module: Any) -> str:
         known = self._names.get(id(module))
         return known[1] if known is not None and known[0]() is module else ""
+
+    # Checkpoints --------------------------------------------------------------------------------------------------
+    def enter_checkpoint(self) -> bool:
+        """This thread saves or loads from now on; return whether it did not before."""
+        thread = get_ident()
+        depth = self._saving.get(thread, 0)
+        self._saving[thread] = depth + 1
+        return not depth
+
+    def _is_saving(self) -> bool:
+        return bool(self._saving) and get_ident() in self._saving
+
+    def leave_checkpoint(self) -> None:
+        """One call of this thread that saves or loads is over."""
+        thread = get_ident()
+        depth = self._saving.pop(thread, 1)
+        if depth > 1:
+            self._saving[thread] = depth - 1
 
     # Forward ------------------------------------------------------------------------------------------------------
     def enter(self, module: Any, args: Any) -> None:
@@ -169,7 +189,7 @@ class Context:
     # Optimiser ----------------------------------------------------------------------------------------------------
     def before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Before the step of any optimiser."""
-        if self._is_compiling():
+        if self._is_compiling() or self._is_saving():
             return
         self.phase = "optimizer"
         if self._optimizer is None or self._optimizer() is None:
@@ -177,8 +197,8 @@ class Context:
 
     def after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """After the step of any optimiser; the first one that stepped counts iterations."""
-        if self._is_compiling():
-            return
+        if self._is_compiling() or self._is_saving():
+            return  # a state dict is made by a step that changes nothing
         if self._optimizer is not None and self._optimizer() is optimizer:
             self._finish(self.iteration)
 

@@ -11,14 +11,18 @@ from typing import Any
 _GROUPS = "torch.distributed.distributed_c10d"
 _COMPILER = "torch._dynamo.trace_rules"
 # What the compiler is to pass over. Not ``modules``: what stands around a module's call has to be seen through.
-_OPAQUE = ("children", "context", "fake", "fate", "groups", "operations", "sources", "start", "torch_job", "writer")
+_OPAQUE = (
+    *("checkpoint", "children", "context", "fake", "fate", "groups", "operations", "sources", "start", "torch_job"),
+    "writer",
+)
 
 
 def arm() -> None:
     """Watch for PyTorch's process groups; nothing else happens in a process that never makes one."""
-    from . import children
+    from . import checkpoint, children
 
     after: dict[str, Callable[[Any], None]] = {_GROUPS: _wrap_groups, _COMPILER: _hide_from_compiler}
+    after.update(checkpoint.after_import())
     parents = {"subprocess": children.wrap_subprocess, "multiprocessing.popen_fork": children.wrap_forks}
     for name, wrap in parents.items():
         if name in sys.modules:

@@ -14,6 +14,7 @@ from ringwright import drafts
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.costs.transports import OF_PRODUCTS, carrier
 from ringwright.errors import InputError, UsageError
+from ringwright.notebook import table
 
 SCHEMA = "ringwright.calibration/1"
 _LARGEST_FILE = 1 << 20
@@ -68,6 +69,15 @@ class Calibration(msgspec.Struct, frozen=True):
     error: float = 0.0
     error_p90: float = 0.0
     tables: tuple[MeasuredTimes, ...] = ()
+
+    def _repr_html_(self) -> str:
+        classes = {"inside a node": self.inside, "between nodes": self.outside}
+        rows = [
+            (name, f"{each.rate_bytes_per_s / 1e9:,.4g}", f"{each.latency_s * 1e6:,.3g}")
+            for name, each in classes.items()
+            if each is not None
+        ]
+        return table(self.provenance, (f"links of {self.fabric}", "GB/s", "us a hop"), rows)
 
     @property
     def carrier(self) -> str:
@@ -125,7 +135,7 @@ def _parsed(data: bytes, where: str) -> Calibration:
     for link in (calibration.inside, calibration.outside):
         if link is not None and (min(link.latency_s, link.message_s) < 0 or not 0 < link.rate_bytes_per_s < 1e18):
             raise InputError(f"{link} is not a link", where=where, remedy="times are not negative, rates are above 0")
-    for table in calibration.tables:
-        if len(table.sizes_bytes) != len(table.times_s) or min((*table.sizes_bytes, *table.times_s), default=0) <= 0:
-            raise InputError(f"its table of {table.op} has no time above 0 for each size", where=where)
+    for told in calibration.tables:
+        if len(told.sizes_bytes) != len(told.times_s) or min((*told.sizes_bytes, *told.times_s), default=0) <= 0:
+            raise InputError(f"its table of {told.op} has no time above 0 for each size", where=where)
     return calibration

@@ -17,7 +17,7 @@ from ringwright.sources.bench.torch_text import torch_tables
 from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 from ringwright.sources.nccl_tests import read_tables, text_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow, lawful
 
@@ -38,20 +38,17 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
     gathered = Gathered(KIND)
     tables: list[tuple[NcclTestsTable, str]] = []
     ended: list[str] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            data = whole(member, MOST_BYTES)
-            mine = _tables(member, data)
-            tables += [(table, member.name) for table in mine]
-            gathered.inputs.append(member.name)
-            if not mine:
-                said = own_error(data.decode("utf-8", "replace"))
-                why = f"the run was aborted: {said}" if said else "header only, aborted, or another format"
-                ended.append(why if said else "")
-                gathered.note(member.name, "refused", f"no row of a benchmark: {why}")
-                gathered.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        data = whole(member, MOST_BYTES)
+        mine = _tables(member, data)
+        tables += [(table, member.name) for table in mine]
+        gathered.inputs.append(member.name)
+        if not mine:
+            said = own_error(data.decode("utf-8", "replace"))
+            why = f"the run was aborted: {said}" if said else "header only, aborted, or another format"
+            ended.append(why if said else "")
+            gathered.note(member.name, "refused", f"no row of a benchmark: {why}")
+            gathered.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
     if not any(table.rows or table.refused for table, _ in tables):
         told = next(filter(None, ended), "")
         raise InputError(

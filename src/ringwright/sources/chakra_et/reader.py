@@ -13,7 +13,7 @@ from ringwright.sources.chakra_et.job import KIND, ChakraJob, File, PendingCall
 from ringwright.sources.chakra_et.nodes import COLL, COMP, LOAD, METADATA, RECV, SEND, STORE, Node
 from ringwright.sources.chakra_et.rows import emit_calls, emit_edges, emit_kernel, operation
 from ringwright.sources.gathered import Gathered, whole_number
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 from ringwright.sources.ranks import rank_in_name, world_of
 from ringwright.sources.wire import WireError, framed
 
@@ -29,11 +29,8 @@ _REMEDY = "write it with chakra_converter of mlcommons/chakra, one file per rank
 def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's execution traces; InputError where no node could be read, with the reason."""
     job = ChakraJob(Gathered(KIND))
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            _read(job, member)
-        job.gathered.damage(source.name, source.losses[before:])
+    for member in job.gathered.members(sources, progress):
+        _read(job, member)
     if not job.files:
         what = job.refusals[0] if job.refusals else "no file holds a node"
         raise InputError(

@@ -20,4 +20,5 @@ def looks_like(head: bytes, _name: str) -> int:
         return NO
     first = head.split(b"\n", 1)[0].lower()
     is_named = b"latency" in first or b"message_size" in first or b"mean" in first
-    return FIRST_LINE if first.count(b",") >= 3 and is_named else NO
+    is_of_kernels = b"kernel_type" in first  # Holistic Trace Analysis, whose means are of kernels
+    return FIRST_LINE if first.count(b",") >= 3 and is_named and not is_of_kernels else NO

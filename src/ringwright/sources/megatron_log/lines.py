@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_NUMBER = r"\d{1,15}(?:\.\d{1,9})?"
+from ringwright.sources.iteration_line import NUMBER, iteration_line
+
 _NAME = r"[A-Za-z][\w/.-]{0,80}"
-_ITERATION = re.compile(
-    rf"\biteration[= ] *(?P<n>\d{{1,15}})/ *(?P<of>\d{{1,15}}) \|.{{0,2000}}?"
-    rf"elapsed[ _]time[ _]per[ _]iteration(?: \((?P<unit>ms|s)\): |_(?P<other>ms|s)=)(?P<t>{_NUMBER})"
-)
-_TFLOPS = re.compile(rf"throughput per GPU \(TFLOP/s/GPU\): (?P<v>{_NUMBER})|\[LM\]-?TFLOPs=(?P<w>{_NUMBER})")
+_TFLOPS = re.compile(rf"throughput per GPU \(TFLOP/s/GPU\): (?P<v>{NUMBER})|\[LM\]-?TFLOPs=(?P<w>{NUMBER})")
 _HEADER = re.compile(
     r"^(?P<before>.*?)(?P<how>\(min, max\) time across ranks|max time across ranks|times across ranks|time) \(ms\):\s*$"
 )
 _DOTTED = re.compile(
-    rf"^\s+(?P<name>{_NAME}) \.+: (?:\((?P<least>{_NUMBER}), (?P<most>{_NUMBER})\)|(?P<one>{_NUMBER}))\s*$"
+    rf"^\s+(?P<name>{_NAME}) \.+: (?:\((?P<least>{NUMBER}), (?P<most>{NUMBER})\)|(?P<one>{NUMBER}))\s*$"
 )
 _NAMED = re.compile(rf"^\s+(?P<name>{_NAME}):\s*$")
-_OF_RANK = re.compile(rf"^\s+rank +(?P<rank>\d{{1,7}}): (?P<one>{_NUMBER})\s*$")
-_INLINE = re.compile(rf"\btime \(ms\)(?P<timers>(?: \| {_NAME}: {_NUMBER})+)")
-_TIMER = re.compile(rf" \| ({_NAME}): ({_NUMBER})")
+_OF_RANK = re.compile(rf"^\s+rank +(?P<rank>\d{{1,7}}): (?P<one>{NUMBER})\s*$")
+_INLINE = re.compile(rf"\btime \(ms\)(?P<timers>(?: \| {_NAME}: {NUMBER})+)")
+_TIMER = re.compile(rf" \| ({_NAME}): ({NUMBER})")
 _PRINTS = re.compile(r"\[Rank (\d{1,7})\]")
 _STEP = re.compile(r"\[Rank \d{1,7}\] step=(\d{1,15}),")
 FASTEST, SLOWEST = "fastest rank", "slowest rank"
@@ -78,15 +75,14 @@ class TrainingLines:
         return self.iterations[-1].number if self.iterations else None
 
     def _iteration(self, text: str, number: int) -> bool:
-        match = _ITERATION.search(text)
-        if match is None:
+        said = iteration_line(text)
+        if said is None:
             step = _STEP.search(text)
             self._step = int(step[1]) if step else self._step
             return False
-        seconds = float(match["t"]) / (1000 if (match["unit"] or match["other"]) == "ms" else 1)
         flops = _TFLOPS.search(text)
         told = float(flops["v"] or flops["w"]) if flops else None
-        self.iterations.append(PrintedIteration(int(match["n"]), int(match["of"]), seconds, number, told))
+        self.iterations.append(PrintedIteration(said.number, said.total, said.seconds, number, told))
         return True
 
     def _inline(self, text: str, number: int) -> bool:

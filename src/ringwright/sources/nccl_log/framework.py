@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ringwright.sources.iteration_line import iteration_line
 from ringwright.sources.nccl_log import adding
 from ringwright.sources.nccl_log.state import ErrorLine, LogState
 
@@ -29,9 +30,6 @@ _KILLED = re.compile(
 _WORLD = re.compile(r"using world size: (?P<world>\d{1,7})\b(?P<rest>.*)")
 _DEGREE = re.compile(r"([\w-]{1,40}?)[ -](?:model[ -])?parallel[ -]size: (\d{1,7})\b")
 _ARGUMENT = re.compile(r"^\s*(?P<name>[a-z_]{4,60}) \.{2,} (?P<value>\S+)\s*$")
-_ITERATION = re.compile(
-    r"iteration +(?P<n>\d{1,15})/ *\d+ \|.*?elapsed time per iteration \((?P<unit>ms|s)\): (?P<t>\d{1,15}(?:\.\d{1,15})?)"
-)
 _ITER_GENERIC = re.compile(
     r"^(?:iter|step)(?:ation)? (?P<n>\d{1,15}):.*?time: (?P<t>\d{1,15}(?:\.\d{1,15})?) ?(?P<unit>ms|s)\b"
 )
@@ -147,7 +145,11 @@ def _launch(text: str, state: LogState, source_line: Place, rank: int | None, ti
 
 
 def _iteration(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
-    match = _ITERATION.search(text) or _ITER_GENERIC.match(text)
+    said = iteration_line(text)
+    if said is not None:
+        state.iterations.append((said.number, said.seconds))
+        return True
+    match = _ITER_GENERIC.match(text)
     if match is None:
         return False
     seconds = float(match["t"]) / (1000 if match["unit"] == "ms" else 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.errors import InputError
 from ringwright.sources.c10d import POINTWISE, ROOTED, sizes
 from ringwright.sources.gathered import Gathered, whole_number
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 from ringwright.sources.pytorch_et.calls import CommsNode, InitGroup, call_of, groups_of, label_of
 from ringwright.sources.pytorch_et.document import Document, DocumentError, link_of, node_of, parse
 from ringwright.sources.ranks import rank_in_name, world_of
@@ -48,16 +48,13 @@ def read_pytorch_et(sources: list[Source], *, progress: Callable[[int], None] | 
     gathered = Gathered(KIND)
     files: list[_File] = []
     refusals: list[str] = []
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            try:
-                files.append(_read(gathered, member))
-            except DocumentError as error:
-                refusals.append(f"{member.title}: {error.args[0]}")
-                gathered.note(member.name, "refused", error.args[0])
-                gathered.lose(f"{member.name}: {error.args[0]}")
-        gathered.damage(source.name, source.losses[before:])
+    for member in gathered.members(sources, progress):
+        try:
+            files.append(_read(gathered, member))
+        except DocumentError as error:
+            refusals.append(f"{member.title}: {error.args[0]}")
+            gathered.note(member.name, "refused", error.args[0])
+            gathered.lose(f"{member.name}: {error.args[0]}")
     if not files:
         raise InputError(
             f"no PyTorch execution trace: {refusals[0] if refusals else 'no file holds one'}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InputError
 from ringwright.sources.gathered import Gathered, whole_number
 from ringwright.sources.kineto import catalogue
-from ringwright.sources.members import Member, members, whole
+from ringwright.sources.members import Member, whole
 from ringwright.sources.wire import WireError
 from ringwright.sources.xplane import executed
 from ringwright.sources.xplane.emit import emit
@@ -31,11 +31,8 @@ def read_xplane(sources: list[Source], *, progress: Callable[[int], None] | None
     """Return the Trace of a job's files, one per host; InputError where none holds a plane that can be read."""
     job = XlaJob(Gathered(KIND))
     kernels = catalogue.load()
-    for source in sources:
-        before = len(source.losses)
-        for member in members(source, progress):
-            _read(job, member, kernels)
-        job.gathered.damage(source.name, source.losses[before:])
+    for member in job.gathered.members(sources, progress):
+        _read(job, member, kernels)
     if not job.calls and not any(file.steps or any(map(len, file.frames)) for file in job.files):
         what = job.refusals[0] if job.refusals else "no plane holds an operation of a device, or a step"
         raise InputError(f"no XLA profiler trace: {what}", where=", ".join(s.name for s in sources[:3]), remedy=_REMEDY)

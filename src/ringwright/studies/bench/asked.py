@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import UsageError
+from ringwright.notebook import rows_shown, shown
 from ringwright.studies import spelled
 from ringwright.studies.bench.question import OURS, BenchSpec
 from ringwright.studies.bench.study import bench as answered
 
+_SEEN = rows_shown("real ranks of this machine", "rows")
 USUAL_SIZES = ("64K", "1M", "16M")
 
 
@@ -91,4 +93,4 @@ def bench(
         timeout_s=timeout_s,
         record=out is not None,
     )
-    return answered(question, out=None if out is None else Path(out))
+    return shown(answered(question, out=None if out is None else Path(out)), _SEEN)
