@@ -261,7 +261,7 @@ def load(
     >>> ringwright.pictures.load("all-reduce", "dgx-h100:1", algorithm="ring", size="16M")
     Picture(Links over time: ring, all-reduce of 16 MiB on dgx-h100:1)
     """
-    from ringwright.studies.followed import followed, program_on
+    from ringwright.studies.drawn_programs import followed, program_on
 
     seen = followed(*program_on(what, on, algorithm=algorithm, size=size, faults=faults))
     made = load_picture(seen.run, seen.load())
