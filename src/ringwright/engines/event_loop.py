@@ -33,15 +33,15 @@ def simulate_events(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, n
     return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
 
 
-def served(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def served(flat: MessageGraph, machine: Machine, until_ps: int = FOREVER) -> tuple[np.ndarray, np.ndarray]:
     """Return from when to when each hop's resource serves its message, int64 ps of shape (hops,): without latency held.
 
-    A hop that is never reached begins and ends at FOREVER.
+    A hop that is never reached begins and ends at FOREVER, as does one that is reached at ``until_ps`` or later.
     """
     import numpy as np
 
     loop = _Loop(flat, machine)
-    loop.run()
+    loop.run(until_ps)
     return np.array(loop.begins, np.int64), np.array(loop.stops, np.int64)
 
 
@@ -66,11 +66,11 @@ class _Loop:
         self.queue: list[tuple[int, int]] = []
         self.done = [message for message, count in enumerate(self.waits) if not count]
 
-    def run(self) -> None:
-        while self.done or self.queue:
+    def run(self, until_ps: int = FOREVER) -> None:
+        while self.done or (self.queue and self.queue[0][0] < until_ps):
             while self.done:
                 self._release(self.done.pop())
-            if self.queue:
+            if self.queue and self.queue[0][0] < until_ps:
                 self._serve(*heapq.heappop(self.queue))
 
     def _release(self, message: int) -> None:
