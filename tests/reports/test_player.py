@@ -20,9 +20,9 @@ from ringwright.fabrics import fabric
 from ringwright.reports import cuts
 from ringwright.reports.log_player import DrawnOrder, log_play
 from ringwright.reports.player import PARTS, Play, PlayedRun, play
+from ringwright.sources import read
 from ringwright.studies.detail import detail
 from ringwright.studies.followed import FollowedRun, all_followed, follow, followed
-from ringwright.sources import read
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.testing.nccl_job import make_job
 from ringwright.testing.nccl_log import write_log
@@ -142,9 +142,7 @@ def test_a_run_that_is_too_long_is_shown_from_its_beginning_and_exactly() -> Non
     _, run = played(short)
     assert run["end"] == short.until_ps
     assert f"{len(short.messages):,} of {len(whole.messages):,} messages" in run["note"]
-    assert (
-        follow("ring", whole.program, whole.run, 3) == "16 of its messages begin at once, more than a page can hold"
-    )
+    assert follow("ring", whole.program, whole.run, 3) == "16 of its messages begin at once, more than a page can hold"
 
 
 def test_chunks_have_the_names_of_the_program() -> None:
@@ -179,11 +177,11 @@ def held_after(run: PlayedRun, chunks: int) -> dict[str, list[dict[str, int]]]:
     """Return how often each rank holds the part of each rank, by chunk, after the steps of a run."""
     names = sorted({name for route in run["routes"] for name in route["names"]})
     state = {name: [{name: 1} for _ in range(chunks)] for name in names}
-    columns, step = run["messages"], -1
+    columns, starts, step = run["messages"], begins(run), -1
     before = state
     for at, route in enumerate(columns["route"]):
-        if columns["step"][at] != step:
-            step = columns["step"][at]
+        if starts[at] != step:
+            step = starts[at]
             before = {name: [dict(each) for each in held] for name, held in state.items()}
         src, dst = run["routes"][route]["names"]
         chunk = columns["chunk"][at]

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Passages:
+class RunPassages:
     """From when to when each hop of each message passes its resource, on the run's clock.
 
-    ``begin_ps`` and ``stop_ps`` are int64 of shape (hops,), FOREVER for what was not followed. ``share``, float64 of shape (hops,), is
-    the part of the resource that the message takes meanwhile: 1 where ``is_exact``, the event engine's own passages.
+    ``begin_ps`` and ``stop_ps`` are int64 of shape (hops,), FOREVER for what was not followed, as is ``leave_ps``: when the last
+    byte is behind the resource, its latency too. ``share``, float64 of shape (hops,), is the part of the resource that the
+    message takes meanwhile: 1 where ``is_exact``, the event engine's own passages.
     """
 
     begin_ps: np.ndarray
     stop_ps: np.ndarray
+    leave_ps: np.ndarray
     share: np.ndarray
     is_exact: bool
 
@@ -49,7 +51,7 @@ class Passages:
         return load
 
 
-def passages(program: Program, run: Run, until_ps: int = FOREVER) -> Passages:
+def passages(program: Program, run: Run, until_ps: int = FOREVER) -> RunPassages:
     """Return the passages of a run that followed its program's messages one by one, those that begin before ``until_ps``."""
     flat, machine = run.flat, run.machine
     assert flat is not None and machine is not None and not run.folded  # noqa: S101, PT018 - the caller has looked
@@ -58,14 +60,17 @@ def passages(program: Program, run: Run, until_ps: int = FOREVER) -> Passages:
         if exact is not None:
             return exact
     hops = np.diff(flat.hop_starts)
-    begin, stop, sizes = (np.repeat(each[: flat.n_messages], hops) for each in (run.start_ps, run.end_ps, flat.size_bytes))
+    begin, stop, sizes = (
+        np.repeat(each[: flat.n_messages], hops) for each in (run.start_ps, run.end_ps, flat.size_bytes)
+    )
     needs = np.where(np.isfinite(machine.ps_per_byte), machine.ps_per_byte, 0.0)[flat.hops] * sizes
     share = np.clip(needs / np.maximum(stop - begin, 1), 0.0, 1.0)
     late = begin >= until_ps
-    return Passages(np.where(late, FOREVER, begin), np.where(late, FOREVER, stop), share, is_exact=False)
+    begin, stop = np.where(late, FOREVER, begin), np.where(late, FOREVER, stop)
+    return RunPassages(begin, stop, stop, share, is_exact=False)
 
 
-def _again(program: Program, run: Run, until_ps: int) -> Passages | None:
+def _again(program: Program, run: Run, until_ps: int) -> RunPassages | None:
     """Return what the event loop does, followed once more; None where it does not begin each message when the run does."""
     flat, machine = run.flat, run.machine
     assert flat is not None and machine is not None  # noqa: S101, PT018 - the caller has looked
@@ -76,12 +81,11 @@ def _again(program: Program, run: Run, until_ps: int) -> Passages | None:
         if there.max() > there.min():
             asked = gated(flat, np.maximum(run.come_ps - there.min(), 0))
     limit = until_ps - by_ps if until_ps < FOREVER else FOREVER
-    begin, stop = (each[: flat.n_hops] for each in served(asked, machine.carrying(program), limit))
-    went = stop < FOREVER
-    begin, stop = np.where(went, begin + by_ps, FOREVER), np.where(went, stop + by_ps, FOREVER)
+    told = (each[: flat.n_hops] for each in served(asked, machine.carrying(program), limit))
+    begin, stop, leave = (np.where(each < FOREVER, each + by_ps, FOREVER) for each in told)
     first = flat.hop_starts[:-1][np.diff(flat.hop_starts) > 0]
     starts = run.start_ps[: flat.n_messages][np.diff(flat.hop_starts) > 0]
     seen = (begin[first] < FOREVER) | (starts < until_ps)
     if not (begin[first] == starts)[seen].all():
         return None
-    return Passages(begin, stop, np.ones(len(begin)), is_exact=True)
+    return RunPassages(begin, stop, leave, np.ones(len(begin)), is_exact=True)

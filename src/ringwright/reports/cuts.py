@@ -28,9 +28,9 @@ def short(value: object, longest: int = LONGEST_TEXT) -> str:
 def matrix(view: Summary) -> dict[str, Any] | None:
     """Return the byte matrix for drawing, or None without pairs.
 
-    ``size`` rows and columns, ``labels`` per row, ``ticks`` (what stands at its row and column), ``bands`` (first row and name of each
-    host), ``values`` (distinct bytes), ``cells`` (src, dst, index into values; flat), ``groups`` (first row of each host), ``words``
-    for those who do not see it, ``unit`` and ``note``.
+    ``size`` rows and columns, ``labels`` per row, ``ticks`` (what stands at its row and column), ``bands`` (first row and name of
+    each host), ``values`` (distinct bytes), ``cells`` (src, dst, index into values; flat), ``groups`` (first row of each host),
+    ``words`` for those who do not see it, ``unit`` and ``note``.
     """
     pairs = view["pair_bytes"]
     if not pairs:
@@ -116,9 +116,9 @@ def _encoded(
     }
 
 
-def _in_words(cells: list[tuple[int, int, float]], labels: list[str], unit: str) -> str:
+def _in_words(pairs: list[tuple[int, int, float]], labels: list[str], unit: str) -> str:
     """Return what a matrix shows, for those who do not see it: how many pairs, how many bytes, and the largest."""
-    sent = sorted((each for each in cells if each[2] > 0), key=lambda each: -each[2])
+    sent = sorted((each for each in pairs if each[2] > 0), key=lambda each: -each[2])
     largest = ", ".join(f"{labels[src]} to {labels[dst]} {format_size(moved)}" for src, dst, moved in sent[:MOST_TOLD])
     return (
         f"Bytes from each {unit} (row) to each {unit} (column): {len(sent):,} of {len(labels) ** 2:,} pairs send, "

@@ -1,7 +1,7 @@
-"""Steps on the rings and trees that a log named: who sends to whom in which step of an all-reduce. A log tells an order, no times.
+"""Steps on the rings and trees that a log named: who sends to whom in which step of an all-reduce. A log has an order, no times.
 
-In step s of a ring each rank sends the chunk that it got in the step before to the next rank, first to be added, then as it is. In a
-tree a rank sends to its parent when all its children have, and the sum comes down the same edges.
+In step s of a ring each rank sends the chunk that it got in the step before to the next rank, first to be added, then as it is.
+In a tree a rank sends to its parent when all its children have, and the sum comes down the same edges.
 """
 
 from __future__ import annotations
@@ -183,7 +183,9 @@ def _played(number: int, made: DrawnOrder, shown: ShownCommunicator) -> PlayedRu
     routes: dict[tuple[int, int], int] = {}
     rows = [(step, routes.setdefault((src, dst), len(routes)), adds, chunk) for step, src, dst, adds, chunk in moves]
     hidden = sum(pair not in made.link_of for pair in routes)
-    told = ["the order of an all-reduce on what the log named; a log has no times of messages, so each step is as long"]
+    told = [
+        "the order of an all-reduce on what the log named; a log has no times of messages, so all steps last equally long"
+    ]
     if steps < whole:
         told.append(f"the first {steps:,} of {whole:,} steps")
     if hidden:

@@ -88,8 +88,13 @@ def pictures(topology: Topology, run: Run | None, cut: Sequence[int]) -> tuple[l
     return made, note
 
 
-def arrange(topology: Topology, run: Run | None, cut: Sequence[int]) -> tuple[MachineLayout | None, str]:
-    """Return where a machine's nodes stand and what is folded; None where it is more than a picture can show, and why."""
+def arrange(
+    topology: Topology, run: Run | None, cut: Sequence[int], most_wide: float = MOST_WIDE
+) -> tuple[MachineLayout | None, str]:
+    """Return where a machine's nodes stand and what is folded; None where it is more than a picture can show, and why.
+
+    ``most_wide``: the width from which on rows are folded, in units of SVG.
+    """
     if topology.n_nodes == topology.n_ranks:
         if topology.n_ranks > MOST_RANKS:
             return None, f"{topology.n_ranks:,} ranks are more than a picture can show"
@@ -99,7 +104,7 @@ def arrange(topology: Topology, run: Run | None, cut: Sequence[int]) -> tuple[Ma
     if topology.n_nodes <= MOST_NODES:
         machine = shown(topology, run, cut, folded=False)
         at, frames = in_rows(machine)
-        if max(point.x for point in at) <= MOST_WIDE:
+        if max(point.x for point in at) <= most_wide:
             return MachineLayout(machine, at, frames, is_folded=False), ""
     folded = shown(topology, run, cut, folded=True)
     levels = [sum(node.depth == depth for node in folded.nodes) for depth in {node.depth for node in folded.nodes}]

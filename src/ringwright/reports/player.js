@@ -3,6 +3,7 @@ import { address, bytes, element, go, time } from "./elements.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SAMPLES = 16; // of a link's path
+const CLEAR = 15; // of the middle of a node, so that its name is seen
 const ASIDE = 4; // that a message keeps to the right of its link's middle, so that both directions are seen
 const MOST_MARKS = 400;
 const MOST_NAMED = 4;
@@ -36,6 +37,10 @@ function laidOut(run) {
 
 function shadeOf(mille) {
   return mille <= 0 ? 0 : SHADES.filter((bound) => mille > bound).length;
+}
+
+function share(part, whole) {
+  return whole > 0 ? Math.min(Math.max(part / whole, 0), 1) : 1;
 }
 
 function few(listed, most = MOST_NAMED) {
@@ -120,16 +125,16 @@ export class Player {
   draw() {
     const { width, height, frames, nodes, links } = this.picture;
     this.under = links.map((link) => shape("path", { class: "under", d: link.path, style: `stroke-width:${link.width + 7}` }));
-    this.lines = links.map((link) => shape("path", { class: "u0", d: link.path, style: `stroke-width:${link.width}` }));
+    this.lines = links.map((link) => shape("path", { class: this.run.load ? "u0" : "plain", d: link.path, style: `stroke-width:${link.width}` }));
     this.touch = links.map((link, number) => this.reachable(shape("path", { class: "touch", d: link.path }), `l${number}`, `link between ${link.title}`));
     this.stops = nodes.map((node, number) => this.reachable(shape("g", { class: node.kind },
       shape("rect", { x: node.x, y: node.y, width: node.width, height: node.height, rx: /rank|host/.test(node.kind) ? 5 : 12 }),
       ...this.text(node)), `n${number}`, node.title));
     this.layer = shape("g", { class: "marks" });
-    this.svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The machine", style: `min-width:${Math.min(Math.round(width * 0.75), 900)}px;max-width:${width}px` },
+    this.svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "The machine", style: `min-width:${Math.round(width * 0.72)}px;max-width:${width}px` },
       ...frames.map((each) => shape("rect", { class: "host", x: each.x, y: each.y, width: each.width, height: each.height, rx: 6 })),
-      ...this.under, ...this.lines, ...this.touch, this.layer, ...this.stops,
-      ...frames.map((each) => shape("text", { class: "name halo", x: each.x + 8, y: each.y + 15 }, each.text)));
+      ...this.under, ...this.lines, ...this.touch, ...this.stops,
+      ...frames.map((each) => shape("text", { class: "name halo", x: each.x + 8, y: each.y + 15 }, each.text)), this.layer);
     this.view.replaceChildren(this.svg);
     this.items.replaceChildren(element("option", { value: "" }, "nothing"),
       ...nodes.map((node, number) => element("option", { value: `n${number}` }, node.title)),
@@ -166,10 +171,12 @@ export class Player {
     if (!this.samples.has(link)) {
       const path = this.lines[link];
       const length = path.getTotalLength();
-      this.samples.set(link, Array.from({ length: SAMPLES + 1 }, (_, at) => path.getPointAtLength(length * at / SAMPLES)));
+      this.samples.set(link, { length, points: Array.from({ length: SAMPLES + 1 }, (_, at) => path.getPointAtLength(length * at / SAMPLES)) });
     }
-    const points = this.samples.get(link);
-    const at = (backwards ? 1 - share : share) * SAMPLES;
+    const { points, length } = this.samples.get(link);
+    const clear = Math.min(CLEAR / (length || 1), 0.3);
+    const inside = Math.min(Math.max(share, clear), 1 - clear);
+    const at = (backwards ? 1 - inside : inside) * SAMPLES;
     const low = Math.min(Math.floor(at), SAMPLES - 1);
     const [here, there] = [points[low], points[low + 1]];
     const far = Math.hypot(there.x - here.x, there.y - here.y) || 1;
@@ -190,12 +197,33 @@ export class Player {
 
   routeOf(number) { return this.run.routes[this.run.messages.route[number]]; }
 
-  // Whether a message passes the link at a place of its route now.
-  passes(number, place) {
+  // Whether a message is on the link of its route with this number now.
+  passes(number, nth) {
     const { messages, begins, first } = this.run;
     if (!messages.passes.length) return true;
-    const begin = begins[number] + messages.passes[first[number] + 2 * place];
-    return this.ticks >= begin && this.ticks < begin + messages.passes[first[number] + 2 * place + 1];
+    const begin = begins[number] + messages.passes[first[number] + 2 * nth];
+    return this.ticks >= begin && this.ticks < begin + messages.passes[first[number] + 2 * nth + 1];
+  }
+
+  // How many links of its route a message has behind it: the middle between its first and its last byte.
+  gone(number, links) {
+    const { messages, begins, ends, first } = this.run;
+    const since = this.ticks - begins[number];
+    const whole = ends[number] - begins[number];
+    if (!messages.passes.length) return Math.min(since / whole, 0.99999) * links;
+    let head = 0;
+    let tail = 0;
+    let left = 0;
+    for (let nth = 0; nth < links; nth += 1) {
+      const at = first[number] + 2 * nth;
+      const enters = messages.passes[at];
+      const leaves = enters + messages.passes[at + 1];
+      const beyond = nth + 1 < links ? Math.min(messages.passes[at + 2], leaves) : leaves;
+      if (since >= enters) head = nth + share(since - enters, beyond - enters);
+      if (since >= Math.max(enters, left)) tail = nth + share(since - Math.max(enters, left), leaves - Math.max(enters, left));
+      left = leaves;
+    }
+    return Math.min((head + tail) / 2, links - 0.00001);
   }
 
   part() {
@@ -212,19 +240,23 @@ export class Player {
     this.ticks = Math.min(Math.max(ticks, 0), run.end);
     const now = this.current();
     const kinds = new Map();
+    const inside = new Map(); // messages that no line shows: both ends are in one node of the picture
     for (const number of now) {
-      this.routeOf(number).links.forEach((link, place) => {
-        if (this.passes(number, place)) kinds.set(link >> 1, (kinds.get(link >> 1) || 0) | (run.messages.adds[number] ? 2 : 1));
+      const { links, nodes } = this.routeOf(number);
+      if (!links.length && nodes[0] === nodes[1]) inside.set(nodes[0], (inside.get(nodes[0]) || 0) | (run.messages.adds[number] ? 2 : 1));
+      links.forEach((link, nth) => {
+        if (this.passes(number, nth)) kinds.set(link >> 1, (kinds.get(link >> 1) || 0) | (run.messages.adds[number] ? 2 : 1));
       });
     }
     this.under.forEach((line, number) => line.setAttribute("class", `under k${kinds.get(number) || 0}`));
+    this.stops.forEach((made, number) => { made.dataset.inside = inside.get(number) || 0; });
     if (run.load) this.lines.forEach((line, number) => line.setAttribute("class", `u${shadeOf(Math.max(this.busy(2 * number), this.busy(2 * number + 1)))}`));
-    this.place(now);
+    this.mark(now);
     this.slider.value = run.end ? this.ticks / run.end * 1000 : 0;
     const moment = this.spoken(this.ticks);
     this.slider.setAttribute("aria-valuetext", moment);
     const hidden = now.filter((number) => this.routeOf(number).links.length).length - this.drawn;
-    this.clock.textContent = `${moment} of ${this.spoken(run.end)}: ${now.length.toLocaleString("en-US")} under way${hidden > 0 ? `, ${hidden.toLocaleString("en-US")} of them not drawn` : ""}`;
+    this.clock.textContent = `${moment}${run.tick_us ? ` of ${this.spoken(run.end)}` : ""}: ${now.length.toLocaleString("en-US")} under way${hidden > 0 ? `, ${hidden.toLocaleString("en-US")} of them not drawn` : ""}`;
     this.root.dataset.ticks = String(Math.round(this.ticks));
     this.root.dataset.drawn = String(this.drawn);
     this.root.dataset.passing = String(kinds.size);
@@ -237,7 +269,7 @@ export class Player {
     return ticks >= this.run.end ? "the end" : `step ${Math.floor(ticks / 1000) + 1} of ${this.run.end / 1000}`;
   }
 
-  place(now) {
+  mark(now) {
     const { run } = this;
     const visible = now.filter((number) => this.routeOf(number).links.length).slice(0, MOST_MARKS);
     while (this.marks.length < visible.length) {
@@ -247,7 +279,7 @@ export class Player {
     }
     visible.forEach((number, at) => {
       const { links } = this.routeOf(number);
-      const gone = Math.min((this.ticks - run.begins[number]) / (run.ends[number] - run.begins[number]), 0.99999) * links.length;
+      const gone = this.gone(number, links.length);
       const [x, y] = this.point(links[Math.floor(gone)] >> 1, gone % 1, links[Math.floor(gone)] & 1);
       const adds = run.messages.adds[number];
       this.marks[at].setAttribute("class", adds ? "k2" : "k1");
@@ -295,7 +327,7 @@ export class Player {
 
   ofLink(link, now) {
     const { title, ends } = this.picture.links[link];
-    const passing = now.filter((number) => this.routeOf(number).links.some((each, place) => each >> 1 === link && this.passes(number, place)));
+    const passing = now.filter((number) => this.routeOf(number).links.some((each, nth) => each >> 1 === link && this.passes(number, nth)));
     const names = ends.map((end) => this.picture.nodes[end].text.split("\n")[0]);
     const busy = this.run.load ? [0, 1].map((back) => `${names[back]} to ${names[1 - back]} ${this.busy(2 * link + back) / 10} %`).join(", ") : "";
     return `Link between ${title}: ${passing.length ? `now passes ${few(passing.map((number) => this.told(number)))}` : "nothing passes now"}.${busy ? ` Busy in this part of the time: ${busy}.` : ""}`;
@@ -306,7 +338,7 @@ export class Player {
     const going = now.filter((number) => this.routeOf(number).nodes[0] === node);
     const coming = now.filter((number) => this.routeOf(number).nodes[1] === node);
     const through = now.filter((number) => !going.includes(number) && !coming.includes(number)
-      && this.routeOf(number).links.some((each, place) => this.picture.links[each >> 1].ends.includes(node) && this.passes(number, place)));
+      && this.routeOf(number).links.some((each, nth) => this.picture.links[each >> 1].ends.includes(node) && this.passes(number, nth)));
     let received = 0;
     let many = 0;
     run.ends.forEach((end, number) => {

@@ -1,7 +1,7 @@
 """What the page's player shows: the picture of a machine, and the messages of a run with their times, routes and loads.
 
-A picture and a run are plain columns. Times are whole ticks: picoseconds of a simulated run, thousandths of a step of an order that
-has no times. Begins are told as differences from one message to the next, which keeps pages small.
+A picture and a run are plain columns. Times are whole ticks: picoseconds of a simulated run, thousandths of a step of an order
+that has no times. Begins are told as differences from one message to the next, which keeps pages small.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PARTS = 48  # of the time, in each of which a link has one load
 LONGEST_CHUNKS = 40  # characters
+MOST_WIDE = 2000  # of a picture that is not folded: one moves, so it may be wider than the page
 
 
 class PlayedNode(TypedDict):
@@ -60,9 +61,9 @@ class PlayedPicture(TypedDict):
 class PlayedMessages(TypedDict):
     """Columns of messages in the order of their begin.
 
-    ``start``: ticks since the begin of the one before; ``length`` in ticks; ``route`` into the run's routes; ``bytes`` (0: not known);
-    ``adds`` 0 or 1; ``step``; ``chunk`` into the run's chunks, -1 where it is not known; ``passes``: for each link of its route, ticks from
-    its begin to when it is on that link and from then to when it has left, flat.
+    ``start``: ticks since the begin of the one before; ``length`` in ticks; ``route`` into the run's routes; ``bytes`` (0: not
+    known); ``adds`` 0 or 1; ``chunk`` into the run's chunks, -1 where it is not known; ``passes``: for each link of its route,
+    ticks from its begin to when it enters that link and from then to when its last byte has left it, flat; none: all the time.
     """
 
     start: list[int]
@@ -70,13 +71,12 @@ class PlayedMessages(TypedDict):
     route: list[int]
     bytes: list[int]
     adds: list[int]
-    step: list[int]
     chunk: list[int]
     passes: list[int]
 
 
 class PlayedRoute(TypedDict):
-    """From whom to whom, by name and by number of the node that shows them; ``links``: twice the link's number, odd: backwards."""
+    """From whom to whom, by name and by node of the picture; ``links``: twice the number of each link, odd: backwards."""
 
     names: tuple[str, str]
     nodes: tuple[int, int]
@@ -84,7 +84,7 @@ class PlayedRoute(TypedDict):
 
 
 class PlayedLoad(TypedDict):
-    """How busy links are in each of equal parts of the time, per mille: ``links`` says which course each link and direction has."""
+    """How busy links are in equal parts of the time, per mille; ``links``: which course each link and direction has."""
 
     links: list[int]
     courses: list[list[int]]
@@ -122,7 +122,7 @@ def play(topology: Topology, followed: Sequence[FollowedRun | tuple[str, str]]) 
     """Return what the page plays of some runs on one machine, and what is left out; ``followed``: or a name and why it is not."""
     notes = [f"{each[0]} is not played: {each[1]}" for each in followed if isinstance(each, tuple)]
     runs = [each for each in followed if not isinstance(each, tuple)]
-    arranged, note = arrange(topology, None, ())
+    arranged, note = arrange(topology, None, (), MOST_WIDE)
     if arranged is None or not runs:
         return None, [*([note] if arranged is None else []), *notes]
     machine, shown = arranged.machine, drawn(arranged)
@@ -182,7 +182,7 @@ def _run(followed: FollowedRun, topology: Topology, numbering: Numbering, links:
     routes: dict[tuple[int, int, tuple[int, ...]], int] = {}
     passes: list[int] = []
     route_of = []
-    hops, begins, stops = flat.hops.tolist(), followed.passages.begin_ps.tolist(), followed.passages.stop_ps.tolist()
+    hops, begins, leaves = flat.hops.tolist(), followed.passages.begin_ps.tolist(), followed.passages.leave_ps.tolist()
     for message in followed.messages.tolist():
         on = []
         begin, finish = int(run.start_ps[message]), int(run.end_ps[message])
@@ -191,8 +191,8 @@ def _run(followed: FollowedRun, topology: Topology, numbering: Numbering, links:
             if number >= 0:
                 on.append(number)
                 # What is not followed to its end was cut where the picture ends.
-                enters, leaves = (min(each[hop], finish) for each in (begins, stops))
-                passes += [max(enters - begin, 0), max(leaves - enters, 0)]
+                enters, left = (min(each[hop], finish) for each in (begins, leaves))
+                passes += [max(enters - begin, 0), max(left - enters, 0)]
         key = int(flat.src[message]), int(flat.dst[message]), tuple(on)
         route_of.append(routes.setdefault(key, len(routes)))
     starts = run.start_ps[followed.messages]
@@ -209,7 +209,6 @@ def _run(followed: FollowedRun, topology: Topology, numbering: Numbering, links:
             route=route_of,
             bytes=flat.size_bytes[followed.messages].tolist(),
             adds=flat.adds[followed.messages].astype(int).tolist(),
-            step=flat.step[followed.messages].tolist(),
             chunk=chunk_of,
             passes=passes,
         ),
@@ -233,8 +232,10 @@ def _end(topology: Topology, node: int) -> str:
 def _note(followed: FollowedRun) -> str:
     run = followed.run
     told = [
-        f"{run.time_s * 1e6:,.6g} us by the {run.engine} engine for "
-        f"{format_size(followed.program.collective.size_bytes)}, before any correction by measurements"
+        (
+            f"{run.time_s * 1e6:,.6g} us by the {run.engine} engine for "
+            f"{format_size(followed.program.collective.size_bytes)}, before any correction by measurements"
+        )
     ]
     if followed.left:
         told.append(
@@ -295,7 +296,6 @@ def step_messages(moves: Sequence[tuple[int, int, int, int]], step_ticks: int = 
         route=[route for _, route, _, _ in moves],
         bytes=[0] * len(moves),
         adds=[adds for _, _, adds, _ in moves],
-        step=[step for step, *_ in moves],
         chunk=[chunk for *_, chunk in moves],
         passes=[],
     )

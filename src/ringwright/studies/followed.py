@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.flat import gather
-from ringwright.engines.passages import Passages, passages
+from ringwright.engines.passages import RunPassages, passages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class FollowedRun:
     name: str
     program: Program
     run: Run
-    passages: Passages
+    passages: RunPassages
     messages: np.ndarray
     until_ps: int
     left: int

@@ -10,7 +10,7 @@ import numpy as np
 from ringwright.engines.choose import simulate
 from ringwright.engines.event_loop import served
 from ringwright.engines.messages import MessageGraph
-from ringwright.engines.passages import Passages
+from ringwright.engines.passages import RunPassages
 from ringwright.studies.synthesis.carried import trees
 from ringwright.studies.synthesis.written import refused
 
@@ -68,6 +68,6 @@ def load_over_time(flat: MessageGraph, machine: Machine, time_ps: int, bins: int
 
     float64 of shape (resources, bins), by the event engine's own passages.
     """
-    begin, stop = served(flat, machine)
-    every = Passages(begin, stop, np.ones(len(begin)), is_exact=True)
+    begin, stop, leave = served(flat, machine)
+    every = RunPassages(begin, stop, leave, np.ones(len(begin)), is_exact=True)
     return every.load(flat.hops, machine.n, time_ps, bins)
