@@ -49,8 +49,14 @@ def begins(run: PlayedRun) -> list[int]:
     return list(accumulate(run["messages"]["start"]))
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "double-binary-tree"])
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize(
+    ("name", "algorithm"),
+    [
+        *((name, algorithm) for name in MACHINES for algorithm in ("ring", "double-binary-tree")),
+        ("switch:8,sharp=true", "sharp"),
+        ("dgx-h100:2", "nvls-tree"),
+    ],
+)
 def test_bytes_that_arrived_by_any_moment_are_those_of_the_engine(name: str, algorithm: str) -> None:
     one = seen(name, algorithm)
     flat, (_, run) = one.run.flat, played(one)
@@ -83,6 +89,32 @@ def test_load_over_the_whole_time_is_the_bytes_of_each_link(name: str) -> None:
         at = 2 * directions[min(src, dst), max(src, dst)] + int(src > dst)
         busy_ps = sum(load["courses"][load["links"][at]]) / 1000 * wide
         assert busy_ps == pytest.approx(one.run.busy_ps[link], abs=PARTS * wide / 1000)
+
+
+def test_load_of_a_folded_picture_is_the_bytes_of_all_its_links() -> None:
+    whole = seen("dgx-h100:8", "ring")
+    one = follow("ring", whole.program, whole.run, 1_000_000)
+    assert isinstance(one, FollowedRun)
+    topology = fabric("dgx-h100:8")
+    made, run = played(one)
+    load, picture = run["load"], made["pictures"][0]
+    assert load is not None
+    assert not one.left
+    assert len(picture["nodes"]) < topology.n_nodes
+    hosts = [number for number, node in enumerate(picture["nodes"]) if node["kind"] == "host"]
+    assert len(hosts) == 8
+    node_of = {f"rank {rank}": hosts[rank // 8] for rank in range(64)}
+    assert all(route["nodes"] == tuple(node_of[name] for name in route["names"]) for route in run["routes"])
+    out = [
+        2 * number + link["ends"].index(hosts[3])
+        for number, link in enumerate(picture["links"])
+        if hosts[3] in link["ends"]
+    ]
+    mine = [link for link in range(topology.n_links) if topology.label(int(topology.src[link])).startswith("node3/nic")]
+    mine = [link for link in mine if not topology.label(int(topology.dst[link])).startswith("node3/")]
+    rate = topology.rate[mine].sum()
+    shown = sum(sum(load["courses"][load["links"][at]]) for at in out) / 1000 / PARTS * run["end"] / 1e12 * rate
+    assert shown == pytest.approx(one.run.bytes[mine].sum(), rel=0.02)
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -24,6 +24,15 @@ playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.once]
+# Marks that are neither on a link that is under way nor beside a node, where what waits stands.
+FAR_FROM_ITS_LINK = """() => {
+  const near = (at, points, by) => points.some(([x, y]) => Math.hypot(at[0] - x, at[1] - y) <= by);
+  const lit = [...document.querySelectorAll('.play svg .under:not(.k0)')].flatMap((path) =>
+    Array.from({ length: 65 }, (_, at) => { const point = path.getPointAtLength(path.getTotalLength() * at / 64); return [point.x, point.y]; }));
+  const nodes = [...document.querySelectorAll('.play svg g[role=img] rect')].map((each) => [each.x.baseVal.value + each.width.baseVal.value / 2, each.y.baseVal.value + each.height.baseVal.value / 2]);
+  return [...document.querySelectorAll('.play svg .marks path:not([hidden])')].map((mark) => mark.getAttribute('transform').match(/[-\\d.]+/g).map(Number))
+    .filter((at) => !near(at, lit, 8) && !near(at, nodes, 24));
+}"""
 SERIOUS = ("serious", "critical")
 
 
@@ -106,6 +115,44 @@ def test_it_plays_and_pauses_and_steps_from_moment_to_moment(page: Any, pages: P
     page.click("[aria-label='Previous moment']")
     assert ticks(page) <= stopped
     assert "messages have arrived" in page.inner_text(".play [role=status]")
+
+
+def test_what_is_said_and_drawn_at_a_moment_is_what_the_data_say(page: Any, pages: Path) -> None:
+    show(page, pages / "run.html")
+    run = first_run(page)
+    columns = run["messages"]
+    begins = list(accumulate(columns["start"]))
+    ends = [begin + length for begin, length in zip(begins, columns["length"], strict=True)]
+    moments = sorted({0, *begins, *ends})
+    page.focus(".play input[type=range]")
+    page.keyboard.press("Home")
+    for moment in moments[1:6]:
+        page.keyboard.press("ArrowRight")
+        assert ticks(page) == moment
+    routes = [run["routes"][route] for route in columns["route"]]
+    for moment in (moments[7], moments[len(moments) // 2] + 1, moments[-2]):
+        page.evaluate("at => { location.hash = `#t=${at}`; }", moment / 1e6)
+        page.wait_for_function("at => document.querySelector('.play').dataset.ticks === at", arg=str(moment))
+        now = [number for number, begin in enumerate(begins) if begin <= moment < ends[number]]
+        assert page.inner_text(".play .clock").endswith(f": {len(now)} under way")
+        arrived = sum(end <= moment for end in ends)
+        assert page.inner_text(".play .says >> nth=0").endswith(f"{arrived} of {len(ends)} messages have arrived.")
+        passing, first = set(), 0
+        for number, route in enumerate(routes):
+            for at, link in enumerate(route["links"]):
+                enters = begins[number] + columns["passes"][first + 2 * at]
+                if number in now and enters <= moment < enters + columns["passes"][first + 2 * at + 1]:
+                    passing.add(link >> 1)
+            first += 2 * len(route["links"])
+        lit = page.eval_on_selector_all(
+            ".play svg .under", "all => all.flatMap((each, at) => (each.classList.contains('k0') ? [] : [at]))"
+        )
+        assert set(lit) == passing
+        assert page.evaluate(FAR_FROM_ITS_LINK) == []
+    page.keyboard.press("End")
+    page.hover(".play svg g.rank >> nth=5")
+    got = sum(size for size, route in zip(columns["bytes"], routes, strict=True) if route["names"][1] == "rank 5")
+    assert f"{got / 2**20:.3g} MiB have arrived here so far" in page.inner_text(".play .says >> nth=1")
 
 
 def test_keys_and_the_link_that_shows_the_moment_again(page: Any, pages: Path) -> None:

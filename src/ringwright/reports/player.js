@@ -161,7 +161,7 @@ export class Player {
   shades() {
     const key = (kind, text) => element("li", {}, element("i", { class: kind }), text);
     const kinds = [key("b1", "sent"), key("b2 turned", "sent and added")];
-    if (this.run.load) kinds.push(...["unused", "to 25 %", "to 50 %", "to 75 %", "to 90 %", "above 90 %"].map((text, at) => key(`q${at}`, at ? `link busy ${text}` : text)));
+    if (this.run.load) kinds.push(...["link unused", "to 25 %", "to 50 %", "to 75 %", "to 90 %", "above 90 %"].map((text, at) => key(`q${at}`, at ? `busy ${text}` : text)));
     this.legend.replaceChildren(...kinds);
     this.legend.classList.toggle("shades", Boolean(this.run.load));
   }

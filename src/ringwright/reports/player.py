@@ -120,7 +120,7 @@ class Numbering(NamedTuple):
 
 def play(topology: Topology, followed: Sequence[FollowedRun | tuple[str, str]]) -> tuple[Play | None, list[str]]:
     """Return what the page plays of some runs on one machine, and what is left out; ``followed``: or a name and why it is not."""
-    notes = [f"{each[0]} is not played: {each[1]}" for each in followed if isinstance(each, tuple)]
+    notes = [f"not played: {each[0]} ({each[1]})" for each in followed if isinstance(each, tuple)]
     runs = [each for each in followed if not isinstance(each, tuple)]
     arranged, note = arrange(topology, None, (), MOST_WIDE)
     if arranged is None or not runs:

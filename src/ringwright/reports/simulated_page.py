@@ -84,7 +84,7 @@ def _play(
     """Return what the page plays on the machine that its algorithms ran on, and what it leaves out."""
     machine = next((detail.run.machine for detail in details if detail.run.machine is not None), None)
     if machine is None:
-        return None, [f"{each[0]} is not played: {each[1]}" for each in followed if isinstance(each, tuple)]
+        return None, [f"not played: {each[0]} ({each[1]})" for each in followed if isinstance(each, tuple)]
     return player.play(machine.topology, followed)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ringwright.studies.detail import Detail
     from ringwright.studies.simulation_spec import SimulationSpec
 
-MOST_PASSAGES = 24_000  # of links by messages, on one page
+MOST_PASSAGES = 40_000  # of links by messages, on one page
 MOST_FOLLOWED = 4  # algorithms of a page
 
 
@@ -72,7 +72,9 @@ def followed(question: SimulationSpec, detail: Detail, most: int = MOST_PASSAGES
 def follow(name: str, program: Program, run: Run, most: int = MOST_PASSAGES) -> FollowedRun | str:
     """Return a run message by message, up to ``most`` passages of links, or why it is not followed."""
     flat = run.flat
-    if flat is None or run.machine is None or not len(run.start_ps):
+    if not program.n_steps:
+        return "nothing moves between ranks"
+    if flat is None or run.machine is None:
         return f"the {run.engine} engine follows no single message"
     if run.folded:
         return "one of its messages stands for several"
