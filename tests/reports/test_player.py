@@ -258,9 +258,9 @@ def test_a_ring_of_many_ranks_is_cut_at_a_step() -> None:
     shown = {"communicator": 0, "size": 100, "members": members, "links": []}
     ring = {"communicator": 0, "channel": 0, "ranks": ranks, "ground": "read", "host_crossings": 13}
     (run,) = topology_of({"rings": [ring], "trees": [], "shown": shown})["runs"]
-    assert run["end"] == 25_000
-    assert len(run["messages"]["route"]) == 2_500
-    assert "the first 25 of 198 steps" in run["note"]
+    assert run["end"] == 81_000
+    assert len(run["messages"]["route"]) == 8_100
+    assert "the first 81 of 198 steps" in run["note"]
     assert log_play({"rings": [], "trees": [], "shown": None}) is None  # type: ignore[typeddict-item]
 
 

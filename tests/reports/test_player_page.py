@@ -253,6 +253,9 @@ def test_the_steps_of_a_log_play_on_each_ring_and_tree(page: Any, pages: Path) -
             page.eval_on_selector_all(".play svg .k2.under, .play svg .k3.under", "all => all.length") > 0
             or "tree" in run
         )
+        if run.startswith("tree"):
+            inside = page.eval_on_selector_all(".play svg g[data-inside='2']", "all => all.length")
+            assert inside > 0, "sums inside hosts come first"
         page.focus(".play input[type=range]")
         page.keyboard.press("End")
         assert "Nothing is under way" in page.inner_text(".play")

@@ -17,7 +17,7 @@ from ringwright.reports.tree_pictures import TreePicture, TreeRun, runs_of, shap
 if TYPE_CHECKING:
     from ringwright.analysis.topology_document import ReadTopology, ShownCommunicator
 
-MOST_MESSAGES = 2_500  # of one ring or tree
+MOST_MESSAGES = 8_100  # of one ring or tree
 STEP = 1000  # ticks
 
 
@@ -189,7 +189,7 @@ def _played(number: int, made: DrawnOrder, shown: ShownCommunicator) -> PlayedRu
     if steps < whole:
         told.append(f"the first {steps:,} of {whole:,} steps")
     if hidden:
-        told.append("what passes inside a box has no line of its own and is told in words")
+        told.append("what passes inside a box has no line of its own and colours the edge of the box")
     return PlayedRun(
         name=made.name,
         note="; ".join(told),
