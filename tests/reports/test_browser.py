@@ -136,7 +136,9 @@ def test_a_click_sorts_and_the_theme_turns(tmp_path: Path) -> None:
       root.dataset.after = colour();
       const heat = inner.getElementById('heat');
       const box = heat.getBoundingClientRect();
-      heat.dispatchEvent(new inner.defaultView.PointerEvent('pointermove', {clientX: box.left + box.width / 16 * 1.5, clientY: box.top + 2}));
+      const [left, top, side] = ['left', 'top', 'side'].map((name) => Number(heat.dataset[name]));
+      const [x, y] = [box.left + left + side / 16 * 1.5, box.top + top + 4];
+      heat.dispatchEvent(new inner.defaultView.PointerEvent('pointermove', {clientX: x, clientY: y}));
       root.dataset.says = inner.getElementById('heat-says').textContent;
     });"""
     frame = tmp_path / "frame.html"

@@ -125,6 +125,18 @@ def test_the_report_is_shown_and_runs_its_script(page: Any, served: Served) -> N
     assert page.title() == "yesterday – Ringwright"
 
 
+def test_the_steps_of_a_report_play_under_the_policy_of_the_server(page: Any, served: Served, folder: Path) -> None:
+    show(page, served, f"job={served.job(folder / 'job.log.gz')['id']}")
+    player = page.frame_locator("iframe.report").locator(".play")
+    player.locator("[aria-label='Next moment']").click()
+    assert "step 2 of 30" in player.locator(".clock").inner_text()
+    before = int(player.get_attribute("data-ticks") or "")
+    player.locator("button:text-is('Play')").click()
+    player.locator("xpath=self::*[@data-playing='true']").wait_for()
+    player.locator("button:text-is('Pause')").click()
+    assert int(player.get_attribute("data-ticks") or "") > before
+
+
 def test_zoom_pan_and_the_link_that_shows_the_same_again(page: Any, served: Served) -> None:
     job = job_of(served, "yesterday")
     timeline(page, served, job)

@@ -108,10 +108,12 @@ def test_links_serve_one_after_the_other_and_first_hops_when_messages_start() ->
     run = simulate(made("all-gather", topology, "ring"), topology, fold_symmetry=False)
     assert run.flat is not None
     assert run.machine is not None
-    begin, stop = served(run.flat, run.machine)
+    begin, stop, leave = served(run.flat, run.machine)
     first = run.flat.hop_starts[:-1]
     assert np.array_equal(begin[first], run.start_ps)
     for resource in np.unique(run.flat.hops).tolist():
         mine = np.flatnonzero(run.flat.hops == resource)
         order = mine[np.argsort(begin[mine], kind="stable")]
         assert (begin[order][1:] >= stop[order][:-1]).all()
+    assert (leave >= stop).all()
+    assert np.array_equal(leave[run.flat.hop_starts[1:] - 1], run.end_ps)

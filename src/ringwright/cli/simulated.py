@@ -55,12 +55,14 @@ def show(
         reading.print_json(result)
         return 0
     from ringwright.reports import simulated, simulated_page
+    from ringwright.studies import followed
 
     simulated.write(result, sys.stdout, shows_bursts=shows_bursts)
     if output:
         ran = {row["algorithm"] for row in simulated.answered(result) if row["size_bytes"] == wanted[-1]}
         details = [detail(question, name, wanted[-1]) for name in names if name in ran]
-        reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
+        seen = followed.all_followed(question, details)
+        reading.write_page(output, simulated_page.page(result, details, reading.command_line(), seen), force=force)
     return 0
 
 

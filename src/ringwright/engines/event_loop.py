@@ -33,16 +33,16 @@ def simulate_events(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, n
     return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
 
 
-def served(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return from when to when each hop's resource serves its message, int64 ps of shape (hops,): without latency held.
+def served(flat: MessageGraph, machine: Machine, until_ps: int = FOREVER) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return from when to when each hop's resource serves its message, without latency held, and when its last byte is past.
 
-    A hop that is never reached begins and ends at FOREVER.
+    Each int64 ps of shape (hops,). What is never reached has FOREVER three times, as does what is reached only at ``until_ps``.
     """
     import numpy as np
 
     loop = _Loop(flat, machine)
-    loop.run()
-    return np.array(loop.begins, np.int64), np.array(loop.stops, np.int64)
+    loop.run(until_ps)
+    return np.array(loop.begins, np.int64), np.array(loop.stops, np.int64), np.array(loop.leaves, np.int64)
 
 
 class _Loop:
@@ -62,15 +62,15 @@ class _Loop:
         self.ready, self.tail = [0] * n, [0] * n
         self.start, self.end = [FOREVER] * n, [FOREVER] * n
         self.at = self.hop_starts[:n]
-        self.begins, self.stops = [FOREVER] * len(self.hops), [FOREVER] * len(self.hops)
+        self.begins, self.stops, self.leaves = ([FOREVER] * len(self.hops) for _ in range(3))
         self.queue: list[tuple[int, int]] = []
         self.done = [message for message, count in enumerate(self.waits) if not count]
 
-    def run(self) -> None:
-        while self.done or self.queue:
+    def run(self, until_ps: int = FOREVER) -> None:
+        while self.done or (self.queue and self.queue[0][0] < until_ps):
             while self.done:
                 self._release(self.done.pop())
-            if self.queue:
+            if self.queue and self.queue[0][0] < until_ps:
                 self._serve(*heapq.heappop(self.queue))
 
     def _release(self, message: int) -> None:
@@ -106,7 +106,7 @@ class _Loop:
         self.begins[at], self.stops[at] = begin, stop
         self.free[resource] = stop + latency if self.holds[resource] else stop
         head, tail = begin + latency, max(stop, self.tail[message]) + latency
-        self.tail[message] = tail
+        self.tail[message] = self.leaves[at] = tail
         for child in self.forks.get((message, at - self.hop_starts[message]), ()):
             self._enter(child, head, tail)
         self.at[message] = at = at + 1

@@ -7,9 +7,11 @@ from typing import Any
 
 from ringwright.analysis.document import PairBytes, Summary, Timeline
 from ringwright.reports.layout import printable
+from ringwright.units import format_size
 
 MOST_RANKS = 256  # ranks drawn one by one; above it the matrix is over hosts
 MOST_VALUES = 20_000  # different byte values kept exactly
+MOST_TOLD = 4  # pairs of a matrix in words
 MOST_COMMUNICATORS = 64
 MOST_SEGMENTS = 20_000
 MOST_BINS = 240
@@ -26,8 +28,9 @@ def short(value: object, longest: int = LONGEST_TEXT) -> str:
 def matrix(view: Summary) -> dict[str, Any] | None:
     """Return the byte matrix for drawing, or None without pairs.
 
-    ``size`` rows and columns, ``labels`` per row, ``values`` (distinct bytes), ``cells`` (src, dst, index into values;
-    flat), ``groups`` (first row of each host), ``unit`` and ``note``.
+    ``size`` rows and columns, ``labels`` per row, ``ticks`` (what stands at its row and column), ``bands`` (first row and name of
+    each host), ``values`` (distinct bytes), ``cells`` (src, dst, index into values; flat), ``groups`` (first row of each host),
+    ``words`` for those who do not see it, ``unit`` and ``note``.
     """
     pairs = view["pair_bytes"]
     if not pairs:
@@ -38,7 +41,9 @@ def matrix(view: Summary) -> dict[str, Any] | None:
         labels = [f"rank {r} ({short(hosts[r], 60)})" if r in hosts else f"rank {r}" for r in range(top + 1)]
         groups = [r for r in range(1, top + 1) if hosts.get(r) != hosts.get(r - 1)]
         cells: list[tuple[int, int, float]] = [(int(p["src"]), int(p["dst"]), p["bytes"]) for p in pairs]
-        return _encoded(cells, labels, groups, "rank", "")
+        bands = [(r, short(hosts.get(r, ""), 60)) for r in (0, *groups)] if hosts else []
+        ticks = [str(r) for r in range(top + 1)]
+        return _encoded(cells, labels, "rank", "", ticks=ticks, groups=groups, bands=bands)
     if len(hosts) > top and len(set(hosts.values())) > 1:
         return _by_host(pairs, hosts)
     return _by_block(pairs, top)
@@ -62,7 +67,7 @@ def _by_host(pairs: list[PairBytes], hosts: dict[int, str]) -> dict[str, Any]:
         order = [name for name in order if name in kept]
     at = {name: row for row, name in enumerate(order)}
     cells = [(at[s], at[d], moved) for (s, d), moved in summed.items() if s in at and d in at]
-    return _encoded(cells, [short(name, 60) for name in order], [], "host", note)
+    return _encoded(cells, [short(name, 60) for name in order], "host", note)
 
 
 def _by_block(pairs: list[PairBytes], top: int) -> dict[str, Any]:
@@ -74,11 +79,19 @@ def _by_block(pairs: list[PairBytes], top: int) -> dict[str, Any]:
         summed[key] = summed.get(key, 0) + pair["bytes"]
     labels = [f"ranks {first} to {min(first + width - 1, top)}" for first in range(0, top + 1, width)]
     note = f"{top + 1:,} ranks are drawn in blocks of {width}, as their hosts are not known"
-    return _encoded([(s, d, moved) for (s, d), moved in summed.items()], labels, [], "block", note)
+    ticks = [str(first) for first in range(0, top + 1, width)]
+    return _encoded([(s, d, moved) for (s, d), moved in summed.items()], labels, "block", note, ticks=ticks)
 
 
 def _encoded(
-    cells: list[tuple[int, int, float]], labels: list[str], groups: list[int], unit: str, note: str
+    cells: list[tuple[int, int, float]],
+    labels: list[str],
+    unit: str,
+    note: str,
+    *,
+    ticks: Sequence[str] = (),
+    groups: Sequence[int] = (),
+    bands: Sequence[tuple[int, str]] = (),
 ) -> dict[str, Any]:
     """Store each distinct value once: an even pattern, the usual case, then costs a few bytes per cell."""
     amounts = {moved for _, _, moved in cells}
@@ -92,12 +105,25 @@ def _encoded(
     return {
         "size": len(labels),
         "labels": labels,
+        "ticks": list(ticks or labels),
+        "bands": list(bands),
         "values": [round(value) for value in values],
         "cells": flat,
-        "groups": groups,
+        "groups": list(groups),
+        "words": _in_words(cells, labels, unit),
         "unit": unit,
         "note": note,
     }
+
+
+def _in_words(pairs: list[tuple[int, int, float]], labels: list[str], unit: str) -> str:
+    """Return what a matrix shows, for those who do not see it: how many pairs, how many bytes, and the largest."""
+    sent = sorted((each for each in pairs if each[2] > 0), key=lambda each: -each[2])
+    largest = ", ".join(f"{labels[src]} to {labels[dst]} {format_size(moved)}" for src, dst, moved in sent[:MOST_TOLD])
+    return (
+        f"Bytes from each {unit} (row) to each {unit} (column): {len(sent):,} of {len(labels) ** 2:,} pairs send, "
+        f"{format_size(sum(moved for *_, moved in sent))} in all" + (f". Most: {largest}" if largest else "")
+    )
 
 
 def communicator_map(view: Summary) -> dict[str, Any] | None:

@@ -35,7 +35,11 @@ _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 def page(summary: Summary) -> str:
     """Return the page of a ``ringwright.summary/1`` object."""
-    return render("page.html.j2", parts=("elements", "timeline", "page_timeline"), **_content(complete(summary)))
+    return render(
+        "page.html.j2",
+        parts=("elements", "timeline", "page_timeline", "player", "page_player"),
+        **_content(complete(summary)),
+    )
 
 
 def inline(title: str, lead: str, drawn: Mapping[str, object], notes: Sequence[str], data: Mapping[str, object]) -> str:
@@ -92,6 +96,13 @@ def safe_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), default=str).translate(_JSON_ESCAPES)
 
 
+def script_data(value: object) -> str:
+    """Return what a page's script reads, as markup that stands in the page's element of data."""
+    from markupsafe import Markup
+
+    return Markup(safe_json(value))
+
+
 def default_name(first_input: str) -> Path:
     """Return the page's name for an input: ``job/nccl.log.gz`` -> ``nccl.html``, a folder ``job/`` -> ``job.html``."""
     if first_input == "-":
@@ -104,9 +115,8 @@ def default_name(first_input: str) -> Path:
 
 def _content(view: Summary) -> dict[str, Any]:
     """Return everything that the template shows; nothing is computed there."""
-    from markupsafe import Markup
-
     palette = charts.colours(view)
+    read = topology.page(view)
     matrix, members = cuts.matrix(view), cuts.communicator_map(view)
     ranks = ranks_picture.picture(view)
     return {
@@ -138,16 +148,19 @@ def _content(view: Summary) -> dict[str, Any]:
         "timeline": charts.timeline(view, palette),
         "no_timeline": no_timeline(view),
         "bursts": bursts.page(view["bursts"], view["bursts_unknown"] if view["operations"] else ""),
-        "topology": topology.page(view),
+        "topology": read,
         "adders": adders.told_on_page(view),
         "provision": _provision(view),
         "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},
         "warnings": [cuts.short(w, 600) for w in view["warnings"][:_MOST_NOTES]],
         "limits": [cuts.short(w, 600) for w in view["limits"][:_MOST_NOTES]],
-        "data": Markup(
-            safe_json(
-                {"matrix": matrix, "members": members, "timeline": None if not ranks or ranks["refused"] else ranks}
-            )
+        "data": script_data(
+            {
+                "matrix": matrix,
+                "members": members,
+                "timeline": None if not ranks or ranks["refused"] else ranks,
+                "play": read["play"] if read else None,
+            }
         ),
     }
 

@@ -7,7 +7,7 @@ the ranks. What is too wide is folded: a host is one node, switches that are ali
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from ringwright.reports.curves import Spot, apex, line
 from ringwright.reports.layout import percent
@@ -64,32 +64,59 @@ class MachinePicture(TypedDict):
     words: str
 
 
+class MachineLayout(NamedTuple):
+    """What a picture shows of a machine, where its nodes stand, and the frames of hosts; ``is_folded``: by hosts."""
+
+    machine: ShownMachine
+    at: Sequence[Spot]
+    frames: list[DrawnFrame]
+    is_folded: bool
+
+
 def pictures(topology: Topology, run: Run | None, cut: Sequence[int]) -> tuple[list[MachinePicture], str]:
     """Return the pictures of a machine and what is left out of them; ``cut``: the nodes that prove the bound."""
     time_s = 0.0 if run is None else run.time_s
+    arranged, note = arrange(topology, run, cut)
+    if arranged is None:
+        return [], note
+    made = [_picture(arranged, time_s, "By host: a line is all links between two nodes" if arranged.is_folded else "")]
+    if arranged.is_folded:
+        first = only(shown(topology, run, cut, folded=False), lambda node: node.host == 0)
+        if any(node.host == 0 for node in first.nodes) and len(first.nodes) <= MOST_NODES:
+            inside = MachineLayout(first, *in_rows(first), is_folded=False)
+            made.append(_picture(inside, time_s, "The first host, and what it hangs on"))
+    return made, note
+
+
+def arrange(
+    topology: Topology, run: Run | None, cut: Sequence[int], most_wide: float = MOST_WIDE
+) -> tuple[MachineLayout | None, str]:
+    """Return where a machine's nodes stand and what is folded; None where it is more than a picture can show, and why.
+
+    ``most_wide``: the width from which on rows are folded, in units of SVG.
+    """
     if topology.n_nodes == topology.n_ranks:
         if topology.n_ranks > MOST_RANKS:
-            return [], f"{topology.n_ranks:,} ranks are more than a picture can show"
+            return None, f"{topology.n_ranks:,} ranks are more than a picture can show"
         machine = shown(topology, run, cut, folded=False)
         machine.in_rows = False
-        return [_picture(machine, _on_grid(topology), [], time_s, "")], ""
+        return MachineLayout(machine, _on_grid(topology), [], is_folded=False), ""
     if topology.n_nodes <= MOST_NODES:
         machine = shown(topology, run, cut, folded=False)
         at, frames = in_rows(machine)
-        if max(point.x for point in at) <= MOST_WIDE:
-            return [_picture(machine, at, frames, time_s, "")], ""
+        if max(point.x for point in at) <= most_wide:
+            return MachineLayout(machine, at, frames, is_folded=False), ""
     folded = shown(topology, run, cut, folded=True)
     levels = [sum(node.depth == depth for node in folded.nodes) for depth in {node.depth for node in folded.nodes}]
     if max(levels) > MOST_SHOWN or len(folded.nodes) == 1:
-        return [], f"{max(levels):,} hosts or switches side by side are more than a picture can show"
-    at, frames = in_rows(folded)
-    made = [_picture(folded, at, frames, time_s, "By host: a line is all links between two nodes")]
-    first = only(shown(topology, run, cut, folded=False), lambda node: node.host == 0)
-    if any(node.host == 0 for node in first.nodes) and len(first.nodes) <= MOST_NODES:
-        at, frames = in_rows(first)
-        made.append(_picture(first, at, frames, time_s, "The first host, and what it hangs on"))
+        return None, f"{max(levels):,} hosts or switches side by side are more than a picture can show"
     note = f"{topology.n_ranks:,} ranks on {topology.n_nodes:,} nodes are folded: lines between hosts hold many links"
-    return made, note
+    return MachineLayout(folded, *in_rows(folded), is_folded=True), note
+
+
+def drawn(arranged: MachineLayout) -> MachinePicture:
+    """Return the picture of a machine without loads, its links in the order of its pairs."""
+    return _picture(arranged, 0.0, "")
 
 
 def shade(share: float) -> int:
@@ -104,9 +131,8 @@ def _on_grid(topology: Topology) -> list[Spot]:
     return [Spot(margin + x * pitch, margin + y * pitch) for x, y in zip(grid.x, grid.y, strict=True)]
 
 
-def _picture(
-    machine: ShownMachine, at: Sequence[Spot], frames: list[DrawnFrame], time_s: float, caption: str
-) -> MachinePicture:
+def _picture(arranged: MachineLayout, time_s: float, caption: str) -> MachinePicture:
+    machine, at, frames, _ = arranged
     fastest = max((pair.capacity for pair in machine.pairs), default=1.0) or 1.0
     widest = max(2.5, min(WIDEST, 14 * WIDEST / max(len(machine.pairs), 1)))
     links, apexes = [], [Spot(0.0, 0.0)]
@@ -157,9 +183,14 @@ def _link(machine: ShownMachine, pair: ShownPair, path: str, wide: float, load: 
 
 
 def _said(pair: ShownPair, load: float) -> str:
+    return f"{capacity_of(pair)}, busy {percent(load)}"
+
+
+def capacity_of(pair: ShownPair) -> str:
+    """Return how fast the links between two nodes are, in words."""
     links = "" if pair.links <= 2 else f"{pair.links} links, "
     ill = f", {min(pair.rate.values()) / 1e9:,.6g} GB/s under faults" if pair.is_ill else ""
-    return f"{links}{pair.capacity / 1e9:,.6g} GB/s a direction{ill}, busy {percent(load)}"
+    return f"{links}{pair.capacity / 1e9:,.6g} GB/s a direction{ill}"
 
 
 def _arc(here: Spot, there: Spot) -> float:

@@ -83,11 +83,76 @@
       lookup.set(matrix.cells[at] * matrix.size + matrix.cells[at + 1], matrix.values[matrix.cells[at + 2]]);
     }
   }
+  // The numbers of ranks stand at the left and on top, the names of hosts beside them, as many as there is room for.
+  const TICK = 11; // height of a number
+  const MOST_NAME = 110; // width of the longest name of a row
+  function heatRoom(pen, side) {
+    pen.font = TICK + "px system-ui, sans-serif";
+    const widest = Math.max(...matrix.ticks.map((tick) => pen.measureText(tick).width));
+    const number = Math.min(widest, side < 420 ? 60 : MOST_NAME) + 6;
+    const named = matrix.bands.length ? Math.min(Math.max(...matrix.bands.map((band) => pen.measureText(band[1]).width)), side < 420 ? 0 : MOST_NAME) : 0;
+    const band = matrix.bands.length ? 8 + (named ? named + 4 : 0) : 0;
+    return { left: number + band, top: (matrix.unit === "host" ? number : TICK + 5) + (matrix.bands.length ? 8 + (named ? TICK + 3 : 0) : 0), number, named };
+  }
+  function fitted(pen, text, room) {
+    if (pen.measureText(text).width <= room) return text;
+    for (let from = 1; from < text.length; from += 1) {
+      const end = "\u2026" + text.slice(from); // the end tells hosts apart
+      if (pen.measureText(end).width <= room) return end;
+    }
+    return "";
+  }
+  function everySo(cell, room) {
+    for (const step of [1, 2, 4, 8, 16, 32, 64, 128]) if (step * cell >= room) return step;
+    return matrix.size;
+  }
+  function drawAxes(pen, room, cell) {
+    const upright = matrix.unit === "host";
+    const widest = Math.max(...matrix.ticks.map((tick) => pen.measureText(tick).width));
+    pen.fillStyle = colour("--dim");
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    const down = everySo(cell, TICK + 1);
+    for (let row = 0; row < matrix.size; row += down) pen.fillText(fitted(pen, matrix.ticks[row], room.number - 4), room.left - 4, room.top + (row + 0.5) * cell);
+    const across = everySo(cell, upright ? TICK + 1 : widest + 4);
+    for (let column = 0; column < matrix.size; column += across) {
+      pen.save();
+      pen.translate(room.left + (column + 0.5) * cell, room.top - 4);
+      if (upright) pen.rotate(-Math.PI / 2);
+      pen.textAlign = upright ? "left" : "center";
+      pen.textBaseline = upright ? "middle" : "bottom";
+      pen.fillText(fitted(pen, matrix.ticks[column], upright ? room.top - 6 : widest), 0, 0);
+      pen.restore();
+    }
+    matrix.bands.forEach((band, at) => {
+      const begin = band[0] * cell;
+      const length = ((at + 1 < matrix.bands.length ? matrix.bands[at + 1][0] : matrix.size) - band[0]) * cell;
+      if (!band[1]) return;
+      pen.fillStyle = colour(at % 2 ? "--c9" : "--edge");
+      pen.fillRect(room.left - room.number - 6, room.top + begin + 0.5, 4, Math.max(length - 1, 0.5));
+      pen.fillRect(room.left + begin + 0.5, room.top - TICK - 11, Math.max(length - 1, 0.5), 4);
+      if (!room.named) return;
+      pen.fillStyle = colour("--dim");
+      pen.textAlign = "right";
+      pen.textBaseline = "middle";
+      if (length >= TICK + 1) pen.fillText(fitted(pen, band[1], room.named), room.left - room.number - 10, room.top + begin + length / 2);
+      pen.textAlign = "center";
+      pen.textBaseline = "bottom";
+      if (length >= 24) pen.fillText(fitted(pen, band[1], length - 4), room.left + begin + length / 2, room.top - TICK - 13);
+    });
+  }
+
+  let heatFrame = { left: 0, top: 0, cell: 1 };
   function drawHeat() {
     const canvas = byId("heat");
     const side = canvas.clientWidth || 560;
     const pen = prepare(canvas, side, side);
-    const cell = side / matrix.size;
+    const room = heatRoom(pen, side);
+    const cell = (side - Math.max(room.left, room.top)) / matrix.size;
+    heatFrame = { left: room.left, top: room.top, cell };
+    drawAxes(pen, room, cell);
+    pen.translate(room.left, room.top);
+    const whole = cell * matrix.size;
     const present = matrix.values.filter((value) => value > 0);
     // The scale spans a factor of 16 at least: 64 and 72 MiB are nearly one colour, not the two ends of it.
     const high = Math.log(present[present.length - 1] || 1);
@@ -95,7 +160,7 @@
     const low = high - span;
     const paint = ramp();
     pen.fillStyle = colour("--void");
-    pen.fillRect(0, 0, side, side);
+    pen.fillRect(0, 0, whole, whole);
     const gap = cell > 7 ? 0.5 : 0;
     for (const [place, bytes] of lookup) {
       if (bytes <= 0) continue;
@@ -103,24 +168,30 @@
       const row = Math.floor(place / matrix.size);
       pen.fillRect(place % matrix.size * cell + gap, row * cell + gap, Math.max(cell - 2 * gap, 1), Math.max(cell - 2 * gap, 1));
     }
+    pen.strokeStyle = colour("--line");
+    pen.strokeRect(0, 0, whole, whole);
     pen.strokeStyle = colour("--dim");
     pen.globalAlpha = 0.45;
     if (matrix.groups.length <= 64) {
       for (const first of matrix.groups) {
         pen.beginPath();
-        pen.moveTo(first * cell, 0); pen.lineTo(first * cell, side);
-        pen.moveTo(0, first * cell); pen.lineTo(side, first * cell);
+        pen.moveTo(first * cell, 0); pen.lineTo(first * cell, whole);
+        pen.moveTo(0, first * cell); pen.lineTo(whole, first * cell);
         pen.stroke();
       }
     }
     byId("ramp-low").textContent = formatBytes(present.length ? Math.exp(low) : 0);
     byId("ramp-high").textContent = formatBytes(present[present.length - 1] || 0);
     canvas.dataset.drawn = String(lookup.size);
+    canvas.dataset.left = room.left.toFixed(2);
+    canvas.dataset.top = room.top.toFixed(2);
+    canvas.dataset.side = whole.toFixed(2);
   }
   function pointHeat(event) {
     const box = event.target.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left) / box.width * matrix.size);
-    const row = Math.floor((event.clientY - box.top) / box.height * matrix.size);
+    const border = event.target.clientLeft;
+    const column = Math.floor((event.clientX - box.left - border - heatFrame.left) / heatFrame.cell);
+    const row = Math.floor((event.clientY - box.top - border - heatFrame.top) / heatFrame.cell);
     if (column < 0 || row < 0 || column >= matrix.size || row >= matrix.size) return;
     const bytes = lookup.get(row * matrix.size + column);
     const amount = bytes ? formatBytes(bytes) + " (" + bytes.toLocaleString("en-US") + " bytes)" : "nothing";

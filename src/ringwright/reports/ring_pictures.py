@@ -96,10 +96,7 @@ def rings(view: ReadTopology) -> RingPictures:
     shown = view.get("shown")
     if not shown:
         return {"pictures": [], "note": ""}
-    mine = [ring for ring in view["rings"] if ring["communicator"] == shown["communicator"]]
-    different: dict[tuple[int, ...], list[int]] = {}
-    for ring in mine:
-        different.setdefault(tuple(ring["ranks"]), []).append(ring["channel"])
+    different = orders(view, shown)
     hosts = hosts_of(shown)
     note = too_many(shown["size"], hosts)
     if note and len(set(hosts)) > MOST_HOSTS:
@@ -116,6 +113,15 @@ def rings(view: ReadTopology) -> RingPictures:
         "pictures": [_ring(order, channels, shown, hosts, nics) for order, channels in first],
         "note": ". ".join(part for part in (note, more) if part),
     }
+
+
+def orders(view: ReadTopology, shown: ShownCommunicator) -> dict[tuple[int, ...], list[int]]:
+    """Return the channels of each different ring of the shown communicator, by its ranks in their order."""
+    different: dict[tuple[int, ...], list[int]] = {}
+    for ring in view["rings"]:
+        if ring["communicator"] == shown["communicator"]:
+            different.setdefault(tuple(ring["ranks"]), []).append(ring["channel"])
+    return different
 
 
 def _nic_of(shown: ShownCommunicator) -> dict[tuple[int, int], str]:
@@ -136,7 +142,7 @@ def _ring(
     nics: dict[tuple[int, int], str],
 ) -> RingPicture:
     """Return boxes, squares and lines of one ring."""
-    stops = _stops(order, hosts, folded=shown["size"] > MOST_RANKS)
+    stops = visits(order, hosts, folded=shown["size"] > MOST_RANKS)
     boxes: dict[str, list[int]] = {}
     for number, stop in enumerate(stops):
         boxes.setdefault(hosts[stop[0]], []).append(number)
@@ -166,7 +172,7 @@ def _ring(
     }
 
 
-def _stops(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[list[int]]:
+def visits(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[list[int]]:
     """Return the ranks of each square in the order of the ring: one each, or all of a visit to a host where folded."""
     stops: list[list[int]] = []
     for rank in order:

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.reports import bursts, html, pictures, probable, tables
+from ringwright.reports import bursts, html, pictures, player, probable, tables
 from ringwright.reports.simulated import answered, burst_title, declined, time, unaffected
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ringwright.studies.detail import Detail
+    from ringwright.studies.followed import FollowedRun
 
 
 ENDS = ("time_us_p05", "time_us_p95")
 
 
-def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
-    """Return the page of a ``ringwright.simulate/1`` object; ``details`` are the runs at the largest size."""
+def page(
+    result: dict[str, Any],
+    details: list[Detail],
+    command: str,
+    followed: Sequence[FollowedRun | tuple[str, str]] = (),
+) -> str:
+    """Return the page of a ``ringwright.simulate/1`` object; ``details`` are the runs at the largest size.
+
+    ``followed``: the runs that the page plays message by message, or the name of an algorithm and why it is not played.
+    """
     rows = answered(result)
     fastest = min((row for row in rows if row["size_bytes"] == rows[-1]["size_bytes"]), key=lambda row: row["time_us"])
     last = rows[-1]["size_bytes"]
+    play, unplayed = _play(details, followed)
     sure = next((each["chance"] for each in result["fastest"] if each["size_bytes"] == last), None)
     return html.render(
         "simulated.html.j2",
+        parts=("elements", "player", "page_player"),
         title=f"{result['collective']} on {result['fabric']}",
         ground=f"simulated by {probable.models(rows)}; {result['link_model']} links; {result['faults']} changes by faults",
         figures=[
@@ -54,12 +67,25 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],
         pictures=[_picture(detail) for detail in details],
+        play=play,
+        unplayed=unplayed,
+        data=html.script_data({"play": play}),
         grounds=[f"{name}: {line}" for name, line in probable.ground(result)],
         provenance=result["provenance"] or "Rates and latencies are those of the file.",
         bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),
         left_out=result["left_out"],
         command=command,
     )
+
+
+def _play(
+    details: list[Detail], followed: Sequence[FollowedRun | tuple[str, str]]
+) -> tuple[player.Play | None, list[str]]:
+    """Return what the page plays on the machine that its algorithms ran on, and what it leaves out."""
+    machine = next((detail.run.machine for detail in details if detail.run.machine is not None), None)
+    if machine is None:
+        return None, [f"not played: {each[0]} ({each[1]})" for each in followed if isinstance(each, tuple)]
+    return player.play(machine.topology, followed)
 
 
 def _times(rows: list[dict[str, Any]]) -> tables.PageTable:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.reports import html, pictures, tables
+from ringwright.reports import html, pictures, player, tables
 from ringwright.reports.layout import percent
 from ringwright.reports.load_picture import load_picture
 from ringwright.reports.machine_picture import pictures as machine_pictures
 from ringwright.reports.synthesised import UNDONE, VERIFIED, sentence
 from ringwright.reports.synthesised_next import following
 from ringwright.reports.tree_maps import tree_maps
+from ringwright.studies.followed import follow
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ringwright.studies.synthesis.seen import SeenProgram
     from ringwright.studies.synthesis.study import Synthesised
+    from ringwright.topology import Topology
 
 MOST_NAMES = 48
 
@@ -27,8 +29,10 @@ def synthesis_page(result: Synthesised, seen: SeenProgram, command: str, machine
     row, question = seen.row, result.question
     drawn, left_out = machine_pictures(question.topology, seen.run, _cut(result))
     ranks = question.collective(0).p
+    play, unplayed = _play(question.topology, seen)
     return html.render(
         "synthesised.html.j2",
+        parts=("elements", "player", "page_player"),
         title=f"{question.op} on {question.topology.name}",
         answer=sentence(result),
         ground=_ground(result),
@@ -43,6 +47,9 @@ def synthesis_page(result: Synthesised, seen: SeenProgram, command: str, machine
         ],
         machine=drawn,
         left_out=left_out,
+        play=play,
+        unplayed=unplayed,
+        data=html.script_data({"play": play}),
         proof=_proof(result),
         trees=tree_maps(seen.program, question.topology, seen.trees),
         steps=None if seen.trees else pictures.steps(seen.program),
@@ -58,6 +65,11 @@ def synthesis_page(result: Synthesised, seen: SeenProgram, command: str, machine
         left=list(_left(result)),
         command=command,
     )
+
+
+def _play(topology: Topology, seen: SeenProgram) -> tuple[player.Play | None, list[str]]:
+    one = follow(seen.program.name, seen.program, seen.run)
+    return player.play(topology, [(seen.program.name, one) if isinstance(one, str) else one])
 
 
 def _cut(result: Synthesised) -> tuple[int, ...]:

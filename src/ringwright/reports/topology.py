@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
 from ringwright.analysis.document import Summary
 from ringwright.analysis.topology_document import ReadNic, ReadRing, ReadTopology, ShownCommunicator
 from ringwright.reports import layout, tables
+from ringwright.reports.log_player import log_play
+from ringwright.reports.player import Play
 from ringwright.reports.ring_pictures import RingPictures, rings
 from ringwright.reports.topology_names import name_of
 from ringwright.reports.tree_pictures import TreePictures, trees
@@ -245,6 +247,7 @@ class TopologySection(TypedDict):
     title: str
     rings: RingPictures
     trees: TreePictures
+    play: Play | None
     notes: list[str]
     rails: str
     ground: str
@@ -261,6 +264,7 @@ def page(view: Summary) -> TopologySection | None:
         "title": title(topology),
         "rings": rings(topology),
         "trees": trees(topology),
+        "play": log_play(topology),
         "notes": shown["notes"] if shown else [],
         "rails": rail_text(topology),
         "ground": f"{format_size(shown['size_bytes'])} of each collective, {GROUND}" if shown else "",

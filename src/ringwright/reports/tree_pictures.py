@@ -68,7 +68,7 @@ class TreePictures(TypedDict):
 
 
 @dataclass
-class _Node:
+class TreeRun:
     """Ranks of one host that hang together; ``joins`` names the edge to the node above, the rest is where it is drawn."""
 
     host: str
@@ -89,11 +89,8 @@ def trees(view: ReadTopology) -> TreePictures:
     shown = view.get("shown")
     if not shown:
         return {"pictures": [], "note": ""}
-    mine = [tree for tree in view["trees"] if tree["communicator"] == shown["communicator"]]
     hosts = hosts_of(shown)
-    different: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for tree in mine:
-        different.setdefault(tuple((child, parent) for child, parent in tree["edges"]), []).append(tree["channel"])
+    different = shapes(view, shown)
     if not different:
         return {"pictures": [], "note": ""}
     if len(set(hosts)) > MOST_HOSTS:
@@ -104,15 +101,22 @@ def trees(view: ReadTopology) -> TreePictures:
     return {"pictures": drawn, "note": note}
 
 
+def shapes(view: ReadTopology, shown: ShownCommunicator) -> dict[tuple[tuple[int, int], ...], list[int]]:
+    """Return the channels of each different tree of the shown communicator, by its edges (child, parent)."""
+    different: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for tree in view["trees"]:
+        if tree["communicator"] == shown["communicator"]:
+            edges = tuple((child, parent) for child, parent in tree["edges"])
+            different.setdefault(edges, []).append(tree["channel"])
+    return different
+
+
 def _tree(
     edges: tuple[tuple[int, int], ...], channels: list[int], shown: ShownCommunicator, hosts: list[str]
 ) -> TreePicture:
     """Return one tree: nodes are runs of ranks in one host, each below its parent."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for child, parent in edges:
-        children[parent].append(child)
-    (root,) = set(range(shown["size"])) - {child for child, _ in edges}
-    nodes = _runs(root, children, hosts)
+    nodes = runs_of(edges, shown["size"], hosts)
+    root = nodes[0].ranks[0]
     _spread(nodes)
     lines: list[TreeLine] = []
     for above in nodes:
@@ -140,7 +144,7 @@ def _tree(
     }
 
 
-def _spread(nodes: list[_Node]) -> None:
+def _spread(nodes: list[TreeRun]) -> None:
     """Give each node its place: as much room as its children need, they side by side below it."""
     for node in reversed(nodes):  # a node comes before its children
         rows = min(-(-len(node.ranks) // MOST_IN_ROW), 2)
@@ -155,7 +159,7 @@ def _spread(nodes: list[_Node]) -> None:
             left += nodes[child].room + GAP_X
 
 
-def _frame(node: _Node, shown: ShownCommunicator) -> TreeFrame:
+def _frame(node: TreeRun, shown: ShownCommunicator) -> TreeFrame:
     """Return a node as a box with its host and at most two rows of ranks."""
     names = [name_of(shown, rank) for rank in node.ranks]
     rows = [names[at : at + MOST_IN_ROW] for at in range(0, len(names), MOST_IN_ROW)]
@@ -173,14 +177,18 @@ def _frame(node: _Node, shown: ShownCommunicator) -> TreeFrame:
     }
 
 
-def _runs(root: int, children: dict[int, list[int]], hosts: list[str]) -> list[_Node]:
+def runs_of(edges: tuple[tuple[int, int], ...], size: int, hosts: list[str]) -> list[TreeRun]:
     """Return the tree with the ranks of one host that hang together as one node, parents before children."""
-    nodes: list[_Node] = []
+    children: dict[int, list[int]] = defaultdict(list)
+    for child, parent in edges:
+        children[parent].append(child)
+    (root,) = set(range(size)) - {child for child, _ in edges}
+    nodes: list[TreeRun] = []
     waiting: list[tuple[int, int, str]] = [(root, -1, "")]
     while waiting:
         first, above, joins = waiting.pop(0)
         number = len(nodes)
-        node = _Node(hosts[first], joins)
+        node = TreeRun(hosts[first], joins)
         nodes.append(node)
         if above >= 0:
             nodes[above].below.append(number)

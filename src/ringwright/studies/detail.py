@@ -34,11 +34,11 @@ def detail(question: SimulationSpec, spelling: str, size_bytes: int, *, whole: b
     """
     program = spelled.algorithm(spelling)(question.collective(size_bytes), question.topology)
     machine = Answers(question, [size_bytes]).shown_on(program)
-    run = question.run(program, machine, folded=not (whole and _messages(program) <= MOST_WHOLE))
+    run = question.run(program, machine, folded=not (whole and count_messages(program) <= MOST_WHOLE))
     return Detail(spelling, program, run.load(), run.path(), run)
 
 
-def _messages(program: Program) -> int:
+def count_messages(program: Program) -> int:
     """Return how many messages a program has at the least that is more than MOST_WHOLE, else exactly."""
     count = 0
     for step in program.steps():

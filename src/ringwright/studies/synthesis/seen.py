@@ -9,8 +9,8 @@ import numpy as np
 
 from ringwright.engines.choose import simulate
 from ringwright.engines.event_loop import served
-from ringwright.engines.machine import FOREVER
 from ringwright.engines.messages import MessageGraph
+from ringwright.engines.passages import RunPassages
 from ringwright.studies.synthesis.carried import trees
 from ringwright.studies.synthesis.written import refused
 
@@ -68,12 +68,6 @@ def load_over_time(flat: MessageGraph, machine: Machine, time_ps: int, bins: int
 
     float64 of shape (resources, bins), by the event engine's own passages.
     """
-    begin, stop = served(flat, machine)
-    went = stop < FOREVER
-    resource, begin, stop = flat.hops[went], begin[went].astype(float), stop[went].astype(float)
-    width = max(time_ps, 1) / bins
-    load = np.zeros((machine.n, bins))
-    for at in range(bins):
-        inside = np.minimum(stop, (at + 1) * width) - np.maximum(begin, at * width)
-        load[:, at] = np.bincount(resource, weights=np.maximum(inside, 0.0), minlength=machine.n) / width
-    return load
+    begin, stop, leave = served(flat, machine)
+    every = RunPassages(begin, stop, leave, np.ones(len(begin)), is_exact=True)
+    return every.load(flat.hops, machine.n, time_ps, bins)
