@@ -68,8 +68,7 @@ def read(
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     if len(names) == 1 and is_capture(Path(names[0])):
         opened = Trace.open(names[0])
-        opened.meta.setdefault("inputs", [str(names[0])])
-        return opened
+        return replace(opened, meta={"inputs": names, **opened.meta})
     captures = [name for name in names if is_capture(Path(name))]
     others = [name for name in names if name not in captures]
     parts = [Trace.open(name) for name in captures]
