@@ -23,6 +23,9 @@ settings.register_profile("fast", deadline=None, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "fast"))
 
 
+os.environ.pop("GITHUB_STEP_SUMMARY", None)  # gates that tests run add nothing to the page of the suite's own step
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Thousands of tests stay until the end: no search for garbage among them, neither now nor while they run."""

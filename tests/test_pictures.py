@@ -151,6 +151,16 @@ def test_an_answer_is_a_dict_that_shows_itself() -> None:
     assert "<script" not in page
 
 
+def test_a_calibration_shows_the_rates_of_its_links() -> None:
+    from ringwright.costs.calibration import load, names
+
+    for name in names():
+        held = load(name)
+        page = held._repr_html_()
+        assert held.fabric in page
+        assert page.count("<tr>") == 1 + sum(each is not None for each in (held.inside, held.outside))
+
+
 class _Printer:
     def __init__(self) -> None:
         self.said = ""

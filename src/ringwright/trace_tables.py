@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 CHECKPOINT = "checkpoint"  # the phase, and the role, of what is sent to save the state of a job or to load it
+OUTSIDE = ("setup", CHECKPOINT)  # phases whose calls belong to no iteration
 
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {

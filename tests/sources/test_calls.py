@@ -280,3 +280,23 @@ def test_the_rows_of_many_processes_wait_in_a_folder(monkeypatch: pytest.MonkeyP
     folder = spilled.held.path
     del spilled
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("phases", "code", "is_ended", "is_told"),
+    [
+        (("setup", "checkpoint"), 15, True, False),
+        (("setup", "checkpoint"), 9, True, True),
+        (("setup", "checkpoint"), 15, False, True),
+        (("setup", "backward", "checkpoint"), 15, True, True),
+        (("setup",), 15, True, True),
+    ],
+)
+def test_a_process_that_only_saves_is_let_go_and_no_death(
+    phases: tuple[str, ...], code: int, is_ended: bool, is_told: bool
+) -> None:
+    contexts = [["c", number, None, phase, "", None] for number, phase in enumerate(phases)]
+    ends = [end(0)] if is_ended else []
+    trace = traced(text(HEAD, GROUP, *contexts, call(0), *ends, ["y", 10**6, "signal", code, "", ""]))
+    assert any("stops early" in told for told in trace.meta["losses"]) == is_told
+    assert bool(events(trace, "error").height) == is_told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.c10d import POINTWISE, sizes
 from ringwright.sources.calls.file import CallsFile, RecordedGroup
-from ringwright.trace_tables import CHECKPOINT
+from ringwright.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 KIND = "calls"
 ENDED = "ended"  # op of the status row that says how a process ended
 _MEASURED = ("gloo", "mpi", "ucc")
-_OUTSIDE = ("setup", CHECKPOINT)  # phases that belong to no iteration
 _ROLES = ("world", "dp", "tp", "pp", "ep", "cp", "sp", "fsdp", "embedding", CHECKPOINT)
 _WORLDS = ("default_pg", "MPI_COMM_WORLD")
 _I32, _I64 = 2**31 - 1, 2**63 - 1
@@ -225,7 +224,7 @@ def _with_context(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     kinds = {"context": pl.Int64, "phase": pl.String, "layer": pl.String, "tokens": pl.Int64}
     known = pl.DataFrame([(number, *what) for number, what in process.contexts.items()], schema=kinds, orient="row")
     joined = calls.join(known, on="context", how="left", maintain_order="left")
-    is_told = pl.col("phase").is_not_null() & ~pl.col("phase").is_in(list(_OUTSIDE))
+    is_told = pl.col("phase").is_not_null() & ~pl.col("phase").is_in(list(OUTSIDE))
     steps = pl.DataFrame(
         {
             "line": pl.Series([0, *(step.line for step in process.steps)], dtype=pl.Int64),

@@ -31,6 +31,7 @@ from ringwright.sources.calls.lines import (
     whole,
 )
 from ringwright.sources.inputs import chunks
+from ringwright.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,7 +135,17 @@ def read_file(source: Source, progress: Callable[[int], None] | None = None) -> 
         if progress is not None:
             progress(len(chunk.data))
         take_lines(calls_file, chunk.data)
+    _let_go(calls_file)
     return calls_file
+
+
+def _let_go(calls_file: CallsFile) -> None:
+    """Take the end of a process that only saved checkpoints for its rank as what it is: it serves until it is told to end."""
+    died, phases = calls_file.died, {phase for phase, _, _ in calls_file.contexts.values()}
+    only_saves = CHECKPOINT in phases and phases <= set(OUTSIDE) and not calls_file.steps
+    is_idle = sum(map(len, calls_file.calls)) == sum(map(len, calls_file.ends))
+    if died is not None and (died.how, died.code) == ("signal", signal.SIGTERM) and only_saves and is_idle:
+        calls_file.died, calls_file.ended = None, "let go by its rank"
 
 
 def take_lines(calls_file: CallsFile, data: bytes) -> None:
