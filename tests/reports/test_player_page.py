@@ -291,3 +291,42 @@ def test_a_matrix_has_room_for_its_labels(hosts: int, width: int, chromium: Any,
         assert page.inner_text("#heat-says").startswith(f"{labels[2]} \u2192 {labels[1]}: ")
         assert "pairs send" in page.get_attribute("#heat", "aria-label")
         assert barriers(page, ".heat") == []
+
+
+@pytest.mark.parametrize(
+    ("passes", "moment", "x"),
+    [
+        ([0, 40, 60, 40], 20, 50.0),  # half of it is past the middle of the first link
+        ([0, 40, 60, 40], 50, 115.0),  # it waits before the second link, beside the node
+        ([0, 40, 60, 40], 80, 150.0),
+        ([0, 80, 20, 80], 20, 62.5),  # its head is on the second link, a quarter of it past the first one
+        ([0, 80, 20, 80], 90, 168.75),
+    ],
+)
+def test_a_mark_is_the_middle_of_its_message(
+    passes: list[int], moment: int, x: float, page: Any, pages: Path, tmp_path: Path
+) -> None:
+    """Two links in a row, each 100 long: the mark is between the first and the last byte, and beside a node before a wait."""
+    nodes = [
+        {"x": at - 10, "y": 40, "width": 20, "height": 20, "text": name, "kind": "rank", "title": f"rank {name}"}
+        for at, name in ((0, "<b>0</b>"), (100, "1"), (200, "2"))
+    ]
+    links = [
+        {"path": f"M{at} 50L{at + 100} 50", "width": 2, "ends": [number, number + 1], "title": f"link {number}"}
+        for number, at in enumerate((0, 100))
+    ]
+    columns = {"start": [0], "length": [100], "route": [0], "bytes": [8], "adds": [0], "chunk": [-1], "passes": passes}
+    run = {
+        "name": "one", "note": "by hand", "picture": 0, "tick_us": 1e-6, "end": 100, "messages": columns, "chunks": [], "load": None,
+        "routes": [{"names": ["rank 0", "rank 2"], "nodes": [0, 2], "links": [0, 2]}],
+    }  # fmt: skip
+    play = {"pictures": [{"width": 220, "height": 100, "frames": [], "nodes": nodes, "links": links}], "runs": [run]}
+    text = (pages / "run.html").read_text(encoding="utf-8")
+    held = re.compile(r'(<script type="application/json" id="data">).*?(</script>)', re.DOTALL)
+    file = tmp_path / "made.html"
+    file.write_text(held.sub(lambda hit: hit[1] + html.safe_json({"play": play}) + hit[2], text), encoding="utf-8")
+    show(page, file, f"#t={moment / 1e6:.6f}")
+    mark = page.get_attribute(".play .marks path", "transform")
+    at = [float(each) for each in re.findall(r"[-\d.]+", mark)]
+    assert at == pytest.approx([x, 54.0], abs=0.06)
+    assert page.text_content(".play svg g.rank >> nth=0") == "<b>0</b>"
