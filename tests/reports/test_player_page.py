@@ -192,9 +192,9 @@ def test_a_rank_and_a_link_say_what_passes(page: Any, pages: Path) -> None:
     show(page, pages / "run.html", f"#t={begin / 1e6}")
     said = ".play .says >> nth=1"
     page.hover(".play svg g.rank >> nth=3")
-    assert page.inner_text(said).startswith("Rank 3: sends rank 3 to rank 4 (64 KiB, chunk 3, to be added)")
+    assert page.inner_text(said).startswith("Rank 3: sends to rank 4 (64 KiB, chunk 3, to be added)")
     page.select_option(".play label:has-text('Look at') select", "n3")
-    assert "rank 3 to rank" in page.inner_text(".play [role=status]")
+    assert "Rank 3: sends to rank 4" in page.inner_text(".play [role=status]")
     page.focus(".play svg [tabindex='0']")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.dataset.item") == "n4"
@@ -240,6 +240,7 @@ def test_print_holds_the_moment_and_no_buttons(page: Any, pages: Path) -> None:
     assert not page.is_visible(".play .controls")
     assert page.is_visible(".play svg")
     assert page.is_visible(".play .clock")
+    assert not page.is_visible(".play .hint")
 
 
 def test_the_steps_of_a_log_play_on_each_ring_and_tree(page: Any, pages: Path) -> None:
