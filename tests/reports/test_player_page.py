@@ -93,9 +93,9 @@ def first_run(page: Any) -> Any:
     return page.evaluate("JSON.parse(document.getElementById('data').textContent).play.runs[0]")
 
 
-def barriers(page: Any, of: str) -> list[str]:
-    """Return what axe-core holds for serious or worse in a part of the page."""
-    told = axe.Axe().run(page, context=of).response["violations"]
+def barriers(page: Any) -> list[str]:
+    """Return what axe-core holds for serious or worse."""
+    told = axe.Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html'][:160]}" for each in told if each["impact"] in SERIOUS]
 
 
@@ -192,9 +192,9 @@ def test_a_rank_and_a_link_say_what_passes(page: Any, pages: Path) -> None:
     show(page, pages / "run.html", f"#t={begin / 1e6}")
     said = ".play .says >> nth=1"
     page.hover(".play svg g.rank >> nth=3")
-    assert page.inner_text(said).startswith("Rank 3: sends rank 3 to rank 4 (64 KiB, chunk 3, to be added)")
+    assert page.inner_text(said).startswith("Rank 3: sends to rank 4 (64 KiB, chunk 3, to be added)")
     page.select_option(".play label:has-text('Look at') select", "n3")
-    assert "rank 3 to rank" in page.inner_text(".play [role=status]")
+    assert "Rank 3: sends to rank 4" in page.inner_text(".play [role=status]")
     page.focus(".play svg [tabindex='0']")
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.dataset.item") == "n4"
@@ -224,7 +224,7 @@ def test_no_barrier_is_left(name: str, theme: str, chromium: Any, pages: Path) -
         show(page, pages / f"{name}.html")
         page.click("[aria-label='Next moment']")
         assert int(page.get_attribute(".play", "data-drawn")) > 0
-        assert barriers(page, ".play") == []
+        assert barriers(page) == []
 
 
 @pytest.mark.parametrize("name", ["run", "search", "log", "matrix-8"])
@@ -240,6 +240,7 @@ def test_print_holds_the_moment_and_no_buttons(page: Any, pages: Path) -> None:
     assert not page.is_visible(".play .controls")
     assert page.is_visible(".play svg")
     assert page.is_visible(".play .clock")
+    assert not page.is_visible(".play .hint")
 
 
 def test_the_steps_of_a_log_play_on_each_ring_and_tree(page: Any, pages: Path) -> None:
@@ -290,4 +291,43 @@ def test_a_matrix_has_room_for_its_labels(hosts: int, width: int, chromium: Any,
         labels = page.evaluate("JSON.parse(document.getElementById('data').textContent).matrix.labels")
         assert page.inner_text("#heat-says").startswith(f"{labels[2]} \u2192 {labels[1]}: ")
         assert "pairs send" in page.get_attribute("#heat", "aria-label")
-        assert barriers(page, ".heat") == []
+        assert barriers(page) == []
+
+
+@pytest.mark.parametrize(
+    ("passes", "moment", "x"),
+    [
+        ([0, 40, 60, 40], 20, 50.0),  # half of it is past the middle of the first link
+        ([0, 40, 60, 40], 50, 115.0),  # it waits before the second link, beside the node
+        ([0, 40, 60, 40], 80, 150.0),
+        ([0, 80, 20, 80], 20, 62.5),  # its head is on the second link, a quarter of it past the first one
+        ([0, 80, 20, 80], 90, 168.75),
+    ],
+)
+def test_a_mark_is_the_middle_of_its_message(
+    passes: list[int], moment: int, x: float, page: Any, pages: Path, tmp_path: Path
+) -> None:
+    """Two links in a row, each 100 long: the mark is between the first and the last byte, and beside a node before a wait."""
+    nodes = [
+        {"x": at - 10, "y": 40, "width": 20, "height": 20, "text": name, "kind": "rank", "title": f"rank {name}"}
+        for at, name in ((0, "<b>0</b>"), (100, "1"), (200, "2"))
+    ]
+    links = [
+        {"path": f"M{at} 50L{at + 100} 50", "width": 2, "ends": [number, number + 1], "title": f"link {number}"}
+        for number, at in enumerate((0, 100))
+    ]
+    columns = {"start": [0], "length": [100], "route": [0], "bytes": [8], "adds": [0], "chunk": [-1], "passes": passes}
+    run = {
+        "name": "one", "note": "by hand", "picture": 0, "tick_us": 1e-6, "end": 100, "messages": columns, "chunks": [], "load": None,
+        "routes": [{"names": ["rank 0", "rank 2"], "nodes": [0, 2], "links": [0, 2]}],
+    }  # fmt: skip
+    play = {"pictures": [{"width": 220, "height": 100, "frames": [], "nodes": nodes, "links": links}], "runs": [run]}
+    text = (pages / "run.html").read_text(encoding="utf-8")
+    held = re.compile(r'(<script type="application/json" id="data">).*?(</script>)', re.DOTALL)
+    file = tmp_path / "made.html"
+    file.write_text(held.sub(lambda hit: hit[1] + html.safe_json({"play": play}) + hit[2], text), encoding="utf-8")
+    show(page, file, f"#t={moment / 1e6:.6f}")
+    mark = page.get_attribute(".play .marks path", "transform")
+    at = [float(each) for each in re.findall(r"[-\d.]+", mark)]
+    assert at == pytest.approx([x, 54.0], abs=0.06)
+    assert page.text_content(".play svg g.rank >> nth=0") == "<b>0</b>"

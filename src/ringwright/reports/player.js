@@ -290,11 +290,13 @@ export class Player {
     this.drawn = visible.length;
   }
 
-  told(number) {
+  // A message in words; of a rank that is at one of its ends only the other one is named.
+  told(number, of = "") {
     const { messages, chunks } = this.run;
     const { names } = this.routeOf(number);
     const parts = [messages.bytes[number] ? bytes(messages.bytes[number]) : "", messages.chunk[number] >= 0 ? chunks[messages.chunk[number]] : "", messages.adds[number] ? "to be added" : ""];
-    return `${names[0]} to ${names[1]} (${parts.filter(Boolean).join(", ")})`;
+    const ends = { sender: `to ${names[1]}`, receiver: `from ${names[0]}` }[of] || `${names[0]} to ${names[1]}`;
+    return `${ends} (${parts.filter(Boolean).join(", ")})`;
   }
 
   sentence(now) {
@@ -321,6 +323,7 @@ export class Player {
 
   describe(now) {
     const number = this.seen ? Number(this.seen.slice(1)) : -1;
+    this.said.classList.toggle("hint", number < 0);
     if (number < 0) this.said.textContent = "Point at a rank or a link, or choose one.";
     else this.said.textContent = this.seen[0] === "n" ? this.ofNode(number, now) : this.ofLink(number, now);
   }
@@ -339,13 +342,14 @@ export class Player {
     const coming = now.filter((number) => this.routeOf(number).nodes[1] === node);
     const through = now.filter((number) => !going.includes(number) && !coming.includes(number)
       && this.routeOf(number).links.some((each, nth) => this.picture.links[each >> 1].ends.includes(node) && this.passes(number, nth)));
+    const alone = this.picture.nodes[node].kind.startsWith("rank") && !/\.\./.test(this.picture.nodes[node].text);
     let received = 0;
     let many = 0;
     run.ends.forEach((end, number) => {
       if (end <= this.ticks && this.routeOf(number).nodes[1] === node) { received += run.messages.bytes[number]; many += 1; }
     });
     const { title } = this.picture.nodes[node];
-    const parts = [going.length ? `sends ${few(going.map((number) => this.told(number)))}` : "", coming.length ? `receives ${few(coming.map((number) => this.told(number)))}` : "",
+    const parts = [going.length ? `sends ${few(going.map((number) => this.told(number, alone && "sender")))}` : "", coming.length ? `receives ${few(coming.map((number) => this.told(number, alone && "receiver")))}` : "",
       through.length ? `passes on ${few(through.map((number) => this.told(number)))}` : ""].filter(Boolean);
     const got = many ? ` ${received ? bytes(received) : `${many.toLocaleString("en-US")} messages`} ${received || many > 1 ? "have" : "has"} arrived here so far.` : "";
     return `${title[0].toUpperCase()}${title.slice(1)}: ${parts.length ? parts.join(". It ") : "nothing to do now"}.${got}`;
