@@ -164,7 +164,9 @@ def _calls(given: _Prepared) -> Calls:
     trace = given.trace
     return {
         "hosts": given.counted.hosts,
-        "ranks_seen": given.counted.seen or _ranks_told(given.faults) or _ranks_with_events(trace),
+        "ranks_seen": given.counted.seen
+        or _ranks_told(given.faults)
+        or _ranks_with_events(trace, given.counted.expected),
         "ranks_expected": given.counted.expected,
         "communicators": _sizes(given.communicators),
         "operations": logical_operations.by_operation(given.logical),
@@ -311,11 +313,17 @@ def _ranks_told(faults: list[Row]) -> int:
     return len({row["rank"] for row in faults if row["rank"] is not None})
 
 
-def _ranks_with_events(trace: Trace) -> int:
-    """Ranks of which something happened, where no device was written: as our own ranks record themselves."""
+def _ranks_with_events(trace: Trace, world: int | None) -> int:
+    """Ranks of which something happened, where no device was written: as our own ranks record themselves.
+
+    All of them where events stand for ranks that are alike.
+    """
     import polars as pl
 
-    return int(trace.scan("events").select(pl.col("rank").drop_nulls().n_unique()).collect().item())
+    of_class = pl.col("rank").is_null() & pl.col("rank_class").is_not_null()
+    events = trace.scan("events").select(pl.col("rank").drop_nulls().n_unique(), of_class.any().alias("folded"))
+    ranks, is_folded = events.collect().row(0)
+    return world if is_folded and world is not None else int(ranks)
 
 
 def _ledger(trace: Trace) -> dict[str, int]:
