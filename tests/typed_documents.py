@@ -17,21 +17,26 @@ def departures(value: Any, kind: Any, where: str = "document") -> Iterator[str]:
     elif origin in (Union, types.UnionType):
         if all([*departures(value, each, where)] for each in inner):
             yield f"{where}: {value!r:.80} is none of {inner}"
-    elif origin is list:
-        if not isinstance(value, list):
-            yield f"{where}: {type(value).__name__} is no list"
-            return
-        for number, each in enumerate(value):
-            yield from departures(each, inner[0], f"{where}[{number}]")
+    elif origin in (list, dict, tuple):
+        yield from _inside(value, origin, inner, where)
+    elif not _is_plain(value, kind):
+        yield f"{where}: {value!r:.80} is no {kind}"
+
+
+def _inside(value: Any, origin: Any, inner: tuple[Any, ...], where: str) -> Iterator[str]:
+    """Yield what departs within a list, a dictionary, or a tuple of so many parts."""
+    if not isinstance(value, origin):
+        yield f"{where}: {type(value).__name__} is no {origin.__name__}"
     elif origin is dict:
-        if not isinstance(value, dict):
-            yield f"{where}: {type(value).__name__} is no dictionary"
-            return
         for key, each in value.items():
             yield from departures(key, inner[0], f"{where} key")
             yield from departures(each, inner[1], f"{where}.{key}")
-    elif not _is_plain(value, kind):
-        yield f"{where}: {value!r:.80} is no {kind}"
+    elif origin is tuple and len(value) != len(inner):
+        yield f"{where}: {value!r:.80} is no tuple of {len(inner)}"
+    else:
+        kinds = inner if origin is tuple else inner * len(value)
+        for number, (each, one) in enumerate(zip(value, kinds, strict=True)):
+            yield from departures(each, one, f"{where}[{number}]")
 
 
 def _keys(value: Any, kind: Any, where: str) -> Iterator[str]:

@@ -12,13 +12,13 @@ import numpy as np
 
 from ringwright.reports.machine_graph import spans
 from ringwright.reports.machine_picture import arrange, capacity_of, drawn
+from ringwright.reports.machine_rows import DrawnFrame
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.reports.machine_graph import ShownMachine
-    from ringwright.reports.machine_rows import DrawnFrame
     from ringwright.studies.followed import FollowedRun
     from ringwright.topology import Topology
 
