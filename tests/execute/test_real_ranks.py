@@ -44,7 +44,9 @@ def test_three_recordings_of_one_job_agree(tmp_path: Path) -> None:
     assert whole["ranks_seen"] == whole["ranks_expected"] == 4
     # a busy machine may hold one of four up
     assert whole["verdict"] is None or whole["verdict"]["kind"] == "straggler"
-    assert whole["bars"]["refused"] == ""
+    # and its ranks may take so long to answer each other that their clocks are known too badly for a timeline
+    refused = whole["bars"]["refused"]
+    assert refused == "" or refused.startswith("clocks agree to ")
 
 
 @pytest.mark.parametrize("mechanism", ["killed", "stopped", "lock", "wrong-size", "wrong-order", "sleep"])
