@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringwright.cli import main
-from ringwright.sources.bench.aborted import own_error
+from ringwright.sources.bench.aborted import MOST_TEXT, own_error
 from ringwright.sources.looks import looks_like
 from shared_data import needs_shared_data, real
 
@@ -118,3 +118,12 @@ def test_heads_and_errors_of_every_kind() -> None:
         "open"
     )
     assert "\x1b" not in own_error("Test CUDA failure common.cu:1 '\x1b[2J'")
+
+
+@pytest.mark.parametrize("word", ["a", "a.b-", "a/", "x:"])
+def test_words_of_a_megabyte_are_looked_at_once(word: str) -> None:
+    """Tried at each of its letters, one such word took three minutes."""
+    long = word * (2 * MOST_TEXT // len(word))
+    assert own_error(long) == ""
+    assert own_error(f"{long} n01-x.y:12 NCCL WARN no memory\n") == "n01-x.y:12 NCCL WARN no memory"
+    assert own_error(f"{long}\n./a.out: error while loading shared libraries: b").startswith("./a.out: error")

@@ -7,8 +7,9 @@ import re
 # `host: Test NCCL failure common.cu:1012 'unhandled system error / '` of nccl-tests and rccl-tests, and what launchers print.
 _OWN = (
     re.compile(r"(?P<said>Test \w+ failure [\w./-]+:\d+ .{0,300})"),
-    re.compile(r"(?P<said>\b\w[\w.-]*:\d+ NCCL WARN .{1,300})"),
-    re.compile(r"(?P<said>(?:[\w./-]+: )?error while loading shared libraries: .{1,300})"),
+    # From the begin of a word on: tried at each of its letters, a word of a million would take as many squared.
+    re.compile(r"(?P<said>(?<![\w.-])[\w.-]+:\d+ NCCL WARN .{1,300})"),
+    re.compile(r"(?P<said>(?<![\w./-])(?:[\w./-]+: )?error while loading shared libraries: .{1,300})"),
     re.compile(r"(?P<said>(?:invalid|unrecognized|unrecognised) (?:option|argument)s?\b.{0,200})", re.IGNORECASE),
     re.compile(r"(?P<said>(?:Segmentation fault|Bus error|Aborted|Killed|out of memory).{0,200})"),
     re.compile(r"(?P<said>(?:srun|mpirun|prterun|mpiexec|slurmstepd)\b.{0,40}\berror\b.{0,200})"),
