@@ -241,7 +241,7 @@ def load(
     Parameters
     ----------
     what, on, algorithm, size, faults
-        As ``simulate`` takes them for one collective; every message is followed by itself.
+        As ``simulate`` takes them for one collective; every message stands for itself.
 
     Returns
     -------
@@ -261,9 +261,9 @@ def load(
     >>> ringwright.pictures.load("all-reduce", "dgx-h100:1", algorithm="ring", size="16M")
     Picture(Links over time: ring, all-reduce of 16 MiB on dgx-h100:1)
     """
-    from ringwright.studies.drawn_programs import followed, program_on
+    from ringwright.studies.unfolded import program_on, unfolded
 
-    seen = followed(*program_on(what, on, algorithm=algorithm, size=size, faults=faults))
+    seen = unfolded(*program_on(what, on, algorithm=algorithm, size=size, faults=faults))
     made = load_picture(seen.run, seen.load())
     title = f"Links over time: {_program(seen.program)} on {seen.topology.name}"
     lead = (

@@ -45,10 +45,7 @@ def _communicates(plan: RankStep) -> bool:
 
 
 def _shares(plan: RankStep, sums: list[int]) -> list[float]:
-    """Return how much of the backward pass had run when each gradient was ready; the last one is all of it.
-
-    Where sums reach into the next step they go by their urgency: the last one may have been ready long before.
-    """
+    """Return how much of the backward pass had run when each gradient was ready; the last one is all of it."""
     passed, total = [], 0.0
     for piece in plan.pieces[: plan.tail]:
         total += piece.seconds if piece.phase == BACKWARD else 0.0
@@ -56,11 +53,9 @@ def _shares(plan: RankStep, sums: list[int]) -> list[float]:
     shares, most = [], 0.0
     for at in sums:
         maker = max(plan.sent[at].producers, default=-1)
-        ready = passed[maker] if 0 <= maker < len(passed) else 0.0
-        most = max(most, ready)
-        shares.append(ready if plan.reaches_on else most)
-    told = [share / most if most else 1.0 for share in shares]
-    return told if plan.reaches_on else [*told[:-1], 1.0]
+        most = max(most, passed[maker] if 0 <= maker < len(passed) else 0.0)
+        shares.append(most)
+    return [share / most if most else 1.0 for share in shares[:-1]] + [1.0]
 
 
 def _starting_at(plan: RankStep, share: float) -> int:

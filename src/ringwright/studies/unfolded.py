@@ -1,4 +1,4 @@
-"""One collective with each of its messages followed by itself, and the load of links over time."""
+"""One collective with each of its messages by itself, and the load of links over time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ DRAWN_ENGINE = "events"  # the one that follows each message
 
 
 @dataclass(frozen=True)
-class FollowedProgram:
-    """A program on a machine, and the run in which each of its messages was followed."""
+class UnfoldedRun:
+    """A program on a machine, and its run, in which each message stands for itself."""
 
     program: Program
     topology: Topology
@@ -60,7 +60,7 @@ def program_on(
     return spelled.algorithm(algorithm or usual_algorithm(wanted, topology, None))(wanted, topology), topology
 
 
-def followed(program: Program, topology: Topology) -> FollowedProgram:
+def unfolded(program: Program, topology: Topology) -> UnfoldedRun:
     """Return a program's run on a machine, each message by itself."""
     question = SimulationSpec(program.collective.op, topology, DRAWN_ENGINE, group=program.collective.group)
-    return FollowedProgram(program, topology, question.run(program, topology, folded=False))
+    return UnfoldedRun(program, topology, question.run(program, topology, folded=False))
