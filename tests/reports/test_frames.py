@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import ringwright
+from browsing import browsing
 from patience import HANG_S
 from test_pictures import EVIL, MADE, timed
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.once]
 MARK = "document.documentElement.dataset"
@@ -20,10 +20,8 @@ MARK = "document.documentElement.dataset"
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with browsing() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(params=[(1200, "light"), (390, "dark")], ids=["wide light", "narrow dark"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from browsing import browsing
 from fixtures_summary import job_summary
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
@@ -20,7 +20,7 @@ from ringwright.sources import read
 from ringwright.testing.nccl_job import make_job
 from ringwright.testing.nccl_log import write_log
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.once]
@@ -56,10 +56,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with browsing() as browser:
         yield browser
-        browser.close()
 
 
 def opened(chromium: Any, width: int = 1200, **how: Any) -> Iterator[Any]:

@@ -12,11 +12,12 @@ import polars as pl
 import pytest
 
 import ringwright
+from browsing import browsing
 from patience import HANG_S
 from ringwright.trace import Trace
 from serve_process import Served, serving
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.once]
@@ -61,10 +62,8 @@ def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with browsing() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
