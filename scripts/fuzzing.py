@@ -466,11 +466,13 @@ def _alarm(began_s: float, times: int) -> None:
     signal.alarm(int(6 * LIMIT_S))
 
 
-def used(trace: Any, draw: random.Random) -> None:
-    """Do with a Trace what commands do: sum it up, and now and then show it, write it, or compare it."""
+def used(trace: Any, draw: random.Random, share: float = 1.0) -> None:
+    """Do with a ``share`` of Traces what commands do: sum it up, and now and then show it, write it, or compare it."""
     from ringwright.analysis.summary import summarise
     from ringwright.reports import html, terminal
 
+    if share < 1 and draw.random() >= share:
+        return
     summary = summarise(trace)
     json.dumps(summary)
     chance = draw.random()
