@@ -473,6 +473,51 @@ def test_known_damage_is_mended() -> None:
     assert not found.refused
 
 
+def test_an_event_is_mended_beside_one_that_cannot_be() -> None:
+    text = b'{"traceEvents":[{"ph":"X" 5},{"ph":"X","name":"\xff"},{"ph":"X","name":"b"}]}'
+    found = pieces.Reading("x")
+    names = [event.name for batch in stream.batches(source(text), found) for event in batch]
+    assert names[1:] == ["\ufffd", "b"]
+    assert (found.events, found.refused) == (3, 1)
+
+
+def test_damage_costs_its_neighbourhood_and_not_the_rest_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [{"ph": "X", "name": f"op{k}"} for k in range(2_000)]
+    one = json.dumps(events)[1:].replace('"name": "op40"', "5") + ","
+    looked_at = 0
+    repair = pieces.repair
+
+    def counted(piece: bytes) -> bytes:
+        nonlocal looked_at
+        looked_at += len(piece)
+        return repair(piece)
+
+    monkeypatch.setattr(pieces, "repair", counted)
+    found = pieces.Reading("x")
+    times = 30  # the array seems to close so often
+    text = '{"traceEvents": [' + one * times
+    total = sum(len(batch) for batch in stream.batches(source(text.encode()), found))
+    assert total == found.events == 2_000 * times
+    assert found.refused == times
+    assert looked_at < 2 * times * pieces.WINDOW_BYTES
+
+
+@pytest.mark.parametrize("window", [1, 40, 100])
+def test_an_event_that_holds_what_looks_like_others_is_whole_in_every_window(
+    monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(pieces, "WINDOW_BYTES", window)
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "name": f"op{k}", "args": {"of": [{"name": "x"}, {"name": "y"}]}} for k in range(20)
+    ]
+    events[-1].pop("args")
+    text = json.dumps({"traceEvents": [*events[:3], 5, *events[3:]]})
+    found = pieces.Reading("x")
+    names = [event.name for batch in stream.batches(source(text.encode()), found) for event in batch]
+    assert names == ["op0", "op1", "op2", None, *(f"op{k}" for k in range(3, 20))]
+    assert (found.events, found.refused) == (21, 1)
+
+
 def test_odd_types_cost_their_own_event_only() -> None:
     job = Maker()
     job.collective(100, 10)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ringwright.analysis import logical_operations, pairs, trace_bursts, traffic_over_time
 from ringwright.analysis.adders import adders
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars
+from ringwright.analysis.coverage import coverage, limits_of
 from ringwright.analysis.culprits import culprits
 from ringwright.analysis.culprits import verdict as strongest
 from ringwright.analysis.document import (
@@ -35,15 +35,14 @@ from ringwright.analysis.kernels import kernels
 from ringwright.analysis.normal import Normal, normal
 from ringwright.analysis.normal import findings as slower_than_most
 from ringwright.analysis.overlap import overlap
+from ringwright.analysis.prepared import Prepared, prepared
 from ringwright.analysis.provision import provision
-from ringwright.analysis.roles import Roles, infer
+from ringwright.analysis.roles import Roles
 from ringwright.analysis.shown import of_summary
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.topology import topology
-from ringwright.analysis.verdict import errors, verdict
-from ringwright.laws.ranks import Census, census
+from ringwright.analysis.verdict import verdict
 from ringwright.notebook import shown
-from ringwright.trace_tables import CHECKPOINT
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,12 +52,6 @@ if TYPE_CHECKING:
 SCHEMA = "ringwright.summary/1"
 FULL_PAIRS = 1024
 TOP_PAIRS = 10_000
-_ONLY_THE_LOG = [
-    "when a collective ran or how long it took: the line is printed when it is enqueued",
-    "operations replayed from a CUDA graph: only their capture prints lines",
-    "who waited for whom, unless a watchdog or RAS text is in the log",
-]
-_CALLS_WITHOUT_TIMES = ("nccl-log", "nccl-log+megatron-log")
 
 
 def summarise(trace: Trace, *, gap_s: float | None = None) -> Summary:
@@ -90,62 +83,12 @@ def summarise(trace: Trace, *, gap_s: float | None = None) -> Summary:
     >>> found["schema"], found["kind"], sorted({row["op"] for row in found["operations"]})
     ('ringwright.summary/1', 'nccl-log', ['all-reduce'])
     """
-    given = _prepared(trace, gap_s)
+    given = prepared(trace, gap_s)
     calls, times_, traffic = _calls(given), _times(given), _traffic(given)
     facts: Facts = {**_origin(trace), **calls, **times_, **traffic}
     judged_: Judged = {**facts, **_judgements(given, facts)}
     whole: Summary = {**judged_, **_conclusions(given, judged_)}
     return shown(whole, of_summary)
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """What several parts of the summary ask of a Trace; each part is made of this alone."""
-
-    trace: Trace
-    logical: pl.DataFrame  # one row per call of a communicator, with its role
-    points: pl.DataFrame
-    claims: list[Row]
-    communicators: list[Row]
-    roles: Roles
-    devices: list[Row]
-    host_of: dict[int, str]
-    faults: list[Row]
-    counted: Census
-    world: int | None
-    has: dict[str, bool]  # times, states, metrics, measurements, kernels, steps
-    gap_s: float | None
-
-
-def _prepared(trace: Trace, gap_s: float | None) -> _Prepared:
-    import polars as pl
-
-    logical = logical_operations.logical(trace)
-    claims = trace.table("claims").to_dicts()
-    comms = [row | {"members": row["members"] or []} for row in trace.table("communicators").to_dicts()]
-    launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
-    world = trace.meta.get("world")
-    is_saved = pl.col("phase").eq(CHECKPOINT).fill_null(value=False)  # it says nothing of what a communicator is for
-    ops = _ops_of(logical.filter(~is_saved))
-    roles = _with_told(infer([row for row in comms if row["size"]], launch, ops, world), comms)
-    named = pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
-    devices = pairs.ranks_of(trace)
-    host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
-    return _Prepared(
-        trace,
-        logical.with_columns(pl.when(is_saved).then(pl.lit(CHECKPOINT)).otherwise(named).alias("role")),
-        logical_operations.point_to_point(trace),
-        claims,
-        comms,
-        roles,
-        devices,
-        host_of,
-        errors(trace),
-        census(devices, world),
-        world,
-        _columns_with_values(trace),
-        gap_s,
-    )
 
 
 def _origin(trace: Trace) -> Origin:
@@ -160,7 +103,7 @@ def _origin(trace: Trace) -> Origin:
     }
 
 
-def _calls(given: _Prepared) -> Calls:
+def _calls(given: Prepared) -> Calls:
     trace = given.trace
     return {
         "hosts": given.counted.hosts,
@@ -185,7 +128,7 @@ def _calls(given: _Prepared) -> Calls:
     }
 
 
-def _times(given: _Prepared) -> Times:
+def _times(given: Prepared) -> Times:
     trace, has = given.trace, given.has
     ras = next((json.loads(claim["value"]) for claim in given.claims if claim["field"] == "ras"), None)
     told = verdict(given.faults, ras, given.world, given.host_of)
@@ -212,27 +155,7 @@ def _times(given: _Prepared) -> Times:
     }
 
 
-def _columns_with_values(trace: Trace) -> dict[str, bool]:
-    """Return what a recording has: times, states, metrics, measurements, kernels, steps."""
-    import polars as pl
-
-    has = (
-        trace.scan("events")
-        .select(
-            timed=(pl.col("kind").is_in(["collective", "p2p"]) & (pl.col("duration_s") > 0)).any(),
-            states=pl.col("state").is_not_null().any() | (pl.col("kind") == "status").any(),
-            metrics=(pl.col("kind") == "metric").any(),
-            measured=(pl.col("kind") == "measurement").any(),
-            kernels=pl.col("kernel").is_not_null().any(),
-            steps=((pl.col("kind") == "step") & (pl.col("duration_s") > 0)).any(),
-        )
-        .collect()
-        .row(0, named=True)
-    )
-    return {name: bool(value) for name, value in has.items()}
-
-
-def _traffic(given: _Prepared) -> Traffic:
+def _traffic(given: Prepared) -> Traffic:
     matrix = pairs.matrix(given.trace, given.logical, given.points)
     ordered = sorted(matrix.pairs.items(), key=lambda item: (-item[1], item[0]))
     limit = TOP_PAIRS if (given.counted.expected or 0) > FULL_PAIRS else len(ordered)
@@ -256,7 +179,7 @@ def _traffic(given: _Prepared) -> Traffic:
     }
 
 
-def _judgements(given: _Prepared, facts: Facts) -> Judgements:
+def _judgements(given: Prepared, facts: Facts) -> Judgements:
     parts = (facts["operations"], facts["nic_bytes"], facts["host_pair_bytes"], facts["timeline"])
     laws, detail = judged(given.trace, given.counted, facts["bandwidth"])
     return {
@@ -267,7 +190,7 @@ def _judgements(given: _Prepared, facts: Facts) -> Judgements:
     }
 
 
-def _conclusions(given: _Prepared, seen: Judged) -> Conclusions:
+def _conclusions(given: Prepared, seen: Judged) -> Conclusions:
     told = findings(seen, given.claims)
     beside = normal(given.trace, seen["bandwidth"]) if seen["bandwidth"] else Normal([], [])
     told += slower_than_most(given.trace, beside.rows)
@@ -280,27 +203,9 @@ def _conclusions(given: _Prepared, seen: Judged) -> Conclusions:
         "normal": beside.rows,
         "normal_unknown": beside.unknown,
         "claims": given.claims,
-        "limits": _limits(seen),
-        "coverage": _coverage(seen),
+        "limits": limits_of(seen),
+        "coverage": coverage(seen),
     }
-
-
-def _with_told(roles: Roles, comms: list[Row]) -> Roles:
-    """Return the roles with those that a source itself names."""
-    told = {
-        row["communicator"]: (row["role"], row["role_evidence"] or "named by the source")
-        for row in comms
-        if row["role"]
-    }
-    return replace(roles, of={**roles.of, **told})
-
-
-def _ops_of(logical: pl.DataFrame) -> dict[int, set[str]]:
-    ops: dict[int, set[str]] = defaultdict(set)
-    for number, op in logical.select("communicator", "op").unique().rows():
-        if number is not None:
-            ops[number].add(op)
-    return ops
 
 
 def _sizes(comms: list[Row]) -> list[SizeCount]:
@@ -372,40 +277,3 @@ def _ranks(devices: list[Row], trace: Trace) -> list[Row]:
     mine = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("rank").is_not_null())
     records = dict(mine.group_by("rank").agg(pl.col("records").sum()).collect().rows())
     return [row | {"records": records.get(row["rank"])} for row in devices]
-
-
-def _limits(facts: Facts) -> list[str]:
-    limits = list(_ONLY_THE_LOG) if facts["source"] in _CALLS_WITHOUT_TIMES else []
-    if facts["timeline"] is None and facts["operations"]:
-        what = "lines" if is_log(facts) else "records"
-        carry = "how long calls took, not when they began" if facts["bandwidth"] else "no time"
-        limits.append(f"bursts and time course: the {what} carry {carry}")
-    if not facts["algorithms"] and facts["operations"]:
-        why = "no TUNING lines" if is_log(facts) else "the source does not say"
-        limits.append(f"which algorithm ran: {why}; the byte matrix assumes rings")
-    limits += facts["told_limits"]
-    limits += [f"passed over: {text}" for text in facts["passed_over"][:5]]
-    unsized = [row["op"] for row in facts["operations"] if row["unsized"]]
-    if unsized:
-        limits.append(f"bytes of {', '.join(unsized)}: calls without a size are counted, their bytes are not")
-    return [*limits, *facts["not_examined"]]
-
-
-def _coverage(facts: Facts) -> str:
-    expected = facts["ranks_expected"]
-    ranks = f"{facts['ranks_seen']}/{expected if expected is not None else '?'} ranks"
-    hosts = f"{facts['hosts']} host{'s' if facts['hosts'] != 1 else ''}"
-    name = (facts["library"] or "nccl").upper()
-    version = f"{name} {', '.join(facts['nccl_versions'])}" if facts["nccl_versions"] else f"{name} version unknown"
-    ledger = facts["ledger"]
-    unit = "lines" if is_log(facts) else "records"
-    counts = f"{ledger['lines']:,} {unit}: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
-    counts += f"{ledger['refused']:,} refused, {ledger['other']:,} other"
-    if not ledger["lines"] and facts["operations"]:
-        counts = "no ledger of what was read"
-    where = f"{ranks} on {hosts}" if facts["hosts"] else ranks
-    gone = ledger["missing"]
-    share = gone / (gone + ledger["understood"] + ledger["repaired"]) if gone else 0.0
-    lost = f", {gone:,} missing ({share:.1%} by sequence numbers)" if gone else ""
-    whole = f"{where} · {version} · {counts}{lost}"
-    return whole if is_log(facts) else f"{facts['kind']} · {whole}"

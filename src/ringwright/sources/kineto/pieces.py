@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.sources.kineto.records import BAD_JSON, Event, decode_event, decode_events, decode_raws
+from ringwright.sources.kineto.records import BAD_JSON, Event, decode_events, decode_raws
 
 CUTS_TRIED = 4
+WINDOW_BYTES = 64 << 10  # mended at a time: what damage costs
 EVENT_START = re.compile(rb',\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)')
 _CUT = re.compile(rb"\}\s*,\s*(?=\{)")
 _BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -54,16 +56,30 @@ def whole(data: bytes, at: int, places: list[int]) -> tuple[list[Event], int, in
 def decode(piece: bytes, reading: Reading, *, is_last: bool = False) -> tuple[list[Event], int | None, bytes]:
     """Return the events of a piece; when the array closes within it, how many bytes of the text returned it took."""
     events, end = attempt(piece)
-    text = piece
-    if events is None:
-        text = repair(piece)
-        if text != piece:
-            events, end = attempt(text)
-            reading.repaired += events is not None
-    if events is None:
-        return *_one_by_one(piece, reading, is_last=is_last), piece
-    reading.events += len(events)
-    return events, end, text
+    if events is not None:
+        reading.events += len(events)
+        return events, end, piece
+    events = []
+    at = 0
+    while at < len(piece):
+        more = EVENT_START.search(piece, at + WINDOW_BYTES)
+        stop = more.start() if more else len(piece)
+        text = piece[at:stop]
+        decoded, end = attempt(text)
+        if decoded is None and (mended := repair(text)) != text:
+            decoded, end = attempt(mended)
+            reading.repaired += decoded is not None
+            text = text if decoded is None else mended
+        if decoded is None:
+            decoded, end, behind = _one_by_one(piece, at, stop, reading, is_last=is_last)
+        else:
+            reading.events += len(decoded)
+            behind = stop + 1
+        events += decoded
+        if end is not None:
+            return events, end, text + piece[stop:]
+        at = behind
+    return events, None, piece
 
 
 def attempt(piece: bytes) -> tuple[list[Event] | None, int | None]:
@@ -94,30 +110,40 @@ def repair(piece: bytes) -> bytes:
     return mended
 
 
-def _one_by_one(piece: bytes, reading: Reading, *, is_last: bool) -> tuple[list[Event], int | None]:
-    """Decode what can be decoded; joins up to four neighbours, should an event hold what looks like two."""
-    bounds = [decoded.start() for decoded in EVENT_START.finditer(piece)]
-    starts, ends = [0, *(bound + 1 for bound in bounds)], [*bounds, len(piece)]
+def _one_by_one(
+    piece: bytes, at: int, stop: int, reading: Reading, *, is_last: bool
+) -> tuple[list[Event], int | None, int]:
+    """Decode what can be decoded from ``at`` on, until an event would begin behind ``stop``.
+
+    Joins up to four neighbours, should an event hold what looks like two. Returns the events, how many bytes from ``at``
+    belong to an array that closes here, and where the next event begins.
+    """
+    bounds = (bound.start() for bound in EVENT_START.finditer(piece, at))
+    ahead: deque[int] = deque()  # ends of the events that follow, as far as they were needed
     events: list[Event] = []
-    at = 0
-    while at < len(starts):
-        for width in range(1, 5):
-            last = min(at + width, len(starts)) - 1
-            decoded, end = _piece(piece[starts[at] : ends[last]], reading)
-            if decoded is not None or last == len(starts) - 1:
+    first = at
+    while at < stop:
+        decoded, end = None, None
+        for width in range(4):
+            if width == len(ahead):
+                ahead.append(next(bounds, len(piece)))
+            decoded, end = _piece(piece[at : ahead[width]], reading)
+            if decoded is not None or ahead[width] == len(piece):
                 break
-        if decoded is None:
-            if not (is_last and at == len(starts) - 1):  # a last event without its end is a cut, not a bad event
-                events.append(_refuse(reading, piece[starts[at] : ends[at]]))
-                reading.events += 1
-            at += 1
-            continue
-        events += decoded
-        reading.events += len(decoded)
-        if end is not None:
-            return events, starts[at] + end
-        at = last + 1
-    return events, None
+        taken = width if decoded is not None else 0
+        for _ in range(taken):
+            ahead.popleft()
+        event_end = ahead.popleft()
+        if decoded is not None:
+            events += decoded
+            reading.events += len(decoded)
+            if end is not None:
+                return events, at - first + end, event_end + 1
+        elif not (is_last and event_end == len(piece)):  # a last event without its end is a cut, not a bad event
+            events.append(_refuse(reading, piece[at:event_end]))
+            reading.events += 1
+        at = event_end + 1
+    return events, None, at
 
 
 def _piece(text: bytes, reading: Reading) -> tuple[list[Event] | None, int | None]:
@@ -135,10 +161,11 @@ def _piece(text: bytes, reading: Reading) -> tuple[list[Event] | None, int | Non
         return decoded, None
     events = []
     for element in elements:
-        try:
-            events.append(decode_event(element))
-        except BAD_JSON:
-            events.append(_refuse(reading, bytes(element)))
+        decoded, _ = attempt(bytes(element))
+        if decoded is None and (mended := repair(bytes(element))) != element:
+            decoded, _ = attempt(mended)
+            reading.repaired += decoded is not None
+        events += [_refuse(reading, bytes(element))] if decoded is None else decoded
     return events, None
 
 

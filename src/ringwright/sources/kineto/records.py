@@ -71,7 +71,6 @@ class KernelArgs(CommArgs, gc=False):
 
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
-decode_event = msgspec.json.Decoder(Event).decode
 decode_call = msgspec.json.Decoder(CallArgs).decode
 decode_comm = msgspec.json.Decoder(CommArgs).decode
 decode_label = msgspec.json.Decoder(LabelArgs).decode
