@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import ringwright
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
 from ringwright.sources.nccl_log import grammar
@@ -59,3 +61,38 @@ def test_every_cut_of_a_known_layout_is_a_cut_and_not_another_layout() -> None:
     for text in (WHOLE, WHOLE.replace(" acc (nil)", ""), WHOLE.partition(" task")[0]):
         for end in range(len("AllReduce: opCount 5"), len(text)):
             assert grammar.COLLECTIVE.match(text[:end]) or not grammar.is_of_unknown_layout(text[:end]), text[:end]
+
+
+TAGGED = "srv01:7:7 [0] NCCL INFO {tag}AllReduce: opCount e sendbuff 0x1 recvbuff 0x1 count 25 datatype 7 op 0 root 0 comm 0x5 [nranks=4] stream 0x6"
+
+
+@pytest.mark.parametrize("tag", ["[2] ", "[rank 3] ", "(tp) ", "1558545003174220 "])
+def test_an_operation_behind_a_tag_of_a_patched_build_is_read(tmp_path: Path, tag: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(TAGGED.format(tag=tag) + "\n")
+    (row,) = ringwright.read(path).table("events").filter(pl.col("kind") == "collective").to_dicts()
+    assert (row["op"], row["size_bytes"], row["nranks"]) == ("all-reduce", 100, 4)
+
+
+def test_an_operation_behind_anything_else_is_of_unknown_layout_and_never_understood(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text(TAGGED.format(tag="hook before ") + "\n")
+    found = ringwright.summary(ringwright.read(path))
+    assert (found["ledger"]["understood"], found["ledger"]["refused"]) == (0, 1)
+    assert [each["title"] for each in found["findings"]] == ["lines of unknown layout"]
+
+
+def test_microseconds_of_old_releases_of_rccl_are_times(tmp_path: Path) -> None:
+    line = TAGGED.format(tag="").replace("[0] NCCL", "[0] 1558545003174220 NCCL")
+    later = line.replace("1558545003174220", "1558545003174720")
+    path = tmp_path / "x.log"
+    path.write_text(f"{line}\n{later}\n")
+    rows = ringwright.read(path).table("events").filter(pl.col("kind") == "collective").sort("line")
+    assert rows["enqueue_s"].diff().to_list()[1] == pytest.approx(500e-6, abs=1e-6)
+
+
+def test_lines_that_lost_their_process_are_not_said_to_be_lost_to_interleaving(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_text("Node 0: NCCL INFO AllReduce: opCount 847, sendbuff 0x7f... OK\n" * 3)
+    found = ringwright.summary(ringwright.read(path))
+    assert [each["title"] for each in found["findings"]] == ["lines without their process"]

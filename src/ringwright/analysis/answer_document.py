@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 Kind = Literal[
-    "hang", "died", "slow", "exposed", "healthy", "normal", "slower", "faster", "changed", "equal", "cannot-tell"
+    "wrong",
+    "hang",
+    "died",
+    "slow",
+    "exposed",
+    "healthy",
+    "normal",
+    "slower",
+    "faster",
+    "changed",
+    "equal",
+    "cannot-tell",
 ]
 
 

@@ -187,7 +187,9 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limited(entry: dict[str, Any], claims: TableClaims, nics: int) -> dict[str, Any]:
-    """Take the rates from an entry that is faster than its GPUs' links, and say so."""
+    """Take the rates from an entry of one rank alone, or that is faster than its GPUs' links, and say so."""
+    if entry["kind"] == "benchmark" and entry["nranks"] == 1:
+        return entry | {"law": reason("alone", "its table lists one rank"), "algbw_gbs": None, "busbw_gbs": None}
     told = claims.job("gpu") if entry["kind"] == "job" else claims.table(entry["table"], "gpu")
     # the root of a job's own call is done when its buffers are full, before the NICs are
     nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]

@@ -11,6 +11,9 @@ from ringwright.analysis.document import JobFinding, Judged, Origin, Row
 from ringwright.laws import LAWS, of_ledger
 from ringwright.units import format_count
 
+APART = "processes ran the benchmark apart"
+_UNKNOWN_LAYOUT = "unknown layout"
+_WITHOUT_PROCESS = "without the process"
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -23,6 +26,7 @@ def findings(seen: Judged, claims: list[Row]) -> list[JobFinding]:
         _no_collectives,
         _losses,
         _refused,
+        _apart,
         _laws,
         _transport,
         _in_network,
@@ -85,6 +89,8 @@ def _no_collectives(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     if not is_log(summary):
         detail = "no collective was recorded, so counts and bytes are unknown, not zero"
         return [_finding("warning", "no collectives", detail, f"ringwright doctor {_input(summary)}")]
+    if any(_is_unread(row) for row in summary["ledger_detail"]):
+        return []  # operations are there: what became of them is told by itself
     detail = "the log holds no collective lines (subsystem COLL is off by default), so counts and bytes are unknown, not zero"
     command = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL,GRAPH,NET,TUNING NCCL_DEBUG_FILE=nccl.%h.%p.log"
     return [_finding("warning", "no collective lines", detail, command)]
@@ -99,17 +105,33 @@ def _losses(summary: Judged, claims: list[Any]) -> list[JobFinding]:
 
 def _refused(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     detail = [row for row in summary["ledger_detail"] if row["outcome"] == "refused"]
-    unknown = [row for row in detail if "unknown layout" in (row["reason"] or "")]
+    unknown = [row for row in detail if _UNKNOWN_LAYOUT in (row["reason"] or "")]
     ledger = summary["ledger"]
     is_certain = any("cut short" not in row["reason"] for row in unknown)
     is_much = sum(row["lines"] for row in unknown) * 200 >= ledger["understood"]
     told = [_unknown_layout(summary, unknown)] if unknown and (is_certain or is_much) else []
-    refused = ledger["refused"] - sum(row["lines"] or 0 for row in [*unknown, *_broken(detail)])
+    lost = [row for row in detail if _WITHOUT_PROCESS in (row["reason"] or "")]
+    told += [_without_process(summary, lost)] if lost else []
+    refused = ledger["refused"] - sum(row["lines"] or 0 for row in [*unknown, *lost, *_broken(detail)])
     if refused <= 0 or refused * 200 < ledger["understood"]:
         return told
     said = f"{refused} of {ledger['lines']} lines could not be used; one file per process avoids cut lines"
     command = "NCCL_DEBUG_FILE=nccl.%h.%p.log"
     return [*told, _finding("warning", "lines were lost to interleaving", said, command)]
+
+
+def _is_unread(row: Row) -> bool:
+    reason = row["reason"] or ""
+    return row["outcome"] == "refused" and (_UNKNOWN_LAYOUT in reason or _WITHOUT_PROCESS in reason)
+
+
+def _without_process(summary: Judged, rows: list[Row]) -> JobFinding:
+    """Say that lines of NCCL's have lost what tells whose they are."""
+    lines = sum(row["lines"] for row in rows)
+    detail = f"{lines:,} lines of NCCL's do not begin with host:pid:tid, so nobody can tell which process wrote them"
+    evidence = [f"{row['file']}:{row['example_line']}: {row['example']}" for row in rows[:3]]
+    command = f"ringwright summary {_input(summary)} --json"
+    return _finding("warning", "lines without their process", detail, command, evidence)
 
 
 def _broken(rows: list[Row]) -> list[Row]:
@@ -134,9 +156,22 @@ def _laws(summary: Judged, claims: list[Any]) -> list[JobFinding]:
 def _law(summary: Judged, row: Row) -> JobFinding:
     name, became = row["law"], "missing" if row["law"] == "records" else "refused"
     detail = f"{row['example']}; the law: {LAWS[name].statement}"
-    severity = "info" if name == "ranks" else "warning"
+    severity = {"ranks": "info", "correct": "error"}.get(name, "warning")
     title = f"law {name}: {format_count(row['refused'])} {became}"
     return _finding(severity, title, detail, f"ringwright summary {_input(summary)} --json")
+
+
+def _apart(summary: Judged, claims: list[Row]) -> list[JobFinding]:
+    """Say that processes of a benchmark did not know of each other."""
+    processes = [claim["value"] for claim in claims if claim["field"] == "processes"]
+    if not processes:
+        return []
+    detail = (
+        "each is its own rank 0 and joined only its own GPUs, so nothing between them was measured; nccl-tests joins processes "
+        "where it was built with MPI (make MPI=1)"
+    )
+    title = f"{max(processes, key=int)} {APART}"
+    return [_finding("warning", title, detail, f"ringwright report {_input(summary)} -o job.html")]
 
 
 def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:

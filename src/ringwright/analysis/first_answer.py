@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
+from ringwright.analysis.findings import APART
+from ringwright.laws import reason
 from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
@@ -36,6 +38,12 @@ def first_answer(seen: Judged, findings: list[JobFinding], normal: list[NormalRo
     """
     if (verdict := seen["verdict"]) is not None:
         return _of_verdict(seen, verdict)
+    if wrong := next((row for row in seen["laws"] if row["law"] == "correct"), None):
+        figures = [
+            ("rows with wrong results", format_count(wrong["refused"])),
+            ("other rows", str(len(seen["bandwidth"]))),
+        ]
+        return _answer("wrong", f"The results are wrong: {wrong['example']}", figures, _next(seen, findings))
     if normal or _is_benchmark(seen):
         return _of_benchmark(seen, findings, normal, unknown)
     if seen["exposed_us"] is not None and seen["overlap"].get("span_us"):
@@ -143,6 +151,11 @@ def _untold(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
     figures.append(("bytes in calls", format_size(moved) if moved else "none read"))
     if not calls:
         sentence = "Cannot tell whether it was slow: no call of a collective was read"
+        if any(row["law"].startswith(reason("alone", " ").rstrip()) for row in seen["bandwidth"]):
+            apart = next(
+                (each["title"] for each in findings if each["title"].endswith(APART)), "the benchmark ran on one rank"
+            )
+            sentence = f"Nothing was measured between ranks: {apart}"
         return _answer("cannot-tell", sentence, figures, _next(seen, findings))
     sentence = "Cannot tell whether it was slow: the recording holds calls and their sizes, but not how long they took"
     names = remedies.given(seen)

@@ -107,7 +107,7 @@ def check(summary: Summary, thresholds: Thresholds | None = None) -> GateAnswer:
     """Return ``passed``, ``checks`` (check, passed, measured, limit, detail) and ``line``, one line for CI."""
     limits = thresholds if thresholds is not None else read_thresholds(None)
     checks = [_operations(summary, limits), _refused(summary, limits), _verdict(summary, limits)]
-    checks += _truncated(summary, limits) + _ranks(summary, limits)
+    checks += _wrong(summary) + _truncated(summary, limits) + _ranks(summary, limits)
     checks += gate_times.whole(summary, limits)
     checks += [result for limit in limits["limit"] for result in _limit(summary, limit)]
     failed = [result for result in checks if not result["passed"]]
@@ -213,6 +213,12 @@ def _verdict(summary: Summary, limits: Thresholds) -> CheckResult:
     ranks = ", ".join(str(rank) for rank in (verdict.get("ranks") or [])[:8]) or "unknown"
     detail = f"verdict {verdict.get('kind')}: ranks {ranks}"
     return checked("verdict", limits["allow_verdict"], verdict.get("kind"), None, detail)
+
+
+def _wrong(summary: Summary) -> list[CheckResult]:
+    """Fail where a benchmark's results are wrong: no limit allows that."""
+    wrong = [row for row in summary.get("laws") or [] if row["law"] == "correct"]
+    return [checked("results", passed=False, measured=row["refused"], limit=0, detail=row["example"]) for row in wrong]
 
 
 def _truncated(summary: Summary, limits: Thresholds) -> list[CheckResult]:

@@ -25,9 +25,11 @@ LAWS: dict[str, Law] = {
     for law in (
         Law("algbw", "algorithm bandwidth is size / time, within what the printed digits allow"),
         Law("busbw", "bus bandwidth is algorithm bandwidth x the factor of the operation and its ranks"),
+        Law("correct", "what a benchmark computed is right: no element is wrong, no value out of bounds"),
         Law("columns", "the words of a row stand under the words of its header"),
         Law("time", "what was measured took time: above 0, and a number"),
         Law("ranks", "no more ranks are seen than are expected, and the rows are those of so many ranks"),
+        Law("alone", "what one rank does alone moves nothing between ranks: it has a time and no bandwidth"),
         Law("records", "sequence numbers of a group have no gaps: each operation left a record"),
         Law("ceiling", "nothing moves faster than the links of the named GPU and NIC, in-network reduction included"),
         Law("transport", "a connection goes by one of NCCL's transports, spelled as NCCL spells it"),

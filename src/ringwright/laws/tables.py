@@ -14,9 +14,11 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from ringwright.collective import BUS_FACTORS
+from ringwright.units import format_size
 
 MOST_BYTES = 1 << 62  # of a row; beyond it is no size
 SLACK = 1e-3  # beside one unit of the last printed digit: some tools print the mean of rates beside the mean of times
+LONGEST_COUNT = 18  # digits of a number of elements
 CLOSE = 0.05  # a printed rate this close to its limits tells a factor
 AGREEING = 3  # so many rows that agree with each other outweigh a list of ranks
 _OWN_CONVENTION = ("all-gather", "reduce-scatter")
@@ -28,11 +30,12 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One run of one row, as printed: microseconds and GB/s, "" where a column is absent or holds no number."""
+    """One run of one row, as printed: microseconds, GB/s, elements that are wrong; "" where nothing or no number stands."""
 
     time_us: str
     algbw_gbs: str = ""
     busbw_gbs: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
         detail = next((text for side in row.sides if (text := _algbw(row.size_bytes, side, shares))), "")
         if detail:
             broken[index] = ("algbw", detail)
+        if wrong := sum(_wrong(side) for side in row.sides):
+            broken[index] = ("correct", f"{format_size(row.size_bytes)}: {wrong:,} elements are wrong")
     whole = [(index, row) for index, row in enumerate(rows) if index not in broken]
     sides = _telling([row for _, row in whole])
     factor, ranks_refused, op_refused = _factor(op, ranks, sides, shares, is_op_told=is_op_told)
@@ -77,6 +82,11 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
         if detail:
             broken[index] = ("busbw", detail)
     return JudgedTable(_all_or_some(rows, broken), ranks_refused, op_refused)
+
+
+def _wrong(side: Side) -> int:
+    """Return how many elements of a run are wrong, as far as it says."""
+    return int(side.wrong) if side.wrong.isdecimal() and len(side.wrong) <= LONGEST_COUNT else 0
 
 
 def _all_or_some(rows: Sequence[Printed], broken: dict[int, tuple[str, str]]) -> dict[int, tuple[str, str]]:

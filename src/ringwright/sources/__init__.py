@@ -87,10 +87,19 @@ def read(
 
 def detected(paths: Sequence[str]) -> list[tuple[Source, tuple[str, ...]]]:
     """Return every source that some paths name with its kinds, none for what is no recording."""
-    from ringwright.sources.detect import detect
     from ringwright.sources.inputs import find
 
-    return [(source, detect(source)) for source in find([*paths])]
+    return [_told(source) for source in find([*paths])]
+
+
+def _told(source: Source) -> tuple[Source, tuple[str, ...]]:
+    """Return a source, or the lines inside where they lie in something else, with its kinds."""
+    from ringwright.sources.detect import detect
+    from ringwright.sources.wrapped import PEEK_BYTES, unwrapped
+
+    head = source.head(PEEK_BYTES)
+    text = unwrapped(source, head)
+    return text, detect(text, head if text is source else None)
 
 
 def _read_files(names: list[str], events: str, progress: Callable[[int], None] | None) -> list[Trace]:

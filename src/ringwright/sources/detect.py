@@ -6,17 +6,17 @@ import zlib
 from typing import TYPE_CHECKING
 
 from ringwright.sources.kinds import MAGIC, NO, kinds
+from ringwright.sources.wrapped import PEEK_BYTES
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
 
-PEEK_BYTES = 256 << 10
 _TAR = slice(257, 262)
 
 
-def detect(source: Source) -> tuple[str, ...]:
+def detect(source: Source, head: bytes | None = None) -> tuple[str, ...]:
     """Return the kind of a source, nothing for what is no recording; a log may hold what others print as well."""
-    head = source.head(PEEK_BYTES)
+    head = source.head(PEEK_BYTES) if head is None else head
     kind = kind_of(head, source.name) if head else None
     if kind is None:
         return ()

@@ -1,7 +1,7 @@
 """Tables of nccl-tests and rccl-tests, as text; ``nccl_tests_shapes`` reads the two other shapes in which they travel.
 
 Every header variant from 2.0 on (with and without redop, root, in-place and error columns), several tables in one file, lines of
-other programs in between, prefixes of mpirun and srun.
+other programs in between, and what launchers and container runtimes put before a line.
 
 Units: bytes as in the size column (for all-gather, reduce-scatter and all-to-all the total over ranks), seconds of the
 out-of-place and in-place runs. Source: ``src/common.cu`` of NVIDIA/nccl-tests.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,18 +19,20 @@ from pathlib import Path
 from ringwright.errors import InputError
 from ringwright.laws.tables import Side
 from ringwright.sources.inputs import chunks, find
+from ringwright.sources.launchers import plain
 from ringwright.sources.nccl_columns import HeaderWord, header, is_number, place
 from ringwright.sources.nccl_tests_shapes import csv_tables, json_lines
 from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
 from ringwright.sources.source import Source
+from ringwright.sources.wrapped import PEEK_BYTES, unwrapped
 
-_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\]<std\w+>:|\d+:\s|\w[\w.-]*:\s(?=\s*#|\s+\d))\s?")
 _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r")(?:_perf|\.exe)\b")
-_DEVICE = re.compile(r"#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
+_DEVICE = re.compile(r"^[#\s]*Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
 _VERSION = re.compile(r"\b(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)|nccl-library=(\d+)")
 _LAST = re.compile(r"#\s*(?:Avg bus bandwidth|Out of bounds|Collective test concluded|$)")
 LONGEST_NUMBER = 18  # digits of a size
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*([\d.eE+-]+)")
+_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s+FAILED")
 _HEADING = re.compile(
     r"\b(all[ _-]?(?:reduce|gather)|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|reduce|gather|scatter|send[ _-]?recv)\b",
     re.IGNORECASE,
@@ -53,8 +56,15 @@ class _Open:
     line: int = 0
     rows: dict[_Setting, list[SizeRow]] = field(default_factory=dict)
     refused: list[TableRefusal] = field(default_factory=list)
+    out_of_bounds: str = ""  # values, where the closing lines say so
     average: str = ""  # bus bandwidth in GB/s, as the closing line prints it
-    is_ended: bool = False  # the closing line was read
+    averages: int = 0  # closing lines read
+    firsts: list[str] = field(default_factory=list)  # lines that name a rank 0: each process that is alone has its own
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the closing line was read, of each of several processes."""
+        return self.averages >= max(len(self.firsts), 1)
 
     @property
     def holds(self) -> bool:
@@ -80,7 +90,7 @@ def _file(name: str) -> Iterator[NcclTestsTable]:
     if path.suffix == ".csv" and path.is_file():
         yield from csv_tables(path)
         return
-    sources = find([name])
+    sources = [unwrapped(each, each.head(PEEK_BYTES)) for each in find([name])]
     for source in sources:
         title, lines = Path(source.name).name, _lines(source)
         first = next((line for line in lines if line.strip()), "")
@@ -101,7 +111,7 @@ def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
     """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it."""
     state = _Open()
     for number, raw in enumerate(lines, 1):
-        line = _PREFIX.sub("", raw.rstrip("\r\n"))
+        line = plain(raw.rstrip("\r\n"))
         columns = header(line)
         begins = columns or _PROGRAM.search(line) or _DEVICE.search(line)
         if state.holds and (state.is_ended or begins) and not _LAST.search(line):
@@ -122,7 +132,9 @@ def _note(state: _Open, line: str) -> None:
         state.op = OPS[program[1]]
     average = _AVERAGE.search(line)
     state.average = average[1] if average else state.average
-    state.is_ended = state.is_ended or bool(average)
+    state.averages += average is not None
+    bounds = _BOUNDS.search(line)
+    state.out_of_bounds = bounds[1] if bounds else state.out_of_bounds
     version = _VERSION.search(line)
     if version:
         state.release = version[1] or _packed(int(version[2]))
@@ -133,6 +145,7 @@ def _note(state: _Open, line: str) -> None:
     if device:
         if device[1] == "0":
             state.hosts = {}
+            state.firsts += [] if line in state.firsts else [line]
         state.hosts[int(device[1])] = device[2]
         state.gpu = device[3].strip() or state.gpu
 
@@ -171,7 +184,7 @@ def _row(line: str, number: int, state: _Open) -> None:
 
 def _measured(under: dict[str, list[str]], number: int) -> SizeRow | None:
     """Return the row of the texts under each column; None without a time."""
-    texts = zip(*(_two(under.get(name, [])) for name in ("time", "algbw", "busbw")), strict=True)
+    texts = zip(*(_two(under.get(name, [])) for name in ("time", "algbw", "busbw", "#wrong")), strict=True)
     sides = tuple(Side(*(text if is_number(text) else "" for text in side)) for side in texts)
     times = [_number(side.time_us) for side in sides]
     size, count = under["size"][0], under["count"][0]
@@ -202,28 +215,61 @@ def _number(word: str) -> float | None:
 
 
 def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
-    """Yield the table of each type, reduction and root; an operation not named is taken from heading or file name."""
+    """Yield the table of each type, reduction and root; an operation not named is taken from heading or file name.
+
+    Where several processes wrote at once, each as rank 0, each has its own table: the first row of a size is one's, the
+    second the other's. Whose is whose cannot be told, nor on which hosts their ranks are.
+    """
     if not state.holds:
         return
     ranks = len(state.hosts) and max(state.hosts) + 1
     guess = state.heading or op_in(name)
-    facts = {"average_busbw_gbs": state.average} if state.average else {}
-    for place_, (setting, rows) in enumerate(state.rows.items() or [(("", "", ""), [])]):
+    processes = len(state.firsts)
+    hosts = dict(state.hosts) if processes < 2 else {}
+    parts = [
+        (setting, rows)
+        for setting, mixed in (state.rows.items() or [(("", "", ""), [])])
+        for rows in ([mixed] if processes < 2 else _unmixed(mixed))
+    ]
+    facts = {"processes": str(processes)} if processes > 1 else {}
+    if state.average and len(parts) == 1:
+        facts["average_busbw_gbs"] = state.average
+    for number, (setting, rows) in enumerate(parts):
         yield lawful(
             NcclTestsTable(
                 state.op or guess,
                 tuple(rows),
                 name,
                 ranks,
-                len(set(state.hosts.values())),
+                len(set(hosts.values())),
                 state.gpu,
                 state.release,
                 setting[0],
-                facts if len(state.rows) == 1 else {},
-                dict(state.hosts),
+                facts,
+                hosts,
                 line=state.line,
                 setting=" ".join(setting) if len(state.rows) > 1 else "",
                 is_op_told=bool(state.op),
-                refused=tuple(state.refused) if place_ == 0 else (),
+                refused=_refused(state, rows) if number == 0 else (),
             )
         )
+
+
+def _refused(state: _Open, rows: list[SizeRow]) -> tuple[TableRefusal, ...]:
+    """Return what was refused while reading; older releases say only at the end that results are wrong, and not whose."""
+    if not state.out_of_bounds or any(side.wrong.strip("0N/A") for row in rows for side in row.sides):
+        return tuple(state.refused)
+    told = TableRefusal("correct", 0, f"{state.out_of_bounds} values are out of bounds; of which size is not printed")
+    return (*state.refused, told)
+
+
+def _unmixed(rows: list[SizeRow]) -> list[list[SizeRow]]:
+    """Return rows that several processes wrote between each other, the n-th row of each size in the n-th list."""
+    seen: Counter[int] = Counter()
+    apart: list[list[SizeRow]] = []
+    for row in rows:
+        if seen[row.size_bytes] == len(apart):
+            apart.append([])
+        apart[seen[row.size_bytes]].append(row)
+        seen[row.size_bytes] += 1
+    return apart

@@ -17,6 +17,7 @@ from ringwright.sources.bench.torch_text import torch_tables
 from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered
+from ringwright.sources.kinds import document
 from ringwright.sources.members import Member, whole
 from ringwright.sources.nccl_tests import read_tables, text_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow, lawful
@@ -58,7 +59,7 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
         )
     for table, file in _apart(tables):
         _emit(gathered, table, file)
-    ranks = {table.ranks for table, _ in tables}
+    ranks = {0 if "processes" in table.facts else table.ranks for table, _ in tables}
     is_rccl = any(table.facts.get("library") == "rccl" for table, _ in tables)
     return gathered.trace(
         world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None
@@ -100,9 +101,8 @@ def _tables(member: Member, data: bytes) -> list[NcclTestsTable]:
 
 
 def _read(member: Member, data: bytes) -> list[NcclTestsTable]:
-    start = data.lstrip()[:1]
     try:
-        if start in (b"{", b"["):
+        if document(data[:4096]):
             return json_tables(data, member.title)
         if _CSV.search(data[:4096].lstrip().split(b"\n", 1)[0]) and b"#" not in data[:64]:
             return _with_cases(member) or csv_tables(data, member.title)

@@ -129,7 +129,8 @@ def _two_sided(entry: dict[str, Any]) -> SizeRow | None:
 def _side(entry: dict[str, Any]) -> Side:
     """Return a run as it is written, under whichever names: microseconds and GB/s."""
     lower = {key.lower().replace("_", ""): value for key, value in entry.items()}
-    told = [lower.get("time", lower.get("cputime")), lower.get("algbw"), lower.get("busbw")]
+    wrong = lower.get("nwrong", lower.get("wrong"))
+    told = [lower.get("time", lower.get("cputime")), lower.get("algbw"), lower.get("busbw"), wrong]
     return Side(*(str(value) if _positive(value) else "" for value in told))
 
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from ringwright.sources.launchers import plain
 from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow
 
 _RANK = re.compile(r"^\s*(\d{1,6}):\s*$")
@@ -79,7 +80,7 @@ def torch_tables(lines: Iterable[str], name: str) -> list[NcclTestsTable]:
     """Return at most two tables: the trials of the first generation, and the averages of later ones."""
     reader = _Reader()
     for line in lines:
-        reader.line(line)
+        reader.line(line if _RANK.match(line) else plain(line))
     tables = []
     if reader.found:
         tables.append(_trials(reader, name))

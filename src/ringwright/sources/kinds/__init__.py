@@ -16,6 +16,7 @@ They are imported to look at any file, so they import nothing heavy; readers are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
@@ -177,11 +178,15 @@ def _outsider(plugin: Plugin) -> Kind:
 
 
 # ---------------------------------------------------------------------------------------------- what several look at
+# What launchers put before a line, in brackets as a list has: [1,0]<stdout>:, [default0]:, [rank0]:, [pod/a/b], [12:00:01].
+_BRACKETS = re.compile(rb"\[(?:\d+,\d+\](?:<std|:)|default\d+\]:|rank\d+\]:|pod/|\d\d:\d\d:\d\d[\].,]|\d+\] \[rank)")
+
+
 @lru_cache(maxsize=2)
 def document(head: bytes) -> bytes:
     """Return the text of what begins like JSON; nothing for all else."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return text if text[:1] in (b"{", b"[") else b""
+    return text if text[:1] in (b"{", b"[") and not _BRACKETS.match(text) else b""
 
 
 @lru_cache(maxsize=2)

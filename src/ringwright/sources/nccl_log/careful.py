@@ -122,6 +122,7 @@ class CarefulReader:
             segment = segment._replace(text=segment.text[: bare.start()].rstrip(), ended=False)
             if not self._orphan(" " + tail, where, parts.stamp_s):
                 self._orphan(tail, where, parts.stamp_s)
+        segment = segment._replace(text=grammar.untagged(segment.text))
         self._process(segment, parts.rank)
         taken = handlers.take(segment, self.state, where, parts.stamp_s)
         if isinstance(taken, CollRecord):
@@ -133,7 +134,7 @@ class CarefulReader:
             if not segment.ended:
                 self._wait(_raw(segment), where, ("repaired", "several processes on one line"), interrupted=True)
                 return ("repaired", "several processes on one line")
-            return None
+            return ("refused", UNKNOWN_LAYOUT) if grammar.holds_operation(segment.text) else None
         if segment.ended and grammar.is_of_unknown_layout(segment.text.rstrip()):
             return ("refused", UNKNOWN_LAYOUT)
         short = _SHORT if segment.ended and grammar.is_operation(segment.text) else _CUT

@@ -100,6 +100,8 @@ STRUCTURED = re.compile(
 )
 # What an operation's line begins with, and which field may follow which: `opCount 3 sendbuff 0x1 ...`.
 _OPERATION = re.compile(r"\w{1,40}: opCount [0-9a-fA-F]{1,16}(?: |$)")
+_INSIDE = re.compile(r"\b\w{1,40}: opCount [0-9a-fA-F]{1,16} sendbuff ")
+_TAG = re.compile(r"^(?:\[[^\]]{0,40}\]|\([^)]{0,40}\)|\d{10,19}) (?=\w{1,40}: opCount )")
 _RANKS = "[nranks="
 _NEXT = {
     "": ("opCount",),
@@ -135,6 +137,16 @@ def parse(text: str) -> tuple[str, re.Match[str]] | None:
         if match is not None:
             return rule.name, match
     return None
+
+
+def untagged(text: str) -> str:
+    """Return an operation's text without what a patched build puts before it: ``[2] AllReduce: opCount e ...``."""
+    return _TAG.sub("", text) if " opCount " in text else text
+
+
+def holds_operation(text: str) -> bool:
+    """Whether an operation's line begins somewhere inside a text."""
+    return " opCount " in text and _INSIDE.search(text) is not None
 
 
 def is_operation(text: str) -> bool:

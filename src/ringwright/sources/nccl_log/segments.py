@@ -7,28 +7,19 @@ that began lines ago. ``split`` returns what stands before the first prefix and 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import NamedTuple
+
+from ringwright.sources.launchers import parse_time, peel
 
 _TIME = r"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?)\] )?"
 _WHO = r"(?P<host>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
-_WHERE = r"(?:\[(?P<dev>\d{1,4})\] )?(?P<place>(?:[\w./+-]{1,200}:\d{1,7} |[\d.]{1,20} [\w:~<>]{1,120}:\d{1,7} ))?"
+# RCCL of 2019 prints microseconds since the epoch behind the device.
+_WHERE = (
+    r"(?:\[(?P<dev>\d{1,4})\] )?(?:(?P<micros>\d{13,17}) )?"
+    r"(?P<place>(?:[\w./+-]{1,200}:\d{1,7} |[\d.]{1,20} [\w:~<>]{1,120}:\d{1,7} ))?"
+)
 PREFIX = re.compile(_TIME + _WHO + _WHERE + r"NCCL (?P<level>INFO|WARN|TRACE|CALL|VERSION|ABORT|ERROR) ?")
 BARE = re.compile(r"(?:\[(?P<dev>\d{1,4})\] )?(?P<place>[\w./+-]{1,200}:\d{1,7} )?NCCL (?P<level>INFO|WARN|CALL) ?")
-
-_STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-_LAUNCHERS = [
-    re.compile(rf"^(?P<stamp>{_STAMP}) (?:stdout|stderr) [FP] "),  # container runtimes
-    re.compile(rf"^(?P<stamp>{_STAMP}):?\s+"),
-    re.compile(r"^\[\d+,(?P<rank>\d{1,7})\](?:<std(?:out|err|diag)>)?:\s?"),  # mpirun --tag-output
-    re.compile(r"^(?:\[default\d+\]:|\[\d+\] (?=\[rank))"),
-    re.compile(r"^\[rank(?P<rank>\d{1,7})\]:\s?"),  # torchrun
-    re.compile(r"^(?P<rank>\d{1,6}): "),  # srun --label
-    re.compile(r"^\((?:[\w.]+ )?(?:pid=\d+)(?:, ip=[^)]*)?\) "),  # Ray
-    re.compile(r"^\x1b\[[0-9;]*m"),
-    re.compile(r"^(?:[a-z0-9]+(?:-[a-z0-9]+)+|[\w./-]+) \| "),  # compose and stern
-]
-_LAUNCHER_STARTS = frozenset("0123456789[(\x1b")
 
 
 class LineSegment(NamedTuple):
@@ -96,42 +87,6 @@ def _prefix_before(line: str, at: int, floor: int) -> re.Match[str] | None:
     return match if match is not None and match.start("level") == at + 6 else None
 
 
-def peel(line: str) -> tuple[int | None, float | None, str]:
-    """Return the rank and time that launcher prefixes carry, and the line without them."""
-    rank: int | None = None
-    stamp: float | None = None
-    if line[:1] not in _LAUNCHER_STARTS and " | " not in line[:100]:
-        return rank, stamp, line
-    for _ in range(4):
-        for pattern in _LAUNCHERS:
-            match = pattern.match(line)
-            if match is None:
-                continue
-            groups = match.groupdict()
-            rank = int(groups["rank"]) if groups.get("rank") else rank
-            stamp = parse_time(groups["stamp"]) if groups.get("stamp") else stamp
-            line = line[match.end() :]
-            break
-        else:
-            break
-    return rank, stamp, line
-
-
-def parse_time(text: str) -> float | None:
-    """Return seconds since the epoch, read as UTC where no zone is printed; None when it is no date."""
-    plain = text.replace(",", ".").replace("Z", "+00:00")
-    head, dot, tail = plain.partition(".")
-    if dot:
-        digits = re.match(r"\d+", tail)
-        width = digits.end() if digits else 0
-        plain = f"{head}.{tail[:width][:6].ljust(6, '0')}{tail[width:]}"
-    try:
-        moment = datetime.fromisoformat(plain)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
 def segment_of(match: re.Match[str], text: str, *, ended: bool) -> LineSegment:
     """Return the segment of a prefix and the text that follows it."""
     dev = match["dev"]
@@ -142,7 +97,13 @@ def segment_of(match: re.Match[str], text: str, *, ended: bool) -> LineSegment:
         device=int(dev) if dev else -1,
         level=match["level"],
         place=(match["place"] or "").strip(),
-        time_s=parse_time(match["time"]) if match["time"] else None,
+        time_s=_time(match),
         text=text.rstrip("\r\n"),
         ended=ended,
     )
+
+
+def _time(match: re.Match[str]) -> float | None:
+    if match["time"]:
+        return parse_time(match["time"])
+    return int(match["micros"]) * 1e-6 if match["micros"] else None
