@@ -359,13 +359,13 @@ LAUNCHED = [
 
 @pytest.mark.parametrize(("prefix", "rank", "time_s"), LAUNCHED)
 def test_launcher_prefixes_are_peeled(made: Any, prefix: bytes, rank: int, time_s: float | None) -> None:
-    from ringwright.sources.nccl_log.segments import peel
+    from ringwright.sources.launchers import peel
 
     _, result = scan(made, prefix + CLEAN)
     assert result["launch_rank"].tolist() == [rank]
     assert [None if math.isnan(each) else each for each in result["time_s"].tolist()] == [time_s]
     patient = peel((prefix + CLEAN).decode())
-    assert patient == (rank if rank >= 0 else None, time_s, CLEAN.decode())
+    assert (patient.rank, patient.stamp_s, patient.text) == (rank if rank >= 0 else None, time_s, CLEAN.decode())
 
 
 OTHER = CLEAN.replace(b"host-1:314:315", b"host-2:7:7")

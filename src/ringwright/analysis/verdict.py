@@ -144,11 +144,13 @@ def _hang(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culp
             data = row["data"]
             waiting[row["rank"]] = (int(data["seq"]), data["op"], f"{data['nin']}/{data['nout']}")
             places[row["rank"]] = _location(row)
-    progress = {row["rank"]: row["data"] for row in reversed(errors) if row["op"] == "progress"}
+    progress = {
+        (row["rank"], row["data"].get("pg", "")): row["data"] for row in reversed(errors) if row["op"] == "progress"
+    }
     if not waiting and not progress:
         return None
     evidence = list(places.values()) or [_location(row) for row in errors if row["op"] == "progress"][:8]
-    silent = sorted(set(range(world)) - set(waiting) - set(progress)) if world else []
+    silent = sorted(set(range(world)) - set(waiting) - {rank for rank, _ in progress}) if world else []
     ranks, kind, confidence, why = _accuse(waiting, progress, silent, world)
     hosts = sorted({host_of[rank] for rank in ranks if rank in host_of})
     evidence = evidence[:9] + why
@@ -158,7 +160,10 @@ def _hang(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culp
 
 
 def _accuse(
-    waiting: dict[int, tuple[int, str, str]], progress: dict[int, dict[str, Any]], silent: list[int], world: int | None
+    waiting: dict[int, tuple[int, str, str]],
+    progress: dict[tuple[int, str], dict[str, Any]],
+    silent: list[int],
+    world: int | None,
 ) -> tuple[list[int], str, float, list[str]]:
     seen = Counter(waiting.values())
     if len({(op, numel) for _, op, numel in seen}) > 1 and len({seq for seq, _, _ in seen}) > 1:
@@ -186,12 +191,12 @@ def _who(waiting: dict[int, tuple[int, str, str]], what: tuple[int, str, str]) -
     return ", ".join(str(rank) for rank, seen in sorted(waiting.items()) if seen == what)
 
 
-def _minority(progress: dict[int, dict[str, Any]], counter: str) -> set[int]:
+def _minority(progress: dict[tuple[int, str], dict[str, Any]], counter: str) -> set[int]:
     """Return the ranks with the lowest counter of their group where they are a strict minority of it."""
     groups: dict[str, dict[int, int]] = defaultdict(dict)
-    for rank, data in progress.items():
+    for (rank, group), data in progress.items():
         if data.get(counter) is not None:
-            groups[data.get("pg", "")][rank] = data[counter]
+            groups[group][rank] = data[counter]
     minority: set[int] = set()
     for values in groups.values():
         lowest = {rank for rank, value in values.items() if value == min(values.values())}

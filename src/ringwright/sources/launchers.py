@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _LAUNCHERS = [
@@ -11,9 +12,9 @@ _LAUNCHERS = [
     re.compile(rf"^(?P<stamp>{_STAMP}):?\s+"),
     re.compile(r"^\[\d+,(?P<rank>\d{1,7})\](?:<std(?:out|err|diag)>)?:\s?"),  # mpirun --tag-output
     re.compile(r"^(?:\[default\d+\]:|\[\d+\] (?=\[rank))"),
-    re.compile(r"^\[rank(?P<rank>\d{1,7})\]:\s?"),  # torchrun
+    re.compile(r"^\[rank(?P<own>\d{1,7})\]:\s?"),  # PyTorch itself
     re.compile(r"^(?P<rank>\d{1,6}): "),  # srun --label
-    re.compile(r"^\((?:[\w.]+ )?(?:pid=\d+)(?:, ip=[^)]*)?\) "),  # Ray
+    re.compile(r"^\((?:[\w.]+(?:\[[\w=, ]*\])? )?(?:pid=\d+)(?:, ip=[^)]*)?\) "),  # Ray
     re.compile(r"^\x1b\[[0-9;]*m"),
     re.compile(r"^(?:[a-z0-9]+(?:-[a-z0-9]+)+|[\w./-]+) \| "),  # compose and stern
 ]
@@ -35,12 +36,22 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[mK]")
 MOST_LAYERS = 4  # of prefixes on one line
 
 
-def peel(line: str) -> tuple[int | None, float | None, str]:
-    """Return the rank and time that launcher prefixes carry, and the line without them."""
+class Peeled(NamedTuple):
+    """What stands before a line: the rank and time that launchers say, the rank that PyTorch says itself; and the line."""
+
+    rank: int | None
+    stamp_s: float | None
+    own_rank: int | None
+    text: str
+
+
+def peel(line: str) -> Peeled:
+    """Return the ranks and time that launcher prefixes carry, and the line without them."""
     rank: int | None = None
+    own: int | None = None
     stamp: float | None = None
     if line[:1] not in _LAUNCHER_STARTS and " | " not in line[:100]:
-        return rank, stamp, line
+        return Peeled(rank, stamp, own, line)
     for _ in range(MOST_LAYERS):
         for pattern in _LAUNCHERS:
             match = pattern.match(line)
@@ -48,12 +59,13 @@ def peel(line: str) -> tuple[int | None, float | None, str]:
                 continue
             groups = match.groupdict()
             rank = int(groups["rank"]) if groups.get("rank") else rank
+            own = int(groups["own"]) if groups.get("own") else own
             stamp = parse_time(groups["stamp"]) if groups.get("stamp") else stamp
             line = line[match.end() :]
             break
         else:
             break
-    return rank, stamp, line
+    return Peeled(rank if own is None else own, stamp, own, line)
 
 
 def parse_time(text: str) -> float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ringwright.sources.kinds import document
+
 _MAGIC = (
     (b"\x7fELF", "an ELF program or library"),
     (b"\x89PNG\r\n", "a PNG picture"),
@@ -49,7 +51,7 @@ def looks_like(head: bytes) -> str:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if _is_binary(head):
         return "binary data"
-    if text[:1] in (b"{", b"["):
+    if document(text):
         return _json(text)
     if text[:1] == b"<":
         return f"XML or HTML that begins {_excerpt(text)}"

@@ -31,6 +31,7 @@ _KNOWN = {
     "i_cv%",
 }
 _OTHER_NAMES = {"wrong": "#wrong", "cputime": "time"}
+_UNIT = re.compile(r"\((?:b|elements|elems|us|gb/s)\)$")  # beside the name, where others print it in a line of its own
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\S+")
 
@@ -48,10 +49,15 @@ def header(line: str) -> list[HeaderWord]:
     if "count" not in line.lower():
         return []
     text = line.lower().replace("#", " ", 1) if line.lstrip().startswith("#") else line.lower()
-    words = [HeaderWord(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
+    words = [HeaderWord(_name(match[0]), match.end()) for match in _WORD.finditer(text)]
     names = [column.name for column in words]
     is_header = names[:2] == ["size", "count"] and "time" in names and set(names) <= _KNOWN
     return words if is_header and len(words) <= MOST_COLUMNS else []
+
+
+def _name(word: str) -> str:
+    name = _UNIT.sub("", word)
+    return _OTHER_NAMES.get(name, name)
 
 
 def place(line: str, columns: list[HeaderWord]) -> list[str] | None:

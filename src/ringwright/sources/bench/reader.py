@@ -185,6 +185,8 @@ def _sides(gathered: Gathered, row: SizeRow, common: dict[str, Any]) -> None:
 
 def _ranks_implied(table: NcclTestsTable) -> int:
     """Return the ranks that bus over algorithm bandwidth imply, 0 where rounding leaves more than one answer."""
+    if any(row.busbw_gbs == 0 and row.size_bytes / row.time_s >= 1e9 for row in table.rows):
+        return 1  # 0.00 beside an algorithm bandwidth of 1 GB/s and more: the factor (p-1)/p is 0
     for row in sorted(table.rows, key=lambda row: -(row.busbw_gbs or 0)):
         if not row.busbw_gbs or row.busbw_gbs < 1:
             break

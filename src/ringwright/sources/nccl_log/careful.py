@@ -91,7 +91,7 @@ class CarefulReader:
         if self._orphan(lead, where, parts.stamp_s):
             return JOINED
         outcome = ("repaired", "other text before the prefix")
-        if not framework.read(lead, self.state, where, parts.rank, parts.stamp_s) and len(lead) < 512:
+        if not framework.read(lead, self.state, where, parts.own_rank, parts.stamp_s) and len(lead) < 512:
             self._wait(lead, where, outcome, interrupted=True)
         return outcome
 
@@ -155,7 +155,7 @@ class CarefulReader:
         text = parts.lead.rstrip("\r\n ")
         if not text:
             return ("other", "blank")
-        if framework.read(text, self.state, where, parts.rank, parts.stamp_s):
+        if framework.read(text, self.state, where, parts.own_rank, parts.stamp_s):
             return ("understood", "framework line")
         if self._heads and self._orphan(text, where, parts.stamp_s):
             return JOINED

@@ -20,9 +20,12 @@ _TIMEOUT = re.compile(
     r"SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)(?:, NumelIn=(?P<nin>\d{1,20}), NumelOut=(?P<nout>\d{1,20}))?"
     r"[^)]*Timeout\(ms\)=(?P<limit>\d+)\)(?: ran for (?P<ran>\d+) milliseconds)?"
 )
+# Until 2.5 "at NCCL work: 5, last enqueued NCCL work: ..", since 2.6 "at work sequence id: 5 PG status: last enqueued work: ..",
+# and of ranks whose own watchdog did not end: "Received a dump signal .. Last enqueued NCCL work: ..".
 _PROGRESS = re.compile(
-    r"\[PG (?:ID )?(?P<pg>\S+)(?: PG GUID \S+)? Rank (?P<rank>\d{1,7})\].{0,200}?work: (?P<at>\d{1,20}), "
-    r"last enqueued NCCL work: (?P<enqueued>-?\d{1,20}), last completed NCCL work: (?P<completed>-?\d{1,20})"
+    r"\[PG (?:ID )?(?P<pg>\S+)(?: PG GUID (?P<guid>[^\]]{1,200}?))? Rank (?P<rank>\d{1,7})\].{0,300}?"
+    r"(?:work(?: sequence id)?: (?P<at>\d{1,20})(?:,| PG status:) )?[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,20}),"
+    r"(?: last started (?:NCCL )?work: -?\d{1,20},)? last completed (?:NCCL )?work: (?P<completed>-?\d{1,20})"
 )
 _KILLED = re.compile(
     r"(?P<host>[\w.-]{1,255}): rank (?P<rank>\d{1,7}) (?:died from|exited because of) signal (?P<signal>\d{1,3})\b"
@@ -41,7 +44,7 @@ _VERSION = re.compile(r"(?P<kind>[NR]CCL)(?: version|\*\*:) ?:? ?(?P<version>2\.
 
 # One search that no line of any reader below gets past unnoticed.
 _MARKS = re.compile(
-    r"Watchdog caught|last enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
+    r"Watchdog caught|[Ll]ast enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
     r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)|" + adding.LIBRARY_MARK
 )
 _DEGREE_NAMES = {
@@ -67,7 +70,7 @@ _ARGUMENT_NAMES = {
 # Any of these bytes makes a line worth a careful look, though NCCL did not write it or its prefix was cut off.
 NEEDLES = [
     b"Watchdog caught",
-    b"last enqueued NCCL",
+    b"ast enqueued ",
     b"using world size",
     b"elapsed time per iteration",
     b"parallel_size ..",
@@ -101,7 +104,9 @@ def _timeout(text: str, state: LogState, where: Place, rank: int | None, time_s:
     if match is None:
         return False
     data = {key: match[key] for key in ("seq", "op", "nin", "nout", "limit", "ran")}
-    error = ErrorLine("watchdog", "", 0, -1, match[0], *where, rank=int(match["rank"]), time_s=time_s, data=data)
+    # What the message names is the rank in its group.
+    said = int(match["rank"]) if rank is None else rank
+    error = ErrorLine("watchdog", "", 0, -1, match[0], *where, rank=said, time_s=time_s, data=data)
     state.error(error)
     return True
 
@@ -110,11 +115,14 @@ def _progress(text: str, state: LogState, where: Place, rank: int | None, time_s
     match = _PROGRESS.search(text)
     if match is None:
         return False
-    at, enqueued, completed = (int(match[key]) for key in ("at", "enqueued", "completed"))
-    data: dict[str, object] = {"pg": match["pg"].rstrip("]"), "at": at, "enqueued": enqueued}
+    enqueued, completed = int(match["enqueued"]), int(match["completed"])
+    # A group's number is one of each rank, its GUID is the same on all.
+    data: dict[str, object] = {"pg": match["guid"] or match["pg"].rstrip("]"), "enqueued": enqueued}
+    data["at"] = int(match["at"]) if match["at"] else None
     # The completed counter can be uninitialised memory; it cannot exceed what was enqueued.
-    data["completed"] = completed if 0 <= completed <= enqueued else None
-    state.error(ErrorLine("progress", "", 0, -1, match[0], *where, rank=int(match["rank"]), time_s=time_s, data=data))
+    data["completed"] = completed if -1 <= completed <= enqueued else None
+    said = int(match["rank"]) if rank is None else rank
+    state.error(ErrorLine("progress", "", 0, -1, match[0], *where, rank=said, time_s=time_s, data=data))
     return True
 
 

@@ -37,26 +37,27 @@ class LineSegment(NamedTuple):
 
 
 class Split(NamedTuple):
-    """A line's parts: the launcher's rank and clock if any, the text before the first prefix, the segments."""
+    """A line's parts: rank and clock of the launcher and the rank that PyTorch says, if any; text before NCCL's; segments."""
 
     rank: int | None
     stamp_s: float | None
+    own_rank: int | None
     lead: str
     segments: list[LineSegment]
 
 
 def split(line: str) -> Split:
     """Return the parts of one line (without its newline)."""
-    rank, stamp, line = peel(line)
+    rank, stamp, own_rank, line = peel(line)
     prefixes = _prefixes(line)
     if not prefixes:
-        return Split(rank, stamp, line, [])
+        return Split(rank, stamp, own_rank, line, [])
     segments = []
     for index, match in enumerate(prefixes):
         last = index + 1 == len(prefixes)
         end = len(line) if last else prefixes[index + 1].start()
         segments.append(segment_of(match, line[match.end() : end], ended=last))
-    return Split(rank, stamp, line[: prefixes[0].start()], segments)
+    return Split(rank, stamp, own_rank, line[: prefixes[0].start()], segments)
 
 
 def _prefixes(line: str) -> list[re.Match[str]]:
