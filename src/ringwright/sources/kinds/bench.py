@@ -11,7 +11,9 @@ WHAT = "benchmark table"
 RANK = 120
 READER = "ringwright.sources.bench:read_bench"
 WITHIN = ("nccl-log",)  # a log may hold a table as well
-_TABLE = re.compile(rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw(?:\(GB/s\))?\s+busbw|out-of-place", re.MULTILINE)
+_TABLE = re.compile(
+    rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw(?:\(GB/s\))?\s+busbw|out-of-place", re.MULTILINE
+)
 _TORCH = re.compile(rb"algo throughput: [\d.]+ bps|bandwidth of all_reduce (?:over|with)")
 
 
