@@ -3,8 +3,9 @@
 A rank's own time runs from the end of one step's calls to the end of the next step's, by its own clock, less the time in
 which calls block it. Its lateness is what its own time is more than that of the median rank of those it works with. A rank that
 is late only because a rank of a smaller group held it up there is not blamed. Where the work of all ranks was recorded, a call
-blocks while no work runs. Else a call that is still running when the rank issues the next one does not block it; the last call
-of such a chain blocks until all of them have ended.
+blocks while no work runs. Else calls tell: where the next one is issued a steady time after a call's issue, and not after its
+end, the rank went on at once and waits later; so it does where the next one is issued before the end. The last call of such a
+chain blocks until all of them have ended.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 FEWEST_STEPS = 12
+STEADIER = 0.7  # times what the gap from a call's end varies by
 _MOST_CALLS_AS_STEPS = 5_000
 
 Floats = npt.NDArray[np.float64]
@@ -146,12 +148,9 @@ def _own(calls: pl.DataFrame, works: pl.DataFrame | None) -> pl.DataFrame:
         return least.with_columns(pl.lit(0.0).alias("at_first"))
     begins = pl.col("start_s") * 1e6
     ended = (begins + pl.col("us")).cum_max().over("rank")
-    goes_on = (begins.shift(-1).over("rank") < ended).fill_null(value=False)
-    timed = calls.sort("rank", "start_s", "sequence").with_columns(
-        begins.alias("begins"),
-        ended.alias("ended"),
-        pl.when(goes_on).then(0.0).otherwise(ended - begins).alias("blocked"),
-    )
+    timed = calls.sort("rank", "start_s", "sequence").with_columns(begins.alias("begins"), ended.alias("ended"))
+    blocked = pl.when(_goes_on(timed)).then(0.0).otherwise(pl.col("ended") - pl.col("begins"))
+    timed = timed.with_columns(blocked.alias("blocked"))
     turns = timed.group_by("rank", "step", maintain_order=True).agg(
         pl.col("begins").first(), pl.col("ended").max(), pl.col("blocked").sum()
     )
@@ -161,6 +160,30 @@ def _own(calls: pl.DataFrame, works: pl.DataFrame | None) -> pl.DataFrame:
         turns = pl.concat([_without_work(rows, timed, works) for rows in turns.partition_by("rank")])
     own = (pl.col("ended") - pl.col("before") - pl.col("blocked")).alias("own")
     return turns.with_columns(own, (pl.col("begins") - pl.col("before")).alias("at_first"))
+
+
+def _goes_on(timed: pl.DataFrame) -> pl.Series:
+    """Return which calls a rank does not wait for: the next is issued before their end, or a steady time after their issue.
+
+    The program is one: calls of equal number in the steps of ranks with as many calls are looked at together.
+    """
+    import polars as pl
+
+    following = pl.col("begins").shift(-1).over("rank", "step")
+    told = timed.select(
+        pl.col("rank"),
+        pl.int_range(pl.len()).over("rank", "step").alias("number"),
+        pl.len().over("rank", "step").alias("calls"),
+        (following - pl.col("begins")).alias("from_issue"),
+        (following - pl.col("ended")).alias("from_end"),
+    )
+    alike = ["number", "calls"]
+    for gap in ("from_issue", "from_end"):
+        apart = pl.col(gap) - pl.col(gap).median().over("rank", *alike)
+        told = told.with_columns(apart.abs().median().over(alike).alias(f"varies_{gap}"))
+    at_once = told["varies_from_issue"] < STEADIER * told["varies_from_end"]
+    is_issued = timed.select((pl.col("begins").shift(-1).over("rank") < pl.col("ended")).alias("goes_on"))["goes_on"]
+    return (at_once | is_issued).fill_null(value=False)
 
 
 def _without_work(turns: pl.DataFrame, calls: pl.DataFrame, works: pl.DataFrame) -> pl.DataFrame:
