@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from patience import Others
 from ringwright.studies.jobs import in_lab
 
 pytestmark = [
@@ -31,10 +32,13 @@ def test_predictions_follow_faults_and_policies() -> None:
 
 @pytest.mark.lab
 def test_a_step_on_real_ranks_is_as_predicted() -> None:
-    """The documented figures are within 15 %; two cores that other tests use besides make a run late now and then."""
+    """The documented figures are within 15 %. A run is never quicker; later it may be where others use the processors."""
     found = []
     for _ in range(3):
-        found += in_lab.rows(QUESTION)
-        if abs(found[-1].error) < 0.15:
+        with Others() as others:
+            (row,) = in_lab.rows(QUESTION)
+        assert row.measured_s > 0.85 * row.predicted_s
+        found.append((row, others.share))
+        if abs(row.error) < 0.15 or others.were_busy:
             return
     raise AssertionError(found)

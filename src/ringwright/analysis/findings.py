@@ -111,7 +111,8 @@ def _refused(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     is_much = sum(row["lines"] for row in unknown) * 200 >= ledger["understood"]
     told = [_unknown_layout(summary, unknown)] if unknown and (is_certain or is_much) else []
     lost = [row for row in detail if _WITHOUT_PROCESS in (row["reason"] or "")]
-    told += [_without_process(summary, lost)] if lost else []
+    if lost and sum(row["lines"] for row in lost) * 200 >= ledger["understood"]:
+        told.append(_without_process(summary, lost))
     refused = ledger["refused"] - sum(row["lines"] or 0 for row in [*unknown, *lost, *_broken(detail)])
     if refused <= 0 or refused * 200 < ledger["understood"]:
         return told
@@ -121,8 +122,10 @@ def _refused(summary: Judged, claims: list[Any]) -> list[JobFinding]:
 
 
 def _is_unread(row: Row) -> bool:
+    """Whether a row of the ledger stands for operations that were met and could not be used."""
     reason = row["reason"] or ""
-    return row["outcome"] == "refused" and (_UNKNOWN_LAYOUT in reason or _WITHOUT_PROCESS in reason)
+    is_operation = _UNKNOWN_LAYOUT in reason or (_WITHOUT_PROCESS in reason and "opCount" in (row["example"] or ""))
+    return row["outcome"] == "refused" and is_operation
 
 
 def _without_process(summary: Judged, rows: list[Row]) -> JobFinding:

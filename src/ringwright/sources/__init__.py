@@ -94,8 +94,8 @@ def detected(paths: Sequence[str]) -> list[tuple[Source, tuple[str, ...]]]:
 
 def _told(source: Source) -> tuple[Source, tuple[str, ...]]:
     """Return a source, or the lines inside where they lie in something else, with its kinds."""
-    from ringwright.sources.detect import detect
-    from ringwright.sources.wrapped import PEEK_BYTES, unwrapped
+    from ringwright.sources.detect import PEEK_BYTES, detect
+    from ringwright.sources.wrapped import unwrapped
 
     head = source.head(PEEK_BYTES)
     text = unwrapped(source, head)

@@ -6,11 +6,11 @@ import zlib
 from typing import TYPE_CHECKING
 
 from ringwright.sources.kinds import MAGIC, NO, kinds
-from ringwright.sources.wrapped import PEEK_BYTES
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
 
+PEEK_BYTES = 256 << 10
 _TAR = slice(257, 262)
 
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 from ringwright.sources import read_each
-from ringwright.sources.detect import detect
+from ringwright.sources.detect import PEEK_BYTES, detect
 from ringwright.sources.inputs import CHUNK_BYTES, chunks, files, find, is_plain, sources_in
 from ringwright.sources.kinds import kinds
 from ringwright.sources.reached import Growing, Reached
 from ringwright.sources.source import Source
 from ringwright.sources.tails import FileState, Tail, state_of
-from ringwright.sources.wrapped import PEEK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,13 +18,14 @@ from pathlib import Path
 
 from ringwright.errors import InputError
 from ringwright.laws.tables import Side
+from ringwright.sources.detect import PEEK_BYTES
 from ringwright.sources.inputs import chunks, find
 from ringwright.sources.launchers import plain
 from ringwright.sources.nccl_columns import HeaderWord, header, is_number, place
 from ringwright.sources.nccl_tests_shapes import csv_tables, json_lines
 from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
 from ringwright.sources.source import Source
-from ringwright.sources.wrapped import PEEK_BYTES, unwrapped
+from ringwright.sources.wrapped import unwrapped
 
 _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r")(?:_perf|\.exe)\b")
 _DEVICE = re.compile(r"^[#\s]*Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")

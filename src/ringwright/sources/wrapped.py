@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
+from ringwright.sources.detect import PEEK_BYTES
 from ringwright.sources.kinds import WORDS, kinds
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from ringwright.sources.source import Source
 
-PEEK_BYTES = 256 << 10  # looked at
 LONGEST_LINE = 1 << 20
 TEXTS = ("nccl-log", "bench")  # kinds of recordings that are text, line by line
 # Docker and Fluentd, Google Cloud, journald, CloudWatch and ELK, Loki, Azure.
