@@ -449,9 +449,10 @@ def test_what_the_lab_cannot_do_is_refused(line: str, said: str) -> None:
 def test_congestion_fills_the_links_of_its_ranks(make: Any) -> None:
     net, _ = make(SLOW, ["congestion from send-recv 1MiB on 0,1"])
     net.start_faults()
-    time.sleep(0.8)
-    carried = net.counters()
-    assert carried["switch>rank1"] > 0.8e6  # of 2 MB at 20 Mb/s
+    until = time.monotonic() + HANG_S
+    while (carried := net.counters())["switch>rank1"] < 0.8e6:  # a third of a second at 20 Mb/s
+        assert time.monotonic() < until
+        time.sleep(0.1)
     assert carried["switch>rank2"] < 0.1e6
     assert not net.failure
 
@@ -464,22 +465,36 @@ def test_slow_stopped_and_killed_ranks(as_user: bool, ways: list[bool], make: An
     faults = ["rank 0 slow 4x", "rank 1 stop at 0.2s for 0.4s", "rank 2 kill at 0.3s"]
     net, programs = make("switch:4,rate=20Mb/s", faults, rootless=as_user)
     running = [programs.ready(rank, LOOP) for rank in range(4)]
-    zero_s = net.start_faults()
-    time.sleep(0.9)
-    assert running[2].wait(HANG_S) == -signal.SIGKILL
+    net.start_faults()
+    stopped: list[list[bool]] = [[] for _ in running]
+    until = time.monotonic() + HANG_S
+    # What signals did is seen in the processes: what they print, and when, says how busy the machine is.
+    while not (True in stopped[1] and not stopped[1][-1] and running[2].poll() is not None and len(stopped[0]) > 100):
+        assert time.monotonic() < until
+        for rank in (0, 1, 3):
+            stopped[rank].append(is_stopped(running[rank].pid))
+        time.sleep(0.003)
+    assert running[2].wait() == -signal.SIGKILL
     assert running[0].poll() is None
     assert running[1].poll() is None
     for process in running[:2] + running[3:]:
         process.kill()
-    times = [
-        [float(line) for line in process.communicate()[0].splitlines() if line[-1:].isdigit()] for process in running
-    ]
-    gaps = [max((b - a for a, b in pairwise(each)), default=0.0) for each in times]
-    assert 0.2 < gaps[1] < 0.9  # the clock of the faults goes on while a busy machine lets nobody print
-    stopped = [(a, b) for a, b in pairwise(times[1]) if b - a == gaps[1]]
-    assert 0.1 < stopped[0][0] - zero_s < 0.4
-    since = [[moment for moment in each if zero_s + 0.1 < moment < zero_s + 0.9] for each in times]
-    assert len(since[0]) < 0.6 * len(since[3])
+        process.communicate()
+    assert 0.3 < sum(stopped[0]) / len(stopped[0]) < 0.95  # three quarters of every 20 ms
+    assert not stopped[1][0]
+    assert sum(a != b for a, b in pairwise(stopped[1])) == 2  # once, for a while
+    assert not any(stopped[3])
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process, or the one that it started in a namespace, was stopped by a signal."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        started = children.read_text().split()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return False
+    return state == "T" or any(is_stopped(int(child)) for child in started)
 
 
 # Nothing stays behind
