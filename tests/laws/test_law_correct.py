@@ -67,3 +67,15 @@ def test_no_limit_of_the_gate_allows_it(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["check", str(tmp_path / "x.txt"), "--max-refused", "100%", "--json"]) == 1
     failed = [row for row in json.loads(capsys.readouterr().out)["checks"] if not row["passed"]]
     assert [row["check"] for row in failed] == ["results"]
+
+
+def test_a_comparison_with_wrong_results_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "right.txt").write_text(TABLE.format(out="0", inside="0", bounds="0 OK"))
+    (tmp_path / "wrong.txt").write_text(TABLE.format(out="12", inside="0", bounds="12 FAILED"))
+    right, wrong = str(tmp_path / "right.txt"), str(tmp_path / "wrong.txt")
+    assert main(["diff", right, wrong, "--fail-over", "100%"]) == 1
+    assert "The results of the later run are wrong: wrong.txt: 195 KiB: 12 elements" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main(["diff", wrong, right, "--fail-over", "100%"]) == 0
+    assert "the first input holds wrong results" in " ".join(capsys.readouterr().out.split())

@@ -8,6 +8,7 @@ from ringwright.analysis import diff_times
 from ringwright.analysis.diff_answer import diff_answer
 from ringwright.analysis.diff_document import CountChange, RunCounts, RunDifference, TimedAlone, TimedSize
 from ringwright.analysis.document import Summary
+from ringwright.laws import wrong_results
 
 SCHEMA = "ringwright.diff/1"
 Tally = dict[tuple[Any, ...], tuple[int, int]]  # key -> (count, bytes)
@@ -63,7 +64,13 @@ def _side(summary: Summary) -> RunCounts:
         "ranks_seen": summary.get("ranks_seen"),
         "count": sum(o.get("count") or 0 for o in operations),
         "bytes": sum(o.get("bytes") or 0 for o in operations),
+        "wrong_results": _wrong(summary),
     }
+
+
+def _wrong(summary: Summary) -> str:
+    told = wrong_results(summary.get("laws") or [])
+    return "" if told is None else str(told["example"])
 
 
 def _operations(summary: Summary) -> Tally:
@@ -152,6 +159,8 @@ def _ground_notes(before: Summary, after: Summary) -> list[str]:
     """Say where the two inputs differ in what they can show."""
     notes = []
     for side, name in ((before, "first"), (after, "second")):
+        if wrong := _wrong(side):
+            notes.append(f"the {name} input holds wrong results, which are not compared: {wrong}")
         if side.get("losses"):
             notes.append(f"the {name} input was not read whole: its counts are lower bounds")
         if not side.get("operations") and not side.get("bandwidth"):

@@ -34,7 +34,9 @@ def diff_answer(
     changes, changed_share
         What was called otherwise, and the share of calls or bytes that it makes.
     """
-    kind, sentence, figures = _of_steps(times) or _of_sizes(sizes) or _of_counts(times, sizes, changes, changed_share)
+    kind, sentence, figures = (
+        _of_results(after) or _of_steps(times) or _of_sizes(sizes) or _of_counts(times, sizes, changes, changed_share)
+    )
     told: list[Figure] = [{"name": name, "value": value} for name, value in figures]
     return {
         "kind": kind,
@@ -42,6 +44,12 @@ def diff_answer(
         "figures": told,
         "command": remedies.report({"inputs": after["inputs"]}),
     }
+
+
+def _of_results(after: RunCounts) -> Told | None:
+    if not after["wrong_results"]:
+        return None
+    return "wrong", f"The results of the later run are wrong: {after['wrong_results']}.", []
 
 
 def _of_steps(times: Sequence[TimedWhole]) -> Told | None:

@@ -22,6 +22,7 @@ class RunCounts(TypedDict):
     ranks_seen: int | None
     count: int
     bytes: int
+    wrong_results: str  # what a benchmark computed wrong, "" where nothing is
 
 
 class CountChange(TypedDict):

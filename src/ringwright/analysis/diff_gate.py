@@ -11,10 +11,12 @@ def over(difference: RunDifference, bound: float, *, slower_only: bool = False) 
     """Return a sentence per kind of change beyond ``bound``; empty when the gate passes.
 
     A time counts where it changed by more than ``bound`` and by more than it varies by itself; a share of time where it
-    moved by more than ``bound`` in points. With ``slower_only`` what became faster counts for nothing. Two runs with nothing
+    moved by more than ``bound`` in points; wrong results always. With ``slower_only`` what became faster counts for nothing. Two runs with nothing
     in common that could be compared do not pass.
     """
-    changes = [_calls(difference, bound), _only_in_one(difference, bound)]
+    wrong = difference["after"]["wrong_results"]
+    changes = [f"wrong results: {wrong}" if wrong else ""]
+    changes += [_calls(difference, bound), _only_in_one(difference, bound)]
     changes += [_classes(difference, bound, slower_only), _sizes(difference, bound, slower_only)]
     changes += [_whole(row, bound, slower_only) for row in difference["times"]]
     failed = [sentence for sentence in changes if sentence]

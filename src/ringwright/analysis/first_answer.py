@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART
-from ringwright.laws import reason
+from ringwright.laws import reason, wrong_results
 from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def first_answer(seen: Judged, findings: list[JobFinding], normal: list[NormalRo
     """
     if (verdict := seen["verdict"]) is not None:
         return _of_verdict(seen, verdict)
-    if wrong := next((row for row in seen["laws"] if row["law"] == "correct"), None):
+    if wrong := wrong_results(seen["laws"]):
         figures = [
             ("rows with wrong results", format_count(wrong["refused"])),
             ("other rows", str(len(seen["bandwidth"]))),

@@ -42,6 +42,7 @@ from ringwright.analysis.gate_document import (
     checked,
 )
 from ringwright.errors import UsageError
+from ringwright.laws import wrong_results
 from ringwright.units import format_size, parse_size
 
 SCHEMA = "ringwright.check/1"
@@ -217,8 +218,10 @@ def _verdict(summary: Summary, limits: Thresholds) -> CheckResult:
 
 def _wrong(summary: Summary) -> list[CheckResult]:
     """Fail where a benchmark's results are wrong: no limit allows that."""
-    wrong = [row for row in summary.get("laws") or [] if row["law"] == "correct"]
-    return [checked("results", passed=False, measured=row["refused"], limit=0, detail=row["example"]) for row in wrong]
+    wrong = wrong_results(summary.get("laws") or [])
+    if wrong is None:
+        return []
+    return [checked("results", passed=False, measured=wrong["refused"], limit=0, detail=wrong["example"])]
 
 
 def _truncated(summary: Summary, limits: Thresholds) -> list[CheckResult]:

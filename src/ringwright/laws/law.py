@@ -63,6 +63,11 @@ class Refusals:
         return [{"law": name, "refused": count, "example": self.examples[name]} for name, count in self.counts.items()]
 
 
+def wrong_results(laws: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the row of ``summary.laws`` that says that a benchmark computed wrong values; None where it did not."""
+    return next((row for row in laws if row["law"] == "correct"), None)
+
+
 def of_ledger(ledger: Iterable[Mapping[str, Any]]) -> Refusals:
     """Return the refusals by law that stand in the rows of a Trace's ledger."""
     refused = Refusals()
