@@ -11,8 +11,8 @@ def over(difference: RunDifference, bound: float, *, slower_only: bool = False) 
     """Return a sentence per kind of change beyond ``bound``; empty when the gate passes.
 
     A time counts where it changed by more than ``bound`` and by more than it varies by itself; a share of time where it
-    moved by more than ``bound`` in points; wrong results always. With ``slower_only`` what became faster counts for nothing. Two runs with nothing
-    in common that could be compared do not pass.
+    moved by more than ``bound`` in points; wrong results always. With ``slower_only`` what became faster counts for nothing.
+    Two runs with nothing in common that could be compared do not pass.
     """
     wrong = difference["after"]["wrong_results"]
     changes = [f"wrong results: {wrong}" if wrong else ""]
