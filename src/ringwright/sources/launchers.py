@@ -87,8 +87,8 @@ def plain(line: str) -> str:
     """Return a line without whatever is known to be put before it, without colours; what stands behind keeps its place."""
     line = _COLOURS.sub("", line)
     for _ in range(MOST_LAYERS):
-        found = next((match for pattern in _OTHERS if (match := pattern.match(line))), None)
-        if found is None:
+        prefix = next((match for pattern in _OTHERS if (match := pattern.match(line))), None)
+        if prefix is None:
             break
-        line = line[found.end() :]
+        line = line[prefix.end() :]
     return line

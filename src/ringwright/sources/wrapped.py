@@ -91,11 +91,11 @@ def _is_record(line: bytes) -> bool:
 
 
 def _of_record(line: bytes) -> bytes:
-    found = _TEXT.search(line)
-    if found is None:
+    match = _TEXT.search(line)
+    if match is None:
         return b""
     try:
-        text = json.loads(b'"' + found[1] + b'"')
+        text = json.loads(b'"' + match[1] + b'"')
     except ValueError:
         return b""
     return str(text).rstrip("\r\n").replace("\n", " ").encode("utf-8", "replace")
@@ -107,8 +107,8 @@ def _in_frame(lines: list[bytes]) -> bool:
 
 
 def _of_frame(line: bytes) -> bytes:
-    found = _FRAME.match(line)
-    return line if found is None else found[1]
+    match = _FRAME.match(line)
+    return line if match is None else match[1]
 
 
 def _in_html(lines: list[bytes]) -> bool:
