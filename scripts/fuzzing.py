@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
+import html
 import io
 import json
 import random
@@ -246,11 +247,31 @@ def hurt(base: Base, draw: random.Random, others: list[Base], most: int = SMALL_
         data = twisted(data, draw) or data
     if draw.random() < 0.7 or data is base.data:
         data = damaged(data, draw, others)
+    if base.kind in ("bench", "nccl-log") and draw.random() < 0.15:
+        data = damaged(carried(data, draw), draw, others) if draw.random() < 0.5 else carried(data, draw)
     if draw.random() < 0.03:
         packed = bytearray(gzip.compress(data, 1))
         packed[draw.randrange(len(packed))] ^= 1 << draw.randrange(8)
         data = bytes(packed)
     return data[:most]
+
+
+def carried(data: bytes, draw: random.Random) -> bytes:
+    """Return lines as launchers, container runtimes, terminals and pages hand them on."""
+    prefix = draw.choice(
+        ("[1,0]<stdout>:", "12: ", "[rank3]: ", "(W[rank=9] pid=7) ", "2024-05-01T12:00:00.1Z stdout F ", "w-1 | ")
+    )
+    wraps: tuple[Callable[[str], str], ...] = (
+        lambda line: prefix + line,
+        lambda line: json.dumps({"log": line + "\n", "stream": "stdout"}),
+        lambda line: json.dumps({"textPayload": prefix + line, "n": [1, {"message": line[:9]}]}),
+        lambda line: f"\u2502 {line:<90} \u2502",
+        html.escape,
+    )
+    wrap = draw.choice(wraps)
+    return "".join(wrap(line) + "\n" for line in data.decode("utf-8", "replace").splitlines()).encode(
+        "utf-8", "replace"
+    )
 
 
 def damaged(data: bytes, draw: random.Random, others: list[Base]) -> bytes:
@@ -469,7 +490,8 @@ def _alarm(began_s: float, times: int) -> None:
 def used(trace: Any, draw: random.Random, share: float = 1.0) -> None:
     """Do with a ``share`` of Traces what commands do: sum it up, and now and then show it, write it, or compare it."""
     from ringwright.analysis.summary import summarise
-    from ringwright.reports import html, terminal
+    from ringwright.reports import html as pages
+    from ringwright.reports import terminal
 
     if share < 1 and draw.random() >= share:
         return
@@ -477,7 +499,7 @@ def used(trace: Any, draw: random.Random, share: float = 1.0) -> None:
     json.dumps(summary)
     chance = draw.random()
     if chance < 0.15:
-        html.page(summary)
+        pages.page(summary)
     elif chance < 0.3:
         terminal.write(summary, io.StringIO())
     elif chance < 0.35:
