@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART
-from ringwright.laws import reason, wrong_results
+from ringwright.laws import told_by, wrong_results
 from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _untold(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
     figures.append(("bytes in calls", format_size(moved) if moved else "none read"))
     if not calls:
         sentence = "Cannot tell whether it was slow: no call of a collective was read"
-        if any(row["law"].startswith(reason("alone", " ").rstrip()) for row in seen["bandwidth"]):
+        if any(told_by(row["law"])[0] == "alone" for row in seen["bandwidth"]):
             apart = next(
                 (each["title"] for each in findings if each["title"].endswith(APART)), "the benchmark ran on one rank"
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.series import refusals as refused_series
-from ringwright.laws import PREFIX, Refusals, of_ledger, reason
+from ringwright.laws import Refusals, of_ledger, reason, told_by
 
 if TYPE_CHECKING:
     from ringwright.laws.ranks import Census
@@ -24,7 +24,7 @@ def judged(
     for entry in bandwidth:
         if entry["law"]:
             which = f"{entry['op']} of {entry['table']}, {entry['size_bytes']} B"
-            name, _, detail = entry["law"].removeprefix(PREFIX).partition(": ")
+            name, detail = told_by(entry["law"])
             late.refuse(name, f"{which}: {detail}")
     line = {
         "file": ", ".join(trace.meta.get("inputs", [])[:1]),

@@ -5,6 +5,6 @@ that refuses something notes it in the ledger through :func:`reason`, or in a :c
 ``summary.laws`` lists both.
 """
 
-from ringwright.laws.law import LAWS, PREFIX, Law, Refusals, of_ledger, reason, wrong_results
+from ringwright.laws.law import LAWS, Law, Refusals, of_ledger, reason, told_by, wrong_results
 
-__all__ = ["LAWS", "PREFIX", "Law", "Refusals", "of_ledger", "reason", "wrong_results"]
+__all__ = ["LAWS", "Law", "Refusals", "of_ledger", "reason", "told_by", "wrong_results"]

@@ -46,6 +46,12 @@ def reason(law: str, detail: str = "") -> str:
     return f"{PREFIX}{LAWS[law].name}: {detail or LAWS[law].statement}"
 
 
+def told_by(said: str) -> tuple[str, str]:
+    """Return the law and the detail that :func:`reason` put into words; empty words for what it did not."""
+    name, colon, detail = said.removeprefix(PREFIX).partition(": ")
+    return (name, detail) if said.startswith(PREFIX) and colon and name in LAWS else ("", "")
+
+
 @dataclass
 class Refusals:
     """Counts of what an analysis refused, by law, with the first example of each."""
@@ -72,8 +78,7 @@ def of_ledger(ledger: Iterable[Mapping[str, Any]]) -> Refusals:
     """Return the refusals by law that stand in the rows of a Trace's ledger."""
     refused = Refusals()
     for row in ledger:
-        told = row["reason"] or ""
-        name, colon, detail = told.removeprefix(PREFIX).partition(": ")
-        if row["outcome"] in ("refused", "missing") and told.startswith(PREFIX) and colon and name in LAWS:
+        name, detail = told_by(row["reason"] or "")
+        if name and row["outcome"] in ("refused", "missing"):
             refused.refuse(name, row["example"] or detail, row["lines"] or 0)
     return refused
