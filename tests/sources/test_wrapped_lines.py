@@ -164,6 +164,25 @@ def test_a_line_without_an_end_is_passed_on_in_bounded_pieces() -> None:
     assert len(read) < LONGEST_LINE
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "│" + " " * (1 << 20) + "\n",
+        "│" * (1 << 18) + "\n",
+        '{"log": ' * 5000 + '"x"' + "}" * 5000 + "\n",
+        '{"log": "' + '\\"' * (1 << 19) + "\n",
+        '{"log": "nThread 1 nGpus 1' + "\\u0020" * 40_000 + '"}\n',
+        "-&gt;" * (1 << 18) + "\n",
+    ],
+)
+def test_hostile_lines_end_in_an_error_or_a_line(text: str) -> None:
+    """Each is looked at once: what would be tried from each of its places would not end."""
+    data = text.encode() * 3
+    source = unwrapped(Source("x", lambda: io.BytesIO(data)), data[: 256 << 10])
+    with source.open() as stream:
+        assert stream.read(1) in (b"", b"n", text.encode()[:1], b"-", b"\n")
+
+
 APART = """\
 # nThread 1 nGpus 1 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
 # nThread 1 nGpus 1 minBytes 1024 maxBytes 2048 step: 2(factor) warmup iters: 5 iters: 20 validation: 1

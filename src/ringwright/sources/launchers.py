@@ -84,8 +84,11 @@ def parse_time(text: str) -> float | None:
 
 
 def plain(line: str) -> str:
-    """Return a line without whatever is known to be put before it, without colours; what stands behind keeps its place."""
-    line = _COLOURS.sub("", line)
+    """Return a line without whatever is known to be put before it, without colours; what stands behind is as it was."""
+    if line.startswith("#") or " NCCL " in line or (line.startswith(" ") and ":" not in line[:10]):
+        return line  # most lines of a log, and of a table
+    if "\x1b" in line:
+        line = _COLOURS.sub("", line)
     for _ in range(MOST_LAYERS):
         prefix = next((match for pattern in _OTHERS if (match := pattern.match(line))), None)
         if prefix is None:

@@ -28,7 +28,7 @@ from ringwright.sources.source import Source
 from ringwright.sources.wrapped import unwrapped
 
 _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r")(?:_perf|\.exe)\b")
-_DEVICE = re.compile(r"^[#\s]*Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
+_DEVICE = re.compile(r"(?:^\s*|#\s*)Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
 _VERSION = re.compile(r"\b(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)|nccl-library=(\d+)")
 _LAST = re.compile(r"#\s*(?:Avg bus bandwidth|Out of bounds|Collective test concluded|$)")
 LONGEST_NUMBER = 18  # digits of a size
@@ -251,14 +251,15 @@ def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
                 line=state.line,
                 setting=" ".join(setting) if len(state.rows) > 1 else "",
                 is_op_told=bool(state.op),
-                refused=_refused(state, rows) if number == 0 else (),
+                refused=_refused(state) if number == 0 else (),
             )
         )
 
 
-def _refused(state: _Open, rows: list[SizeRow]) -> tuple[TableRefusal, ...]:
+def _refused(state: _Open) -> tuple[TableRefusal, ...]:
     """Return what was refused while reading; older releases say only at the end that results are wrong, and not whose."""
-    if not state.out_of_bounds or any(side.wrong.strip("0N/A") for row in rows for side in row.sides):
+    sides = (side for rows in state.rows.values() for row in rows for side in row.sides)
+    if not state.out_of_bounds or any(side.wrong.strip("0N/A") for side in sides):
         return tuple(state.refused)
     told = TableRefusal("correct", 0, f"{state.out_of_bounds} values are out of bounds; of which size is not printed")
     return (*state.refused, told)

@@ -25,15 +25,13 @@ LONGEST_LINE = 1 << 20
 TEXTS = ("nccl-log", "bench")  # kinds of recordings that are text, line by line
 # Docker and Fluentd, Google Cloud, journald, CloudWatch and ELK, Loki, Azure.
 _TEXT = re.compile(
-    rb'"(?:log|textPayload|MESSAGE|message|msg|line|LogMessage|LogEntry)"\s*:\s*"((?:[^"\\]|\\.)*)"\s*(?:[,}]|$)'
+    rb'"(?:log|textPayload|MESSAGE|message|msg|line|LogMessage|LogEntry)"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(?:[,}]|$)'
 )
-_FRAME = re.compile(
-    rb"^[ \t]*(?:\xe2\x94\x82|\xe2\x94\x83|\xe2\x95\x91) ?(.*?)[ \t]*(?:\xe2\x94\x82|\xe2\x94\x83|\xe2\x95\x91)[ \t\r]*$"
-)
+_BARS = ("\u2502".encode(), "\u2503".encode(), "\u2551".encode())
 _ESCAPED = re.compile(rb"-&gt;|&lt;std(?:out|err)&gt;")
 _LEAST_SHARE = 0.8  # of the lines, that lie in it
 
-_SIGNS = (b'"', b"\xe2\x94\x82", b"\xe2\x94\x83", b"\xe2\x95\x91", b"&gt;")  # none of them: plain text
+_SIGNS = (b'"', *_BARS, b"&gt;")  # none of them: plain text
 
 Unwrap = Callable[[bytes], bytes]
 
@@ -85,7 +83,7 @@ def _in_records(lines: list[bytes]) -> bool:
 def _is_record(line: bytes) -> bool:
     try:
         record = json.loads(line.rstrip(b", \r"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(record, dict) and _TEXT.search(line) is not None
 
@@ -102,13 +100,17 @@ def _of_record(line: bytes) -> bytes:
 
 
 def _in_frame(lines: list[bytes]) -> bool:
-    inside = sum(_FRAME.match(line) is not None for line in lines)
+    inside = sum(_of_frame(line) is not line for line in lines)
     return inside > 0 and inside >= _LEAST_SHARE * len(lines)
 
 
 def _of_frame(line: bytes) -> bytes:
-    match = _FRAME.match(line)
-    return line if match is None else match[1]
+    """Return what stands between the bars at both ends; the line itself where there are none."""
+    inside = line.strip(b" \t\r")
+    if len(inside) < 2 * len(_BARS[0]) or not inside.startswith(_BARS) or not inside.endswith(_BARS):
+        return line
+    inside = inside[len(_BARS[0]) : -len(_BARS[0])].rstrip(b" \t")
+    return inside.removeprefix(b" ")
 
 
 def _in_html(lines: list[bytes]) -> bool:

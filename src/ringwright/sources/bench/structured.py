@@ -129,9 +129,10 @@ def _two_sided(entry: dict[str, Any]) -> SizeRow | None:
 def _side(entry: dict[str, Any]) -> Side:
     """Return a run as it is written, under whichever names: microseconds and GB/s."""
     lower = {key.lower().replace("_", ""): value for key, value in entry.items()}
-    wrong = lower.get("nwrong", lower.get("wrong"))
-    told = [lower.get("time", lower.get("cputime")), lower.get("algbw"), lower.get("busbw"), wrong]
-    return Side(*(str(value) if _positive(value) else "" for value in told))
+    told = [lower.get("time", lower.get("cputime")), lower.get("algbw"), lower.get("busbw")]
+    wrong = _positive(lower.get("nwrong", lower.get("wrong")))
+    time, algorithm, bus = (str(value) if _positive(value) else "" for value in told)
+    return Side(time, algorithm, bus, "" if wrong is None else f"{wrong:.0f}")
 
 
 def _reports(entries: list[dict[str, Any]], name: str) -> list[NcclTestsTable]:
