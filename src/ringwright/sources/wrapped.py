@@ -76,16 +76,18 @@ def _in_records(lines: list[bytes]) -> bool:
         line for line in lines[:-1] or lines if line.lstrip().startswith(b"{") and line.rstrip(b", \r").endswith(b"}")
     ]
     if records:
-        return sum(map(_is_record, records)) >= _LEAST_SHARE * len(records)
+        return any(map(_is_record, records[:3])) and sum(map(_is_record, records)) >= _LEAST_SHARE * len(records)
     return sum(_TEXT.search(line) is not None for line in lines) > 2  # records of several lines
 
 
 def _is_record(line: bytes) -> bool:
+    if _TEXT.search(line) is None:
+        return False
     try:
         record = json.loads(line.rstrip(b", \r"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and _TEXT.search(line) is not None
+    return isinstance(record, dict)
 
 
 def _of_record(line: bytes) -> bytes:
