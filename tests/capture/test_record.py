@@ -72,7 +72,7 @@ def test_torchrun_killed(tmp_path: Path) -> None:
         wait_for((tmp_path / "five").exists)
         [runner] = set(job.pids("torch.distributed.run")) - set(job.pids("ringwright"))
         os.kill(runner, signal.SIGKILL)
-        job.process.wait(30)
+        job.process.wait(HANG_S)
         assert job.process.returncode == 128 + signal.SIGKILL
         found = understood(job.out)
     assert any("exit code 137 (signal 9)" in text for text in found["losses"])
@@ -116,7 +116,7 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
             timeout=HANG_S,
             check=False,
         )
-        code, _, err = job.ends(120)
+        code, _, err = job.ends()
         assert not job.alive()
     assert code == 5
     assert (

@@ -175,7 +175,7 @@ def results(folder: Path, script: Path) -> list[tuple[int, list[str]]]:
             code, out, err = done.returncode, done.stdout, done.stderr
         else:
             with Job(folder, command, "--no-summary", **more) as job:
-                code, out, err = job.ends(200)
+                code, out, err = job.ends()
         assert code == 0, f"{name}: {err[-3000:]}"
         found.append((code, sorted(out.splitlines())))
     return found
@@ -238,7 +238,7 @@ def test_twenty_thousand_calls_in_flight(tmp_path: Path) -> None:
     script = tmp_path / "stress.py"
     script.write_text(STRESS)
     with Job(tmp_path, torchrun(script), "--no-summary") as job:
-        code, _, err = job.ends(200)
+        code, _, err = job.ends()
     assert code == 0, err
     assert calls(job.out) == calls(job.out, "e") == 2 * (20000 + 200 + 3 * 80 + 2)
 

@@ -466,7 +466,7 @@ def test_many_messages_through_small_kernel_buffers(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(HANG_S)
     assert wrong == {node: [] for node in range(4)}, "a rank waits for ever, or got something else"
 
 

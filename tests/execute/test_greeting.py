@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from ringwright.execute import greeting
 from ringwright.execute.sockets import Sockets
 
@@ -36,7 +37,7 @@ def test_a_stranger_who_connects_first_is_not_believed(tmp_path: Path, monkeypat
         strangers[-1].sendall(words)
     time.sleep(0.01)
     made[1] = Sockets(tmp_path, 1, 2, "127.0.0.1")
-    listening.join(10)
+    listening.join(HANG_S)
     mine, theirs = made[0].link(1).connection, made[1].link(0).connection
     assert (mine.getpeername(), theirs.getpeername()) == (theirs.getsockname(), mine.getsockname())
     assert (tmp_path / "address-0").stat().st_mode & 0o077 == 0
