@@ -204,6 +204,16 @@ def calls(times_s: Any, *, ranks: int = 2, size_bytes: int | None = 1 << 20, per
     return Trace.of({"events": rows("events", events)})
 
 
+def test_a_slow_spell_that_ends_is_no_fail_slow() -> None:
+    pytest.importorskip("ruptures")
+    values = series(4, 100, 0.05)
+    values[40:70] *= 2
+    assert fail_slow(calls(values, per_step=5)) == []
+    values[85:] *= 1.6
+    (culprit,) = fail_slow(calls(values, per_step=5))
+    assert "(1." in culprit["evidence"][0]  # what stays is told, not the spell that was worse
+
+
 def test_unknown_sizes_and_one_rank_make_no_series() -> None:
     pytest.importorskip("ruptures")
     slowed = series(5, 100, 0.05) * np.where(np.arange(100) < 50, 1, 3)

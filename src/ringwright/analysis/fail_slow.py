@@ -101,13 +101,18 @@ def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culpr
     slowed = _slow_pairs(trace) + [
         culprit
         for each in series(trace)
-        for culprit in _slowed(each, change_points(each.time_s, least_factor=least_factor))
+        for culprit in _slowed(each, change_points(each.time_s, least_factor=least_factor), least_factor)
     ]
     return sorted(slowed, key=lambda culprit: -culprit["confidence"])
 
 
-def _slowed(series: Series, changes: list[ChangePoint]) -> list[Culprit]:
-    slower = [change for change in changes if change.factor > 1 and _lasts(series, change)]
+def _slowed(series: Series, changes: list[ChangePoint], least_factor: float) -> list[Culprit]:
+    end = changes[-1].after if changes else 0.0
+    slower = [
+        change
+        for change in changes
+        if change.factor > 1 and _lasts(series, change) and end >= least_factor * change.before  # else it was a spell
+    ]
     if not slower:
         return []
     worst = max(slower, key=lambda change: change.factor)
