@@ -107,11 +107,12 @@ def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culpr
 
 
 def _slowed(series: Series, changes: list[ChangePoint], least_factor: float) -> list[Culprit]:
-    end = changes[-1].after if changes else 0.0
     slower = [
         change
-        for change in changes
-        if change.factor > 1 and _lasts(series, change) and end >= least_factor * change.before  # else it was a spell
+        for number, change in enumerate(changes)
+        if change.factor > 1
+        and _lasts(series, change)
+        and all(later.after >= least_factor * change.before for later in changes[number:])  # else it was a spell
     ]
     if not slower:
         return []
