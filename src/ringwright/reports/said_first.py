@@ -16,6 +16,7 @@ def write(out: Console, answer: FirstAnswer) -> None:
     """Write the answer."""
     layout.line(out, answer["sentence"], style="bold", indent=0)
     figures = "; ".join(f"{each['name']} {each['value']}" for each in answer["figures"])
-    layout.line(out, figures, style="dim", indent=2)
+    if figures:
+        layout.line(out, figures, style="dim", indent=2)
     if answer["command"]:
         layout.command(out, answer["command"])
