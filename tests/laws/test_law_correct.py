@@ -74,8 +74,8 @@ def test_a_comparison_with_wrong_results_fails(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "wrong.txt").write_text(TABLE.format(out="12", inside="0", bounds="12 FAILED"))
     right, wrong = str(tmp_path / "right.txt"), str(tmp_path / "wrong.txt")
     assert main(["diff", right, wrong, "--fail-over", "100%"]) == 1
-    assert "The results of the later run are wrong: wrong.txt: 195 KiB: 12 elements" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    out = capsys.readouterr().out
+    assert "The results of the later run are wrong: wrong.txt: 195 KiB: 12 elements" in " ".join(out.split())
+    assert "\n  \n" not in out  # an answer without figures leaves no line for them
     assert main(["diff", wrong, right, "--fail-over", "100%"]) == 0
     assert "the first input holds wrong results" in " ".join(capsys.readouterr().out.split())
