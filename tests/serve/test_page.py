@@ -106,13 +106,12 @@ def barriers(page: Any) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html'][:120]}" for each in found if each["impact"] in SERIOUS]
 
 
-def ink(page: Any) -> int:
-    """Return how many pixels of the timeline's picture are drawn at all."""
-    return int(
-        page.evaluate(
-            "() => { const c = document.querySelector('.drawing'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
-            " let n = 0; for (let i = 3; i < d.length; i += 4) if (d[i] > 0) n += 1; return n; }"
-        )
+def wait_for_ink(page: Any, least: int) -> None:
+    """Wait until so many pixels of the timeline's picture are drawn: it is painted in the frame after its data came."""
+    page.wait_for_function(
+        "least => { const c = document.querySelector('.drawing'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " let n = 0; for (let i = 3; i < d.length; i += 4) if (d[i] > 0) n += 1; return n > least; }",
+        arg=least,
     )
 
 
@@ -140,14 +139,18 @@ def test_zoom_pan_and_the_link_that_shows_the_same_again(page: Any, served: Serv
     job = job_of(served, "yesterday")
     timeline(page, served, job)
     assert page.get_attribute(".timeline", "data-drawn") == "events"
-    assert ink(page) > 10_000
+    wait_for_ink(page, 10_000)
     page.focus(".track-view")
-    for key in ("+", "+", "+", "ArrowRight"):
+    for key in ("+", "+", "+", "ArrowRight"):  # one after the other: each is drawn, and in the address, before the next
+        seen = page.evaluate(
+            "() => { const at = document.querySelector('.timeline').dataset; return at.from + ' ' + at.to; }"
+        )
         page.keyboard.press(key)
-    page.wait_for_function(
-        "() => { const now = new URLSearchParams(location.hash.slice(1)); const at = document.querySelector('.timeline').dataset;"
-        " return now.has('from') && now.get('from') === at.from && now.get('to') === at.to; }"
-    )
+        page.wait_for_function(
+            "seen => { const now = new URLSearchParams(location.hash.slice(1)); const at = document.querySelector('.timeline').dataset;"
+            " return at.from + ' ' + at.to !== seen && now.get('from') === at.from && now.get('to') === at.to; }",
+            arg=seen,
+        )
     link = page.url
     assert "from=" in link
     assert "to=" in link
