@@ -109,10 +109,14 @@ def _refused(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     ledger = summary["ledger"]
     is_certain = any("cut short" not in row["reason"] for row in unknown)
     is_much = sum(row["lines"] for row in unknown) * 200 >= ledger["understood"]
-    told = [_unknown_layout(summary, unknown)] if unknown and (is_certain or is_much) else []
+    told: list[JobFinding] = []
+    if unknown and (is_certain or is_much):
+        why = "operations end early or are printed as no known release prints them; they are not counted"
+        told.append(_unread(summary, unknown, "lines of unknown layout", why))
     lost = [row for row in detail if _WITHOUT_PROCESS in (row["reason"] or "")]
     if lost and sum(row["lines"] for row in lost) * 200 >= ledger["understood"]:
-        told.append(_without_process(summary, lost))
+        why = "lines of NCCL's do not begin with host:pid:tid, so nobody can tell which process wrote them"
+        told.append(_unread(summary, lost, "lines without their process", why))
     refused = ledger["refused"] - sum(row["lines"] or 0 for row in [*unknown, *lost, *_broken(detail)])
     if refused <= 0 or refused * 200 < ledger["understood"]:
         return told
@@ -128,27 +132,17 @@ def _is_unread(row: Row) -> bool:
     return row["outcome"] == "refused" and is_operation
 
 
-def _without_process(summary: Judged, rows: list[Row]) -> JobFinding:
-    """Say that lines of NCCL's have lost what tells whose they are."""
-    lines = sum(row["lines"] for row in rows)
-    detail = f"{lines:,} lines of NCCL's do not begin with host:pid:tid, so nobody can tell which process wrote them"
-    evidence = [f"{row['file']}:{row['example_line']}: {row['example']}" for row in rows[:3]]
-    command = f"ringwright summary {_input(summary)} --json"
-    return _finding("warning", "lines without their process", detail, command, evidence)
-
-
 def _broken(rows: list[Row]) -> list[Row]:
     """Return the rows of the ledger that a law refused."""
     return [row for row in rows if of_ledger([row]).counts]
 
 
-def _unknown_layout(summary: Judged, rows: list[Row]) -> JobFinding:
-    """Say that operations stand in the log that no known release prints so, with the first of them."""
+def _unread(summary: Judged, rows: list[Row], title: str, why: str) -> JobFinding:
+    """Say that lines of NCCL's could not be used, how many, why, and show the first of them."""
     lines = sum(row["lines"] for row in rows)
-    detail = f"{lines:,} operations end early or are printed as no known release prints them; they are not counted"
     evidence = [f"{row['file']}:{row['example_line']}: {row['example']}" for row in rows[:3]]
     command = f"ringwright summary {_input(summary)} --json"
-    return _finding("warning", "lines of unknown layout", detail, command, evidence)
+    return _finding("warning", title, f"{lines:,} {why}", command, evidence)
 
 
 def _laws(summary: Judged, claims: list[Any]) -> list[JobFinding]:
