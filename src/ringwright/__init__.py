@@ -16,6 +16,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ringwright.version import VERSION
+
 if TYPE_CHECKING:
     from ringwright import errors, language, pictures
     from ringwright.advise.by_name import advice
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
     from ringwright.workloads.replay import replay
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {

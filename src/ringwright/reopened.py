@@ -68,6 +68,7 @@ META: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_TEXTS, (str, type(None))),
     **dict.fromkeys(_LISTS, (list,)),
     **dict.fromkeys(_COUNTS, (int, type(None))),
+    "asked": (dict,),
     "folded": (bool,),
     "redacted": (bool,),
     "timeout_s": (float, int, type(None)),
@@ -115,6 +116,8 @@ def checked_meta(meta: Mapping[str, Any]) -> tuple[dict[str, Any], list[Omission
 def _fits(name: str, value: Any) -> bool:
     if type(value) not in META[name] or (value is None and name in _NEVER_NONE):
         return False
+    if type(value) is dict:
+        return all(map(_is_plain, value.values()))
     if type(value) is list:
         return all(type(each) is (int if name in _NUMBERS else str) for each in value)
     if name == "world":
@@ -122,6 +125,12 @@ def _fits(name: str, value: Any) -> bool:
     if type(value) in (int, float):
         return abs(value) <= _I63 and (value >= 0 or name == "origin_ns")
     return True
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value of ``asked`` is a text, a number, nothing, or a list or table of texts."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return type(value) in (str, int, type(None), list, dict) and all(type(each) is str for each in inner)
 
 
 # ---------------------------------------------------------------------------------------------------------- tables

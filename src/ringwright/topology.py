@@ -132,6 +132,8 @@ class Topology:
         Software seconds of a message by link class, which of them occupy the sender, and bytes/s that a rank adds up.
     aggregators, faults
         Nodes that add in the network; what breaks, when.
+    fault_lines, fault_seed
+        The lines that its faults were asked by, and the seed of what these left to chance: for whoever says what was asked.
     transport
         What carries messages between hosts (``ringwright.costs.transports``); empty where it is not known.
     protocol
@@ -179,6 +181,8 @@ class Topology:
     packet_bytes: int = 0
     header_bytes: int = 0
     provenance: str = ""  # where rates and latencies come from
+    fault_lines: tuple[str, ...] = ()
+    fault_seed: int = 0
 
     def __repr__(self) -> str:
         faults = f", {len(self.faults):,} faults" if self.faults else ""

@@ -85,9 +85,10 @@ class TraceWriter:
             }
         )
 
-    def trace(self, world: int, summary: str, **tables: pl.DataFrame) -> Trace:
-        """Return the Trace of ``world`` ranks."""
-        return Trace.of(tables, {"source": self.source, "world": world, "summary": summary})
+    def trace(self, world: int, summary: str, asked: Mapping[str, Any] | None = None, **tables: pl.DataFrame) -> Trace:
+        """Return the Trace of ``world`` ranks; ``asked``: what a simulation was asked."""
+        meta = {"source": self.source, "world": world, "summary": summary}
+        return Trace.of(tables, meta if asked is None else meta | {"asked": dict(asked)})
 
 
 def communicator(

@@ -41,6 +41,8 @@ TOPOLOGY: dict[str, Any] = {
     "packet_bytes": 1024,
     "header_bytes": 82,
     "provenance": "elsewhere",
+    "fault_lines": ("link * rate 50%",),
+    "fault_seed": 7,
 }
 WORKLOAD: dict[str, Any] = {
     "name": "other",

@@ -49,4 +49,16 @@ def coverage(facts: Facts) -> str:
     share = gone / (gone + ledger["understood"] + ledger["repaired"]) if gone else 0.0
     lost = f", {gone:,} missing ({share:.1%} by sequence numbers)" if gone else ""
     whole = f"{where} · {version} · {counts}{lost}"
-    return whole if is_log(facts) else f"{facts['kind']} · {whole}"
+    return whole if is_log(facts) else f"{facts['kind']}{_asked(facts)} · {whole}"
+
+
+def _asked(facts: Facts) -> str:
+    """Return of what a simulation was asked: the machine, its faults, and by which release."""
+    asked = facts["asked"]
+    if not asked:
+        return ""
+    by, on, faults = (asked.get(name) for name in ("version", "fabric", "faults"))
+    told = [f"ringwright {by}"] if by else []
+    told += [f"of {on}"] if on else []
+    told += [f"with {'; '.join(map(repr, faults))}"] if isinstance(faults, list) and faults else []
+    return f" ({', '.join(told)})"

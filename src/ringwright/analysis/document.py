@@ -26,6 +26,7 @@ class Origin(TypedDict):
     nccl_versions: list[str]
     library: str | None
     folded: bool
+    asked: dict[str, Any] | None  # of a simulation, what was asked
 
 
 class SizeCount(TypedDict):

@@ -100,6 +100,7 @@ def _origin(trace: Trace) -> Origin:
         "nccl_versions": list(trace.meta.get("nccl_versions", [])),
         "library": trace.meta.get("library"),
         "folded": bool(trace.meta.get("folded", False)),
+        "asked": trace.meta.get("asked"),
     }
 
 

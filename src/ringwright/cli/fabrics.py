@@ -58,6 +58,10 @@ class MachineOptions:
             machine = apply(machine, self.fault, seed=self.seed)
         return machine
 
+    def healthy(self) -> MachineOptions:
+        """Return the machine without its faults."""
+        return replace(self, fault=())
+
     def congested(self, beside: Sequence[str]) -> tuple[MachineOptions, tuple[str, ...]]:
         """Return the machine without its lines of congestion, and these with what is to run ``beside``."""
         from ringwright.fabrics._congestion import split

@@ -112,6 +112,7 @@ class JobOptions:
         """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
         from ringwright.fabrics._congestion import congestion
         from ringwright.studies.jobs import aggregated, generated
+        from ringwright.studies.jobs.study import without_faults_too
 
         first, *others_by = algorithm.split(",")
         question = self.question(first, dtype)
@@ -127,9 +128,10 @@ class JobOptions:
             return generated.made(self.question(system, dtype), on, beside, networks)
 
         compared = _Compared(first, tuple(others_by), by)
-        return self._rows(
-            generated.made(question, topology, beside, networks), "pytorch-ddp", results, more=told, compared=compared
-        )
+        made = generated.made(question, topology, beside, networks)
+        if topology is not None and (machine.fault or beside):
+            made = without_faults_too(made, generated.made(question, machine.healthy().build(), (), networks))
+        return self._rows(_noted(made, machine), "pytorch-ddp", results, more=told, compared=compared)
 
     def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
@@ -138,6 +140,7 @@ class JobOptions:
         """
         from ringwright.cli import reading
         from ringwright.studies.jobs import aggregated, recorded, written
+        from ringwright.studies.jobs.study import without_faults_too
         from ringwright.workloads.replay import replayed
 
         first, *others = algorithm.split(",")
@@ -157,11 +160,13 @@ class JobOptions:
 
             compared = _Compared(first, tuple(others), write)
             made = written.job(workload, built, first, networks)
-            return self._rows(made, "none", results, told, compared=compared)
+            if machine.fault:
+                made = without_faults_too(made, written.job(workload, machine.healthy().build(), first, networks))
+            return self._rows(_noted(made, machine), "none", results, told, compared=compared)
         self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
         machine, told = switch(machine, replay.workload.mesh.size)
-        healthy = replace(machine, fault=()).build()
+        healthy = machine.healthy().build()
         faulty = machine.build() if machine.fault else healthy
 
         def by(system: str, plain: bool) -> Job:
@@ -169,9 +174,11 @@ class JobOptions:
             return recorded.job(replay, recorded.Counterfactual(system, before, after))
 
         made = recorded.job(replay, recorded.Counterfactual(first, healthy, faulty))
+        if machine.fault:
+            made = without_faults_too(made, recorded.job(replay, recorded.Counterfactual(first, healthy, healthy)))
         told = told if made.fabric != recorded.ITS_OWN else ()
         compared = _Compared(first, tuple(others), by, adds=aggregated.switches_add(healthy))
-        return self._rows(made, "none", results, told, recorded.ground(replay), compared)
+        return self._rows(_noted(made, machine), "none", results, told, recorded.ground(replay), compared)
 
     def _networks(self) -> dict[str, Topology]:
         """Return the networks beside the fabric, built, by name."""
@@ -217,7 +224,7 @@ class JobOptions:
         compared: _Compared | None = None,
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
-        from ringwright.cli import progress
+        from ringwright.cli import progress, reading
         from ringwright.studies.jobs import aggregated, auto, rows, study, tune
         from ringwright.studies.jobs import bursts as job_bursts
         from ringwright.units import parse_size
@@ -238,7 +245,7 @@ class JobOptions:
                 if results.trace and result.policy == traced_policy:
                     from ringwright.studies.jobs import traced
 
-                    traced.trace(job, result).save(results.trace, force=results.force)
+                    reading.save_run(traced.trace(job, result), results.trace, force=results.force)
                 if results.holds_bursts and not bursts:
                     bursts.update(job_bursts.burst_keys(job, result, gap_s))
                 if systems and compared is not None and not stepped:
@@ -345,6 +352,11 @@ OF_A_MODEL = (
     "step_ms",
     "fit",
 )
+
+
+def _noted(job: Job, machine: MachineOptions) -> Job:
+    """Return a job that says which calibration its machine has: the machine itself keeps only the numbers."""
+    return job if job.asked is None else replace(job, asked={**job.asked, "calibration": machine.calibration})
 
 
 def switch(machine: MachineOptions, ranks: int) -> tuple[MachineOptions, tuple[str, ...]]:

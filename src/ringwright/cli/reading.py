@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright import drafts
@@ -92,11 +93,22 @@ def while_read() -> Iterator[None]:
             raise
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object."""
+def save_run(trace: Trace, target: Path, *, force: bool) -> None:
+    """Save a simulated run, with the command that asked for it."""
+    replace(trace, meta=_with_command(trace.meta)).save(target, force=force)
+
+
+def _with_command(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer whose ``asked`` holds the command too, as it can be typed again."""
+    asked = document.get("asked")
+    return document if asked is None else {**document, "asked": {**asked, "command": command_line()}}
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document; of an object that says in ``asked`` what was asked, with the command."""
     import json
 
-    json.dump(document, sys.stdout, indent=1, default=str)
+    json.dump(_with_command(document) if isinstance(document, Mapping) else document, sys.stdout, indent=1, default=str)
     print()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -118,7 +117,7 @@ def simulate(
         dtype or "float32",
         root=root,
         arrivals=arrivals,
-        healthy=replace(machine, fault=()).build(),
+        healthy=machine.healthy().build(),
         calibration=machine.calibrated(),
         packets=packets.options(engine, topology, machine.seed),
         beside=tuple(congestion(line, topology.n_ranks) for line in others),

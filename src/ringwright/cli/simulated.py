@@ -45,7 +45,8 @@ def show(
         from ringwright.studies.traced import trace as traced
 
         first = detail(question, names[0], wanted[-1], whole=True)
-        traced(first.program, question.topology, first.run).save(trace, force=force)
+        run = traced(first.program, question.topology, first.run, question.asked(names[:1]))
+        reading.save_run(run, trace, force=force)
     shows_bursts = bursts or gap is not None
     if json or output or shows_bursts:
         from ringwright.studies import simulated_bursts

@@ -66,6 +66,10 @@ def _extras(top: Topology) -> dict[str, Any]:
         extras["aggregators"] = {str(node): _capability(what) for node, what in top.aggregators.items()}
     if top.faults:
         extras["faults"] = [dict(vars(fault)) for fault in top.faults]
+    if top.fault_lines:
+        extras["fault_lines"] = list(top.fault_lines)
+    if top.fault_seed:
+        extras["fault_seed"] = top.fault_seed
     return extras
 
 

@@ -95,7 +95,13 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
             latency_s = changed.latency_s * (each.field != "latency_s") + each.value
             changed = dataclasses.replace(changed, latency_s=latency_s)
     rows = timetable(changed, [each for each in listed if each not in always])
-    return dataclasses.replace(changed, faults=tuple(sorted((*changed.faults, *rows), key=_order)))
+    said = (line for text in lines if (line := text.partition("#")[0].strip()))
+    return dataclasses.replace(
+        changed,
+        faults=tuple(sorted((*changed.faults, *rows), key=_order)),
+        fault_lines=(*topology.fault_lines, *said),
+        fault_seed=seed,
+    )
 
 
 def rows(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Fault]:

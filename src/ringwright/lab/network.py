@@ -27,6 +27,7 @@ from ringwright.lab.counters import CounterSample, Sampler
 from ringwright.lab.fault_injector import FaultInjector
 from ringwright.lab.namespaces import Inside, NamespaceDaemon, batches, check_tools, is_rootless, queues
 from ringwright.topology import Topology
+from ringwright.version import VERSION
 
 TCP = ("reno", "cubic", "bbr")
 HORIZON_S = 600.0
@@ -326,12 +327,6 @@ def document(net: LabNetwork, **more: object) -> dict[str, Any]:
             for port in net.spec.ports
         ],
         "queue_bytes": shaping.QUEUE_BYTES,
-        "versions": {"python": sys.version.split()[0], "kernel": platform.release(), "ringwright": _version()},
+        "versions": {"python": sys.version.split()[0], "kernel": platform.release(), "ringwright": VERSION},
         **more,
     }
-
-
-def _version() -> str:
-    from ringwright import __version__
-
-    return __version__

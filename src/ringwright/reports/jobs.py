@@ -12,6 +12,8 @@ from ringwright.reports.probable import OUTSIDE
 from ringwright.units import format_size
 
 MOST_CAUSES = 3
+MOST_COSTS = 4  # policies whose faults are told at the head
+SAME = 5e-5  # of a step, below which faults change nothing that is printed
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
@@ -25,6 +27,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         style="bold",
         indent=0,
     )
+    for line in fault_lines(result, rows):
+        layout.line(out, line, style="yellow", indent=0)
     simulated = first["simulated_ranks"]
     alike = (
         "every rank simulated"
@@ -91,6 +95,27 @@ def _listed(out: Any, lines: Sequence[str], title: str, about: str = "") -> None
         layout.heading(out, title, about)
     for each in lines:
         layout.line(out, each)
+
+
+def fault_lines(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which faults act, and what they cost beside the step without them, a line per policy; empty without faults."""
+    told = [row for row in rows if row.get("healthy") is not None]
+    asked = result.get("asked") or {}
+    acting = [f"'{each}'" for each in asked.get("faults", ())] + [f"beside {each}" for each in asked.get("beside", ())]
+    if not told and not asked.get("faults"):
+        return []
+    lines = [f"faults: {', '.join(acting)}"] if acting else []
+    for row in told[:MOST_COSTS]:
+        whose = "a step" if len(rows) == 1 else f"{row['policy']}: a step"
+        lines.append(f"{whose} takes {cost_of_faults(row['step_us'], row['healthy']['step_us'])}")
+    return lines
+
+
+def cost_of_faults(step_us: float, healthy_us: float) -> str:
+    """Return a time beside the one without faults, in words."""
+    longer = step_us / healthy_us - 1 if healthy_us else 0.0
+    times = f"{milliseconds(step_us)} ms, {milliseconds(healthy_us)} without the faults"
+    return f"{times}: they change nothing" if abs(longer) < SAME else f"{times}: {longer:+.1%}"
 
 
 def outage_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -25,8 +25,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     ground = f"{result['collective']} on {result['fabric']}, {format_count(result['ranks'])} ranks"
     models = probable.models(rows)
-    faults = f", {result['faults']} changes by faults" if result["faults"] else ""
-    layout.line(out, f"simulated: {ground}{faults}, by {models}; {result['link_model']} links", style="bold", indent=0)
+    layout.line(out, f"simulated: {ground}, by {models}; {result['link_model']} links", style="bold", indent=0)
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])
         layout.line(out, f"arrivals: {result['arrivals']}; the last rank comes at {last} us", style="dim", indent=0)
@@ -34,6 +33,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         layout.line(out, f"beside: {other}, again and again", style="dim", indent=0)
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
+    _faults(out, result, rows, names)
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
         _alone(out, rows)
     else:
@@ -44,7 +44,6 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     for note in result["notes"]:
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
-    _faults(out, rows, names)
     _limits(out, rows, names)
     _sums(out, result.get("sums", ()))
     if shows_bursts:
@@ -193,8 +192,11 @@ def _declines(out: Console, result: dict[str, Any]) -> None:
         layout.line(out, f"{name}{where}: {why}", style="yellow")
 
 
-def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+def _faults(out: Console, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
     """Say what faults cost at the smallest and the largest size, and why some cost nothing (at the largest, if there too)."""
+    lines = ", ".join(f"'{line}'" for line in result["asked"]["faults"])
+    if lines:
+        layout.line(out, f"faults: {lines}", style="yellow", indent=0)
     if not any(row.get("healthy_us") is not None or row.get("unaffected") for row in rows):
         return
     layout.heading(out, "What the faults cost", "beside the time without them, by the same models")

@@ -18,6 +18,7 @@ from ringwright.capture.mpi.launcher import is_launcher
 from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
 from ringwright.errors import RingwrightError
 from ringwright.notebook import card, line
+from ringwright.version import VERSION
 
 SCHEMA = "ringwright.run/1"
 
@@ -105,10 +106,8 @@ def _recorded(
     tell: Callable[[str], None],
 ) -> Recording:
     """Start the command and stay until it has ended; the folder is claimed."""
-    from ringwright import __version__
-
     shown = scrub.words(command)
-    facts = {"command": shown, "job": name, "ringwright_version": __version__, "sources": chosen.sources}
+    facts = {"command": shown, "job": name, "ringwright_version": VERSION, "sources": chosen.sources}
     manifest = Manifest(folder, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
     manifest.write()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.studies.unaffected import Unaffected
-    from ringwright.studies.without_faults import SaidTime
+    from ringwright.studies.without_faults import HealthyTime, SaidTime
     from ringwright.topology import Topology
 
 SCHEMA = "ringwright.simulate/1"
@@ -86,6 +86,7 @@ class SimulatedRow:
     queue_bytes_p99: int | None = None  # 99 of 100 packets found no more in front of them at a switch
     stream: StreamAsUsed | None = None  # how packets go through switches that add; this and what follows: where they do
     switch_memory_bytes: int | None = None  # leased of the switch that lends the most
+    healthy: HealthyTime | None = None  # as ``healthy_us``, with its interval
     declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
@@ -120,6 +121,7 @@ def sweep(
     none answers its error is raised. ``progress`` is told of each row.
     """
     left_out: dict[str, None] = {}
+    spellings = list(spellings)
     rows: list[dict[str, Any]] = []
     software: dict[str, bool] = {}
     asked = AskedOnce(question, wanted)
@@ -152,6 +154,7 @@ def sweep(
     top, come = asked.question.topology, question.come()
     return {
         "schema": SCHEMA,
+        "asked": question.asked(spellings),
         "collective": question.op,
         "fabric": top.name,
         "ranks": question.collective(0).p,
@@ -190,7 +193,7 @@ def _lasting(
 def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
     """Return a row with the time without faults, which none of them shortens, and with what cost nothing."""
     beside = asked.without_faults.beside(algorithm, told)
-    row = replace(row, healthy_us=beside.healthy_us, unaffected=beside.unaffected)
+    row = replace(row, healthy_us=beside.healthy_us, unaffected=beside.unaffected, healthy=beside.healthy)
     least_us = beside.least_us
     if row.time_us >= least_us:
         return row

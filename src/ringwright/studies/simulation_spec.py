@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from ringwright.engines.packets.carriage import acts_on_packets
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.studies.arrivals import Arrivals, Asked, arriving
+from ringwright.studies.asked import AskedOf, asked_of
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
@@ -107,6 +108,16 @@ class SimulationSpec:
         healthy = self.topology if self.healthy is None else self.healthy
         on = healthy if faults is None else faults.on(healthy)
         return replace(self, topology=on, healthy=healthy, faults=faults, by_packets=self.needs_packets)
+
+    def asked(self, algorithms: Iterable[str] = ()) -> AskedOf:
+        """Return what is asked, as every answer says it."""
+        return asked_of(
+            self.topology,
+            algorithms,
+            calibration=self.calibration,
+            beside=[other.text for other in self.beside],
+            seed=None if self.packets is None else self.packets.seed,
+        )
 
     def come(self) -> Arrivals | None:
         """Return when the ranks of the group come, None where they come together; UsageError for what says not when."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.traced import TraceWriter, communicator, communicators, devices
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 WRITER = TraceWriter(source="simulator", clock="simulated")
 
 
-def trace(program: Program, topology: Topology, run: Run) -> Trace:
+def trace(program: Program, topology: Topology, run: Run, asked: AskedOf | None = None) -> Trace:
     """Return the run: one collective per rank, one proxy event per message, bytes per link, the communicator, the ground.
 
     Of a folded run each message stands for ``multiplicity`` equal ones; engines without messages give the collectives alone.
@@ -41,6 +42,7 @@ def trace(program: Program, topology: Topology, run: Run) -> Trace:
         topology=device_rows(program.collective.group, topology),
         links=links if queues is None else pl.concat([links, queues], how="diagonal_relaxed"),
         claims=_claims(program, topology, run),
+        asked=asked or asked_of(topology, (program.name,)),
     )
 
 

@@ -17,6 +17,7 @@ from ringwright.errors import UsageError
 from ringwright.studies.simulate import sweep
 
 if TYPE_CHECKING:
+    from ringwright.studies.asked import AskedOf
     from ringwright.studies.simulation_spec import SimulationSpec
 
 SCHEMA = "ringwright.winners/1"
@@ -78,6 +79,7 @@ class WinnerMap(TypedDict):
     """The object of schema ``ringwright.winners/1``; ``algorithms``: what each is called on the map, and its spelling."""
 
     schema: str
+    asked: AskedOf
     collective: str
     fabric: str
     provenance: str
@@ -120,6 +122,7 @@ def winners(
             points += _won(names, ranks, size, given, chances.get(size))
     return {
         "schema": SCHEMA,
+        "asked": question.asked(names.values()),
         "collective": question.op,
         "fabric": question.topology.name,
         "provenance": question.topology.provenance,

@@ -38,12 +38,28 @@ class SaidTime:
 
 
 @dataclass(frozen=True)
+class HealthyTime:
+    """The time without faults, with its interval where there is one; names as in a row."""
+
+    time_us: float
+    time_us_p05: float | None
+    time_us_p50: float | None
+    time_us_p95: float | None
+
+    @classmethod
+    def of(cls, well: SaidTime) -> HealthyTime:
+        """Return the time of an answer on the machine without faults."""
+        return cls(well.time_us, well.said.p05_us, well.said.p50_us, well.said.p95_us)
+
+
+@dataclass(frozen=True)
 class BesideHealthy:
     """The time without faults (None: no line of faults was given), the least that it can be with them, what costs nothing."""
 
     healthy_us: float | None = None
     least_us: float = 0.0
     unaffected: tuple[Unaffected, ...] = ()
+    healthy: HealthyTime | None = None
 
 
 class AskedOnce:
@@ -108,7 +124,7 @@ class WithoutFaults:
             elif abs(more_us) <= PER_MILLE * well.time_us:
                 why = unaffected.why(self._question, faults.only(number), well, alone)
                 told.append(unaffected.Unaffected(line, why, more_us))
-        return BesideHealthy(well.time_us, least_us, (*told, *jobs))
+        return BesideHealthy(well.time_us, least_us, (*told, *jobs), HealthyTime.of(well))
 
     def _asked(self, number: int, faults: AskedFaults | None) -> AskedOnce:
         if number not in self._others:

@@ -1,9 +1,9 @@
 """Our own JSON: ``n`` ranks and ``edges`` of [src, dst, GiB/s, us] with every direction listed; more where there is more.
 
 Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
-link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``occupying`` classes,
-``reduce_gib_s``, ``transport``, ``protocol``, ``packet_bytes``, ``header_bytes``, ``provenance``. Routes are not kept: what is
-read back takes shortest routes.
+link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, the ``fault_lines`` and ``fault_seed`` that
+they were asked by, ``message_us``, ``occupying`` classes, ``reduce_gib_s``, ``transport``, ``protocol``, ``packet_bytes``,
+``header_bytes``, ``provenance``. Routes are not kept: what is read back takes shortest routes.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class _Graph:
             occupying=self._words("occupying", (), at_least=0),
             aggregators=self._aggregators(len(kinds)),
             faults=self._faults(len(rows), ranks),
+            fault_lines=self._words("fault_lines", (), at_least=0),
+            fault_seed=self._seed(),
             transport=self._transport(),
             protocol=self._protocol(),
             packet_bytes=self._frame("packet_bytes", 1 << 20),
@@ -151,6 +153,12 @@ class _Graph:
         if type(size) is not int or not 0 <= size <= most or (size and not self.document.get("packet_bytes")):
             raise self.wrong(f"{key} is {str(size)[:20]}, not a size up to {most} B beside packet_bytes", key)
         return size
+
+    def _seed(self) -> int:
+        seed = self.document.get("fault_seed", 0)
+        if type(seed) is not int or not 0 <= seed < 1 << 63:
+            raise self.wrong(f"fault_seed is {str(seed)[:20]}, not a whole number from 0 on", "fault_seed")
+        return seed
 
     def _number(self, key: str, default: float) -> float:
         value = self.document.get(key)

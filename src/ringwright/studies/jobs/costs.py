@@ -108,6 +108,15 @@ class FabricCosts:
         """The machine without its faults."""
         return replace(self.topology, faults=())
 
+    def differs_from(self, healthy: FabricCosts) -> bool:
+        """Return whether the machine without its rows of faults is another than the healthy one.
+
+        Faults of all links, other jobs and unlucky hashes are no rows: they change the machine itself.
+        """
+        mine, other = self.topology, healthy.topology
+        alike = all(np.array_equal(getattr(mine, name), getattr(other, name)) for name in ("rate", "latency_s", "loss"))
+        return not alike or mine.provenance != other.provenance or len(self.others) != len(healthy.others)
+
     @cached_property
     def sound(self) -> FabricCosts:
         """The costs on the machine without its faults; what healthy groups take is known already."""

@@ -15,6 +15,7 @@ from ringwright.costs.probable import Probable
 from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
+from ringwright.studies.asked import asked_of
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, stages_of
 from ringwright.studies.jobs.measured import SYSTEMS
@@ -106,6 +107,12 @@ def made(
         left_out=LEFT_OUT,
         remarks=costs.told,
         likely=None if others else _likely(question, card, device, step.parallel.world),
+        asked=asked_of(
+            topology,
+            question.algorithms.values() or (LIBRARY,),
+            beside=[other.text for other in beside],
+            networks=networks,
+        ),
     )
 
 

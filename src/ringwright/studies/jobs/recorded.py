@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
+from ringwright.studies.asked import asked_of
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.studies.jobs.passing import PassingFault
@@ -119,7 +120,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
             *workload.assumptions,
             "operations take their measured times; pieces of other sizes a line through them",
         )
-        return Job(workload, measured, assumptions=told, fabric=ITS_OWN, left_out=LEFT_OUT)
+        return Job(workload, measured, assumptions=told, fabric=ITS_OWN, left_out=LEFT_OUT, asked=asked_of(None))
     if fabric is None:
         raise UsageError("no fabric is named", where=workload.name, remedy=f"--fabric switch:{workload.mesh.size}")
     after, name = on_fabric(fabric, workload, change.algorithm), change.algorithm or LIBRARY
@@ -141,6 +142,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         fabric=fabric.name,
         left_out=LEFT_OUT,
         remarks=after.told,
+        asked=asked_of(fabric, (name,)),
     )
 
 

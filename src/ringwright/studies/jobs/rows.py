@@ -10,6 +10,7 @@ from ringwright.algebra import RewriteError
 from ringwright.engines.job.measured import without_products
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.rewrites import is_sent_whole
+from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.jobs.auto import PolicySearch
 from ringwright.studies.jobs.memory import fitting, peak
 from ringwright.studies.jobs.pipeline_picture import as_json, picture
@@ -69,6 +70,7 @@ def document(
     rows = [dict.fromkeys(keys) | each for each in rows]
     return {
         "schema": SCHEMA,
+        "asked": asked(job, policies),
         "workload": job.workload.name,
         "fabric": job.fabric,
         "mesh": dict(job.workload.mesh.axes),
@@ -79,6 +81,37 @@ def document(
         **({"search": search.document()} if search else {}),
         "left_out": list(job.left_out),
     }
+
+
+def asked(job: Job, policies: Sequence[str | Callable[..., Workload]]) -> AskedOf:
+    """Return what was asked of a job: of which machine, with which faults, and by which policies."""
+    known = job.asked or asked_of(None)
+    return {**known, "policies": [scheduled_by(policy)[0] for policy in policies]}
+
+
+class HealthyStep(TypedDict):
+    """A step on the machine without its faults, as in a row."""
+
+    step_us: float
+    step_us_p05: float | None
+    step_us_p50: float | None
+    step_us_p95: float | None
+    exposed_comm_us: float
+
+
+def _healthy(result: PolicyResult) -> HealthyStep | None:
+    """Return the step without faults; None where there are none."""
+    well = result.healthy
+    if well is None:
+        return None
+    likely = well.probable
+    return HealthyStep(
+        step_us=well.step_s * 1e6,
+        step_us_p05=likely.p05_us if likely else None,
+        step_us_p50=likely.p50_us if likely else None,
+        step_us_p95=likely.p95_us if likely else None,
+        exposed_comm_us=well.exposed_s * 1e6,
+    )
 
 
 def _overlapped(job: Job) -> str:
@@ -185,6 +218,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         "step_us_p50": None if likely is None else likely.p50_us,
         "step_us_p95": None if likely is None else likely.p95_us,
         "outside": ["job"] if likely is None else list(likely.outside),
+        "healthy": _healthy(result),
         "compute_us": spent.compute_s * 1e6,
         "update_us": spent.update_s * 1e6,
         "exposed_comm_us": spent.exposed_s * 1e6,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ringwright.costs.probable import Probable
+    from ringwright.studies.asked import AskedOf
 
 NONE = "none"
 # With these a policy declines a job.
@@ -58,6 +59,8 @@ class Job:
     passes: str = ""  # what its forward pass is called: prefill or decode; else it is one of training
     likely: Callable[[float], Probable] | None = None  # us of a simulated step -> what such steps took on GPUs
     layouts: Layouts = field(default_factory=Layouts, repr=False, compare=False)  # of the policies so far
+    asked: AskedOf | None = None  # what was asked of which machine, for whoever says so
+    healthy: Costs | None = None  # of the machine without its faults, where that was made beside it
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,9 @@ class PolicyResult:
         default=None, repr=False
     )  # what outages do; ``run`` ends with a step that meets one
     calm: JobRun | None = field(default=None, repr=False)  # the run without them
+    healthy: PolicyResult | None = field(
+        default=None, repr=False
+    )  # on the machine without its faults; None: it has none
 
     def __repr__(self) -> str:
         spent, on = self.account, f" on {self.fabric}" if self.fabric else ""
@@ -129,6 +135,11 @@ def arriving_late(job: Job, asked: Asked | None) -> Job:
     return replace(job, late=late, likely=None, assumptions=(*job.assumptions, said))
 
 
+def without_faults_too(job: Job, healthy: Job) -> Job:
+    """Return a job that knows what its operations take on the machine without faults, where ``healthy`` runs."""
+    return replace(job, healthy=healthy.costs)
+
+
 def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     """Return the run of a policy, a scheduler or its spelling; ``none`` is the workload's own.
 
@@ -138,17 +149,17 @@ def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     result, sound = _simulated(job, policy), _without_faults(job)
     well = result if sound is None else _simulated(sound, policy)
     if well.step_s <= result.step_s * (1 + 1e-9):
-        return result
+        return result if sound is None else replace(result, healthy=well)
     by_luck = BY_LUCK.format(1 - result.step_s / well.step_s)
-    return replace(well, decided=(*well.decided, by_luck, *(result.met.told if result.met else ())))
+    return replace(well, decided=(*well.decided, by_luck, *(result.met.told if result.met else ())), healthy=well)
 
 
 def _without_faults(job: Job) -> Job | None:
     """Return the job on the machine without its faults; None where it has none."""
-    costs = job.costs
-    if not isinstance(costs, FabricCosts) or not (costs.topology.faults or costs.passing):
-        return None
-    return replace(job, costs=costs.sound, slowdowns={}, marked=())
+    costs, healthy = job.costs, job.healthy
+    if isinstance(costs, FabricCosts) and not (isinstance(healthy, FabricCosts) and costs.differs_from(healthy)):
+        healthy = costs.sound if costs.topology.faults or costs.passing else None
+    return None if healthy is None else replace(job, costs=healthy, healthy=None, slowdowns={}, marked=())
 
 
 def _simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
+from ringwright.studies.jobs.rows import asked
 from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
 from ringwright.studies.traced import WRITER, device_rows
 from ringwright.trace_tables import Row, conform
@@ -57,6 +58,7 @@ def trace(job: Job, result: PolicyResult) -> Trace:
         communicators=_table(senders, members),
         **_hosts(senders),
         claims=_claims(job, result),
+        asked=asked(job, [result.policy]),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright import drafts, exports
 from ringwright.exports.placement import claim_file, claim_folder
 from ringwright.sources.workload_json import read_workload
+from ringwright.studies.asked import asked_of
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, stages_of
 from ringwright.studies.jobs.generated import LEFT_OUT
@@ -84,4 +85,5 @@ def job(
         fabric=topology.name,
         left_out=LEFT_OUT,
         remarks=costs.told,
+        asked=asked_of(topology, (algorithm or LIBRARY,), networks=networks),
     )

@@ -14,6 +14,7 @@ from ringwright.costs.link_models import ALPHA_OF, named
 from ringwright.errors import UsageError
 from ringwright.studies.synthesis import kept
 from ringwright.studies.synthesis.proof import is_right
+from ringwright.version import VERSION
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -102,8 +103,6 @@ def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProg
 
     What was kept is proved anew: a file whose program is not right counts as not kept.
     """
-    import ringwright
-
     system, knobs = registry.typed(method, registry.systems)
     usual: dict[str, object] = {
         "budget": question.budget_s,
@@ -113,7 +112,7 @@ def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProg
     has = system.knobs()
     knobs = {**{key: value for key, value in usual.items() if key in has and value is not None}, **knobs}
     collective = question.collective(size_bytes)
-    name = kept.name_of(collective, question.topology, system.slug, knobs, ringwright.__version__)
+    name = kept.name_of(collective, question.topology, system.slug, knobs, VERSION)
     start_s = time.perf_counter()
     if not question.fresh and (program := kept.kept(name, collective)) is not None:
         seconds = time.perf_counter() - start_s
