@@ -219,7 +219,7 @@ META_INFORMATIVE = {
 
 def other_meta(trace: Trace, name: str) -> list[Trace]:
     """Return the Trace with another value of a field of its meta."""
-    values = {str: "other", list: ["other"], int: 7, bool: True, float: 7.0}
+    values = {str: "other", list: ["other"], int: 7, bool: True, float: 7.0, dict: {"faults": ["rank 3 slow 4x"]}}
     return [replace(trace, meta={**trace.meta, name: values[META[name][0]]})]
 
 

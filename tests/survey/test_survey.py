@@ -57,7 +57,9 @@ MACHINE = "switch:4"
 
 
 def of_model(name: str = "vgg16", machine: str = MACHINE, **question: Any) -> asked.Asked:
-    return asked.of_model(name, fabric(machine), asked.SurveySpec(**question), f"--fabric {machine}")
+    return asked.of_model(
+        name, asked.NamedMachine(fabric(machine), f"--fabric {machine}"), asked.SurveySpec(**question)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,11 @@ from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, easiest, searched
 from ringwright.advise.settings import REPAIRS, Setup
 from ringwright.advise.situation import MODEL
-from ringwright.advise.software import nccl_release
+from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
+from ringwright.studies.asked import asked_of
+from ringwright.studies.jobs.costs import LIBRARY
 from ringwright.studies.jobs.memory import device_bytes
 from ringwright.studies.jobs.recorded import FAR
 from ringwright.studies.jobs.remedies import IN_PRACTICE
@@ -124,6 +126,12 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
     """Return the answer before anything was asked."""
     return {
         "schema": SCHEMA,
+        "asked": asked_of(
+            situation.topology,
+            (library_of(situation.trace) or LIBRARY,),
+            policies=(situation.policy,),
+            seed=spec.seed,
+        ),
         "job": situation.name,
         "fabric": situation.topology.name if situation.topology is not None else "",
         "ground": situation.ground,
@@ -139,6 +147,7 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
             "iterations": situation.iterations,
             "policy": situation.policy,
             "exposed_us": None,
+            "healthy_us": None,
         },
         "changes": [],
         "refused": [],
@@ -168,6 +177,7 @@ def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed
         "iterations": situation.iterations,
         "policy": situation.policy,
         "exposed_us": result.exposed_s * 1e6,
+        "healthy_us": None if result.healthy is None else result.healthy.step_s * 1e6,
     }
 
 

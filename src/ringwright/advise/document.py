@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from ringwright.studies.asked import AskedOf
+
 SCHEMA = "ringwright.advise/1"
 CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 
@@ -11,7 +13,8 @@ CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 class AdvisedStep(TypedDict):
     """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
-    The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed.
+    The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed. ``healthy_us`` is the
+    simulated step on the machine without its faults, null where it has none.
     """
 
     measured_us: float | None
@@ -22,6 +25,7 @@ class AdvisedStep(TypedDict):
     iterations: int
     policy: str
     exposed_us: float | None
+    healthy_us: float | None
 
 
 class AdvisedChange(TypedDict):
@@ -65,6 +69,7 @@ class Advice(TypedDict):
     """The answer; ``evaluated`` setups were simulated, ``bounded`` have a bound; ``work``: instances of tasks and operations."""
 
     schema: str
+    asked: AskedOf
     job: str
     fabric: str
     ground: str

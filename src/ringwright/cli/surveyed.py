@@ -52,7 +52,8 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     if Path(job).exists():
         if model != NO_OPTIONS:
             raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
-        return asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
+        found = asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
+        return replace(found, calibration=machine.calibration)
     asked.known(job)
     told: tuple[str, ...] = ()
     if machine.fabric is None and machine.topology is None:
@@ -61,14 +62,16 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     question = asked.SurveySpec(
         model.gpus, model.parallel, model.micro_batches, model.micro_batch_size, model.seq, model.mode
     )
-    return asked.of_model(job, machine.build(), question, _options(machine)).saying(told)
+    found = asked.of_model(job, replace(_named(machine, 0), told=told), question)
+    return replace(found, calibration=machine.calibration)
 
 
 def _named(machine: MachineOptions, ranks: int) -> NamedMachine:
     from ringwright.survey import asked
 
     machine, told = switch(machine, ranks)
-    return asked.NamedMachine(machine.build(), _options(machine), told)
+    healthy = machine.healthy().build() if machine.fault else None
+    return asked.NamedMachine(machine.build(), _options(machine), told, healthy)
 
 
 def _options(machine: MachineOptions) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import layout
-from ringwright.reports.jobs import milliseconds
+from ringwright.reports.jobs import cost_of_faults, milliseconds
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ def write(result: Advice, file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.advise/1`` for a terminal."""
     out = layout.console(file, width=width)
     layout.line(out, f"{VERDICTS[result['verdict']]}: {result['why']}", style="bold", indent=0)
+    if result["asked"]["faults"]:
+        layout.line(out, faults_words(result), style="yellow", indent=0)
     _base(out, result)
     if result["changes"]:
         _changes(out, result["changes"])
@@ -43,6 +45,14 @@ def _base(out: Console, result: Advice) -> None:
     layout.heading(out, "Today", first)
     for each in rest:
         layout.line(out, each)
+
+
+def faults_words(result: Advice) -> str:
+    """Say which faults the machine has, and what they cost where that was simulated."""
+    base, lines = result["base"], ", ".join(f"'{line}'" for line in result["asked"]["faults"])
+    if base["healthy_us"] is None or base["replayed_us"] is None:
+        return f"faults: {lines}"
+    return f"faults: {lines}: a step takes {cost_of_faults(base['replayed_us'], base['healthy_us'])}"
 
 
 def today_words(result: Advice) -> list[str]:

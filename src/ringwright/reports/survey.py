@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TextIO
 
 from ringwright.reports import layout
-from ringwright.reports.jobs import milliseconds
+from ringwright.reports.jobs import fault_lines, milliseconds
 from ringwright.reports.reproduced import shown
 from ringwright.units import format_size
 
@@ -103,6 +103,8 @@ def _told(out: Any, row: dict[str, Any], *, of_job: bool) -> None:
 def _job(out: Any, result: dict[str, Any]) -> None:
     baseline, best = result["baseline"], result["best"]
     layout.line(out, f"job: {result['workload']} on {result['fabric']}", indent=0)
+    for line in fault_lines(result, [baseline]):
+        layout.line(out, line, style="yellow", indent=0)
     layout.line(out, f"baseline: {pair(baseline)}: {_figures(baseline)}", indent=0)
     gain = baseline["step_us"] / best["step_us"] if best["step_us"] and baseline["step_us"] else None
     told = "" if gain is None else f", gain {gain:.3f}x over the baseline"

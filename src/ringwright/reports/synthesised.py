@@ -28,6 +28,10 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
     ranks = question.collective(0).p
     title = f"{question.op} on {question.topology.name}, {ranks:,} ranks, {question.link_model} links"
     layout.line(out, title, style="bold", indent=0)
+    if question.topology.fault_lines:
+        lines = ", ".join(f"'{line}'" for line in question.topology.fault_lines)
+        layout.line(out, f"faults: {lines}", style="yellow", indent=0)
+    _faults(out, result)
     columns = ["method", "size", "time us", "bound us", "gap", "algbw GB/s", "steps", "chunks", "trees", "height"]
     rows = [
         [
@@ -55,7 +59,6 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
         layout.line(out, f"stopped: {UNDONE}")
     elif any(row.stopped for row in result.rows):
         layout.line(out, "stopped: a search was ended before its work was done; the best so far is shown")
-    _faults(out, result)
     _proof(out, result)
     _regions(out, result)
     _rivals(out, result)

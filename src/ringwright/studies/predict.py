@@ -189,17 +189,24 @@ def simulate(
         raise UsageError(f"{given[0]} is for one collective, this is a job", remedy=f"leave {given[0]} out")
     if algorithm is not None and not isinstance(algorithm, str):
         algorithm = getattr(algorithm, "spelling", None) or _no_spelling(algorithm)
-    from ringwright.studies.jobs.study import answer, arriving_late
+    from ringwright.studies.jobs.study import answer, arriving_late, without_faults_too
 
-    job, usual = _job(what, on, algorithm or "", faults, seed)
+    lines, opened = _lines(faults), _opened(what)
+    job, usual = _job(opened, on, algorithm or "", lines, seed)
+    if lines:
+        job = without_faults_too(job, _job(opened, on, algorithm or "", (), seed)[0])
     return answer(arriving_late(job, arrivals), usual if policy is None else policy)
 
 
 def _asked(faults: Iterable[str], seed: int) -> AskedFaults | None:
     from ringwright.studies.asked_faults import AskedFaults
 
-    lines = (faults,) if isinstance(faults, str) else tuple(faults)
+    lines = _lines(faults)
     return AskedFaults(lines, seed) if lines else None
+
+
+def _lines(faults: Iterable[str]) -> tuple[str, ...]:
+    return (faults,) if isinstance(faults, str) else tuple(faults)
 
 
 def _named(on: spelled.Machine | None) -> spelled.Machine:
@@ -251,14 +258,28 @@ def _probable(question: SimulationSpec, made: spelled.Algorithm, program: Progra
     return said.at_least(Floors(question).under(program)[0] * 1e6)
 
 
+def _opened(what: object) -> object:
+    """Return what a path holds, a Workload or a Trace; the name of a model where there is no such path."""
+    from ringwright.studies.jobs import written
+
+    if not isinstance(what, str | Path):
+        return what
+    path = Path(what)
+    if not path.exists():
+        return str(what)
+    if written.is_workload(path):
+        return written.read(path)
+    from ringwright.sources import read
+
+    return read(path)
+
+
 def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> tuple[Job, str]:
     """Return the job, and the policy that is usual for what it was made of."""
     from ringwright.studies.jobs import written
 
-    if isinstance(what, str | Path) and not Path(what).exists():
-        return _of_model(str(what), spelled.machine(_named(on), faults, seed=seed), algorithm), "pytorch-ddp"
-    if isinstance(what, str | Path) and written.is_workload(Path(what)):
-        what = written.read(Path(what))
+    if isinstance(what, str):
+        return _of_model(what, spelled.machine(_named(on), faults, seed=seed), algorithm), "pytorch-ddp"
     if isinstance(what, Workload):
         return written.job(what, spelled.machine(_named(on), faults, seed=seed), algorithm), "none"
     return _of_recording(what, on, algorithm, faults, seed), "none"
@@ -276,10 +297,6 @@ def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faul
     from ringwright.studies.jobs import recorded
     from ringwright.workloads.replay import replayed
 
-    if isinstance(what, str | Path):
-        from ringwright.sources import read
-
-        what = read(what)
     if not isinstance(what, Trace):
         raise UsageError(f"a {type(what).__name__} cannot be simulated", remedy="a Program, Workload or Trace")
     lines = [*faults]

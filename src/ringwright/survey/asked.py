@@ -36,6 +36,7 @@ class NamedMachine:
     topology: Topology
     options: str
     told: tuple[str, ...] = ()
+    healthy: Topology | None = None  # without its faults; None: it has none
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Asked:
     measured_us: float | None = None
     told: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    calibration: str | None = None
 
     @property
     def baseline(self) -> tuple[str, str]:
@@ -79,11 +81,9 @@ class Asked:
         return replace(self, told=(*told, *self.told))
 
 
-def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) -> Asked:
-    """Return a model's step on all ranks of the machine, or on ``gpus`` of them, in a form that fits where none is named.
-
-    ``machine`` is the machine as options of the command line.
-    """
+def of_model(name: str, machine: NamedMachine, question: SurveySpec) -> Asked:
+    """Return a model's step on all ranks of the machine, or on ``gpus`` of them, in a form that fits where none is named."""
+    topology = machine.topology
     gpus, parallel, told = _form(name, topology, question)
     card = WorkloadSpec(
         name, gpus, parallel, question.micro_batches, question.micro_batch_size, question.seq, mode=question.mode
@@ -91,12 +91,14 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
     made = generated.made(generated.GeneratedJobSpec(card), topology)
     base = made.costs
     assert isinstance(base, FabricCosts)  # noqa: S101 - what ``generated`` makes
+    healthy = None if machine.healthy is None else on_fabric(machine.healthy, made.workload)
 
     def jobs(algorithm: str) -> Job:
         costs = _by(base, algorithm)
-        return replace(made, costs=costs, remarks=costs.told)
+        well = None if healthy is None else _by(healthy, algorithm)
+        return replace(made, costs=costs, remarks=costs.told, healthy=well)
 
-    options = f"--model {name} --gpus {gpus} --parallel {parallel}{_options(question)} {machine}"
+    options = f"--model {name} --gpus {gpus} --parallel {parallel}{_options(question)} {machine.options}"
     return Asked(
         name,
         topology,
@@ -104,19 +106,23 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
         jobs,
         lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
         lambda algorithm, policy: f"ringwright simulate {options} --algorithm {algorithm} --policy {policy}",
-        told=(*told, *made.assumptions),
+        told=(*machine.told, *told, *made.assumptions),
     )
 
 
-def of_recording(path: str, replay: Replay, topology: Topology, machine: str) -> Asked:
-    """Return a recorded step; its operations keep their measured times but for what an algorithm changes."""
-    own = recorded.job(replay, recorded.Counterfactual(healthy=topology, faulty=topology))
+def of_recording(path: str, replay: Replay, machine: NamedMachine) -> Asked:
+    """Return a recorded step; its operations keep their measured times but for what an algorithm, or a fault, changes."""
+    topology, healthy = machine.topology, machine.healthy or machine.topology
+    own = recorded.job(replay, recorded.Counterfactual("", healthy, topology))
     beside = recorded.ground(replay)
     seen: dict[str, FabricCosts] = {}
 
     def jobs(algorithm: str) -> Job:
         changed = "" if algorithm == LIBRARY else algorithm
-        return recorded.job(replay, recorded.Counterfactual(changed, topology, topology))
+        made = recorded.job(replay, recorded.Counterfactual(changed, healthy, topology))
+        if machine.healthy is None:
+            return made
+        return study.without_faults_too(made, recorded.job(replay, recorded.Counterfactual(changed, healthy, healthy)))
 
     def fabric_costs(_job: Job, algorithm: str) -> FabricCosts:
         return seen.setdefault(algorithm, on_fabric(topology, replay.workload, algorithm))
@@ -128,7 +134,7 @@ def of_recording(path: str, replay: Replay, topology: Topology, machine: str) ->
         study.NONE,
         jobs,
         fabric_costs,
-        _command(path, machine),
+        _command(path, machine.options),
         recorded=True,
         measured_us=measured["measured_us"] if measured else None,
         told=(
@@ -171,7 +177,7 @@ def of_path(path: str, machine_of: Callable[[int], NamedMachine], read: Callable
         return of_file(path, machine.topology, machine.options).saying(machine.told)
     replay = replayed(read(path))
     machine = machine_of(replay.workload.mesh.size)
-    return of_recording(path, replay, machine.topology, machine.options).saying(machine.told)
+    return of_recording(path, replay, machine).saying(machine.told)
 
 
 def usual_fabric(gpus: int | None, parallel: str | None) -> str:

@@ -81,7 +81,8 @@ def _asked(job: str | Path, on: spelled.Machine | None, gpus: int | None, parall
     asked.known(str(job))
     told = () if on is not None else (f"fabric: {asked.usual_fabric(gpus, parallel)}, for none was named",)
     topology = spelled.machine(asked.usual_fabric(gpus, parallel) if on is None else on)
-    return asked.of_model(str(job), topology, asked.SurveySpec(gpus, parallel), _option(topology.name)).saying(told)
+    machine = asked.NamedMachine(topology, _option(topology.name), told)
+    return asked.of_model(str(job), machine, asked.SurveySpec(gpus, parallel))
 
 
 def _machine(on: spelled.Machine | None, ranks: int) -> NamedMachine:

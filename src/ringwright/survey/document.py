@@ -6,6 +6,7 @@ from typing import Any
 
 from ringwright.registry import schedulers
 from ringwright.steps import Advance
+from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
 from ringwright.survey.entries import PROFILER, TREE, Entry, entries
@@ -16,7 +17,7 @@ SCHEMA = "ringwright.survey/1"
 ALGORITHMS, POLICIES = ("collective-library", "in-network-aggregation"), ("communication-scheduling",)
 NOT_BUILT = "not built"
 NO_JOB: dict[str, Any] = {
-    **dict.fromkeys(("step_us", "exposed_us", "wire_bytes", "speedup", "why_not", "declined", "command")),
+    **dict.fromkeys(("step_us", "exposed_us", "wire_bytes", "healthy", "speedup", "why_not", "declined", "command")),
     "left_to_library": [],
 }
 
@@ -28,7 +29,7 @@ def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Advanc
     """
     listed = entries()
     conformance = {row["slug"]: row["conformance"] for row in catalogue.catalogue()["systems"]}
-    document: dict[str, Any] = {"schema": SCHEMA, "job": None, "tree": tree(listed)}
+    document: dict[str, Any] = {"schema": SCHEMA, "asked": _asked(asked), "job": None, "tree": tree(listed)}
     runs = None if asked is None else Runs(asked, told, expected=sum(entry.built for entry in listed))
     where = (
         None if asked is None else Scene(scene(asked), asked.topology, asked.recorded, asked.measured_us is not None)
@@ -37,6 +38,14 @@ def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Advanc
     if asked is not None and runs is not None:
         document |= _job(asked, runs, rows, exhaustive=exhaustive)
     return document | {"rows": rows, "needs": {name: need.meaning for name, need in NEEDS.items()}}
+
+
+def _asked(asked: Asked | None) -> AskedOf:
+    """Return what was asked: of which machine, by which baseline."""
+    if asked is None:
+        return asked_of(None)
+    algorithm, policy = asked.baseline
+    return asked_of(asked.topology, (algorithm,), calibration=asked.calibration, policies=(policy,))
 
 
 def tree(listed: list[Entry]) -> list[dict[str, Any]]:

@@ -38,6 +38,7 @@ class StepOutcome:
     left: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     equal_bits: bool | None = None
+    healthy_us: float | None = None  # the step on the machine without its faults; None: it has none
 
 
 @dataclass
@@ -76,6 +77,7 @@ class Runs:
             left=tuple(job.remarks()),
             decided=answer.decided,
             equal_bits=is_sent_whole(answer.run.laid.operations),
+            healthy_us=None if answer.healthy is None else answer.healthy.step_s * 1e6,
         )
 
     def step_us(self, pair: Pair) -> float:
@@ -141,4 +143,9 @@ def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], or
 
 def figures(outcome: StepOutcome) -> dict[str, Any]:
     """Return an outcome's figures as keys of a row."""
-    return {"step_us": outcome.step_us, "exposed_us": outcome.exposed_us, "wire_bytes": outcome.wire_bytes}
+    return {
+        "step_us": outcome.step_us,
+        "exposed_us": outcome.exposed_us,
+        "wire_bytes": outcome.wire_bytes,
+        "healthy": None if outcome.healthy_us is None else {"step_us": outcome.healthy_us},
+    }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from ringwright.studies.asked import AskedOf
+
 SCHEMA = "ringwright.provision/1"
 
 
@@ -138,6 +140,7 @@ class ProvisionDocument(TypedDict):
     """All rows, and what they rest on."""
 
     schema: str
+    asked: AskedOf
     within: float
     reference: str
     rows: list[ProvisionRow]

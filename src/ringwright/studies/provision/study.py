@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from ringwright import steps
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.studies.asked import asked_of
+from ringwright.studies.jobs.costs import LIBRARY
 from ringwright.studies.jobs.memory import peak
 from ringwright.studies.provision import figures
 from ringwright.studies.provision.asked import ProvisionSpec, SizedJob, Workloads, gpus_of
@@ -67,6 +69,12 @@ def provision(
         assumptions[f"no price: {', '.join(spec.prices.free)}, taken as 0"] = None
     return {
         "schema": SCHEMA,
+        "asked": asked_of(
+            None,
+            (spec.algorithm or LIBRARY,),
+            policies=[spec.policy] if spec.policy else (),
+            networks={each.name: each for each in fabrics},
+        ),
         "within": spec.within,
         "reference": REFERENCE,
         "rows": rows,

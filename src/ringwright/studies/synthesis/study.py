@@ -12,6 +12,7 @@ from ringwright.costs.lower_bounds import Bound, lowest
 from ringwright.costs.routed_bounds import routed_s
 from ringwright.engines.choose import simulate
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
+from ringwright.studies.asked import asked_of
 from ringwright.studies.synthesis.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
 from ringwright.studies.synthesis.replan import Replanned, TimedFind, cut_off, replanned
 from ringwright.studies.synthesis.rivals import RivalRow, rivals_of
@@ -72,16 +73,21 @@ class Synthesised:
         """The row of the largest size: the fastest of them."""
         return min(self.rows, key=lambda row: (-row.size_bytes, row.time_us))
 
+    def _healthy(self, size_bytes: int) -> dict[str, float] | None:
+        """Return what was found at a size on the machine without its faults; None where it has none."""
+        return next(({"time_us": each.healthy_us} for each in self.faults if each.size_bytes == size_bytes), None)
+
     def document(self) -> dict[str, object]:
         """Return the object of schema ``ringwright.synthesise/1``."""
         return {
             "schema": SCHEMA,
+            "asked": asked_of(self.question.topology, {row.method: None for row in self.rows}, seed=self.question.seed),
             "collective": self.question.op,
             "fabric": self.question.topology.name,
             "ranks": self.question.collective(0).p,
             "link_model": self.question.link_model,
             "stopped": self.stopped,
-            "rows": [_plain(row) for row in self.rows],
+            "rows": [_plain(row) | {"healthy": self._healthy(row.size_bytes)} for row in self.rows],
             "declined": list(self.declined),
             "rivals": [asdict(row) for row in self.rivals],
             "regions": list(self.regions),

@@ -15,6 +15,7 @@ from ringwright.costs.joint_bounds import JointBound, joint_bound
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
 from ringwright.errors import UsageError
+from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.synthesis.proof import is_right
 from ringwright.studies.synthesis.replan import WORTH
 from ringwright.units import parse_size
@@ -71,6 +72,7 @@ class GroupRow:
 class SharedMachine:
     """Calls at the same time on one machine: when all are done, by both plans, beside what no plan is faster than."""
 
+    asked: AskedOf
     fabric: str
     link_model: str
     rows: tuple[GroupRow, ...]
@@ -108,6 +110,7 @@ class SharedMachine:
         facts = asdict(self.bound)
         return {
             "schema": SCHEMA,
+            "asked": self.asked,
             "fabric": self.fabric,
             "link_model": self.link_model,
             "rows": [asdict(row) for row in self.rows],
@@ -207,6 +210,7 @@ def share(
     if progress is not None:
         progress(total, total, "")
     return SharedMachine(
+        asked_of(topology, seed=seed),
         topology.name,
         link_model,
         tuple(rows),
