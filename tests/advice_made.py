@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringwright.advise.document import SCHEMA, Advice, AdvisedChange
 from ringwright.advise.pictures import DrawnStep
+from ringwright.studies.asked import asked_of
 
 HOSTILE = "<script>document.title='x'</script>" + "a" * 90
 
@@ -12,6 +13,7 @@ def made_advice() -> Advice:
     """Return the object: one change that surely gains, one that may lose."""
     return {
         "schema": SCHEMA,
+        "asked": {**asked_of(None), "faults": [HOSTILE]},
         "job": HOSTILE,
         "fabric": "dgx-h100:2",
         "ground": "times",
@@ -27,6 +29,7 @@ def made_advice() -> Advice:
             "iterations": 8,
             "policy": "as recorded",
             "exposed_us": 2e4,
+            "healthy_us": 9e4,
         },
         "changes": [_change("buckets of 25 MiB", 0.05, 0.1, 0.15), _change(HOSTILE, -0.02, 0.12, 0.2)],
         "refused": [{"what": HOSTILE, "why": "it would gain " + "much " * 40, "remedy": "--fabric dgx-h100:2"}],

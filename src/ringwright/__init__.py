@@ -16,8 +16,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ringwright.version import VERSION
-
 if TYPE_CHECKING:
     from ringwright import errors, language, pictures
     from ringwright.advise.by_name import advice
@@ -48,10 +46,10 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
     from ringwright.workloads.replay import replay
 
-__version__ = VERSION
-
+    __version__: str
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
+    "__version__": ("ringwright.version", "VERSION"),
     "Collective": ("ringwright.collective", "Collective"),
     "Program": ("ringwright.program", "Program"),
     "Run": ("ringwright.engines.result", "Run"),

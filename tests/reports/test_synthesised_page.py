@@ -136,7 +136,7 @@ def test_what_a_fault_slows_is_dotted_and_said() -> None:
     (ill,) = read.of("path", "ill")
     assert "u" in ill["class"]
     assert any("under faults" in text for text in read.said("title"))
-    assert any("Faults make 1 change to the machine" in text for text in read.said("p"))
+    assert any("Faults: link node0/gpu0>node0/nic0 rate 50%; slower links" in text for text in read.said("p"))
 
 
 def test_many_ranks_are_folded_by_host_and_the_first_host_is_drawn() -> None:

@@ -101,7 +101,7 @@ def save_run(trace: Trace, target: Path, *, force: bool) -> None:
 def _with_command(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an answer whose ``asked`` holds the command too, as it can be typed again."""
     asked = document.get("asked")
-    return document if asked is None else {**document, "asked": {**asked, "command": command_line()}}
+    return document if asked is None else {**document, "asked": {"command": command_line(), **asked}}
 
 
 def print_json(document: Any) -> None:

@@ -52,18 +52,18 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     if Path(job).exists():
         if model != NO_OPTIONS:
             raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
-        found = asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
-        return replace(found, calibration=machine.calibration)
+        recorded = asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
+        return replace(recorded, calibration=machine.calibration)
     asked.known(job)
     told: tuple[str, ...] = ()
     if machine.fabric is None and machine.topology is None:
         machine = replace(machine, fabric=asked.usual_fabric(model.gpus, model.parallel))
         told = (f"fabric: {machine.fabric}, for none was named",)
-    question = asked.SurveySpec(
+    spec = asked.SurveySpec(
         model.gpus, model.parallel, model.micro_batches, model.micro_batch_size, model.seq, model.mode
     )
-    found = asked.of_model(job, replace(_named(machine, 0), told=told), question)
-    return replace(found, calibration=machine.calibration)
+    modelled = asked.of_model(job, replace(_named(machine, 0), told=told), spec)
+    return replace(modelled, calibration=machine.calibration)
 
 
 def _named(machine: MachineOptions, ranks: int) -> NamedMachine:

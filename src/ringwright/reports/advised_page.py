@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import html, layout, tables
-from ringwright.reports.advised import TELLS, gain_words, memory_words, searched_words, today_words
+from ringwright.reports.advised import TELLS, faults_words, gain_words, memory_words, searched_words, today_words
 from ringwright.reports.job_page import TimelinePicture, timeline, timeline_legend
 from ringwright.reports.jobs import milliseconds
 
@@ -49,7 +49,7 @@ def advice_page(result: Advice, steps: Sequence[DrawnStep], command: str) -> str
         "advised.html.j2",
         title=f"Advice: {result['job']}{on}",
         verdict=f"{verdict}: {result['why']}",
-        ground="; ".join(today_words(result)),
+        ground="; ".join([*([faults_words(result)] if result["asked"]["faults"] else []), *today_words(result)]),
         figures=_figures(result),
         marks=_marks(result["changes"]),
         changes=_shown(result["changes"], steps),

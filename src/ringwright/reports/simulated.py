@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 SLACK = 1.005  # times this close are called equal
 SURE = 0.75  # chance from which on one is called faster
 WIDE = 10  # columns of a time
+SAME = 5e-5  # of a time, below which faults change nothing that is printed
+MOST_COSTS = 4  # algorithms whose faults are told at the head
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
@@ -33,7 +35,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         layout.line(out, f"beside: {other}, again and again", style="dim", indent=0)
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
-    _faults(out, result, rows, names)
+    for told in fault_costs(result, rows):
+        layout.line(out, told, style="yellow", indent=0)
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
         _alone(out, rows)
     else:
@@ -44,6 +47,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     for note in result["notes"]:
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
+    _faults(out, rows, names)
     _limits(out, rows, names)
     _sums(out, result.get("sums", ()))
     if shows_bursts:
@@ -192,29 +196,58 @@ def _declines(out: Console, result: dict[str, Any]) -> None:
         layout.line(out, f"{name}{where}: {why}", style="yellow")
 
 
-def _faults(out: Console, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Say what faults cost at the smallest and the largest size, and why some cost nothing (at the largest, if there too)."""
-    lines = ", ".join(f"'{line}'" for line in result["asked"]["faults"])
-    if lines:
-        layout.line(out, f"faults: {lines}", style="yellow", indent=0)
-    if not any(row.get("healthy_us") is not None or row.get("unaffected") for row in rows):
+def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Say which faults end the job at their worst moment, and why some cost nothing (at the largest size, if there too)."""
+    if not any(row["worst_ends"] or row.get("unaffected") for row in rows):
         return
-    layout.heading(out, "What the faults cost", "beside the time without them, by the same models")
+    layout.heading(out, "Faults that end the job, or change nothing")
     for name in names:
         mine = [row for row in rows if row["algorithm"] == name]
         layout.line(out, f"{name}:")
         for end_row in (mine[0], mine[-1]) if len(mine) > 1 else mine:
-            size, healthy_us = format_size(end_row["size_bytes"]), end_row["healthy_us"]
-            if healthy_us:
-                longer = end_row["time_us"] / healthy_us
-                how = f"{longer:.4g} times the" if f"{longer:.4g}" != "1" else "as long as the"
-                layout.line(out, f"{size}: {how} {time(healthy_us)} us without faults", indent=4)
+            size = format_size(end_row["size_bytes"])
             if end_row["worst_ends"]:
                 moment = format_time(end_row["worst_start_s"])
                 layout.line(out, f"{size}: begun {moment} later, {end_row['worst_ends']}", indent=4)
             known = [each["fault"] for each in mine[-1]["unaffected"]] if end_row is not mine[-1] else []
             for each in (each for each in end_row["unaffected"] if each["fault"] not in known):
                 layout.line(out, f"{size}: {unaffected(each)}", style="yellow", indent=4)
+
+
+def fault_costs(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which faults act and what they cost each algorithm, at its smallest and its largest size; empty without faults."""
+    asked = [f"'{line}'" for line in result["asked"]["faults"]]
+    told = [f"faults: {', '.join(asked)}"] if asked else []
+    known = [row for row in rows if row["healthy_us"]]
+    if known and all(abs(row["time_us"] / row["healthy_us"] - 1) < SAME for row in known):
+        return [*told, f"they change none of these times{_at_worst(known)}"]
+    for name in list(dict.fromkeys(row["algorithm"] for row in known))[:MOST_COSTS]:
+        mine = [row for row in known if row["algorithm"] == name]
+        ends = (mine[0], mine[-1]) if len(mine) > 1 else mine
+        told.append(f"{name}: {'; '.join(map(_beside_healthy, ends))}")
+    return told
+
+
+def _at_worst(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say what the faults cost whoever begins at their worst moment; empty where no moment is worse."""
+    if any(row["worst_ends"] for row in rows):
+        return "; begun at their worst moment the job ends"
+    worst = max((row for row in rows if row["worst_us"] is not None), key=_worst_ratio, default=None)
+    if worst is None or _worst_ratio(worst) < 1 + SAME:
+        return ""
+    size = format_size(worst["size_bytes"])
+    return f"; begun at their worst moment {worst['algorithm']} takes {time(worst['worst_us'])} us at {size}"
+
+
+def _worst_ratio(row: Mapping[str, Any]) -> float:
+    ratio: float = row["worst_us"] / row["healthy_us"]
+    return ratio
+
+
+def _beside_healthy(row: Mapping[str, Any]) -> str:
+    longer = row["time_us"] / row["healthy_us"]
+    how = "as long as the" if f"{longer:.4g}" == "1" else f"{longer:.4g} times the"
+    return f"{format_size(row['size_bytes'])} takes {how} {time(row['healthy_us'])} us without the faults"
 
 
 def unaffected(each: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.reports import bursts, html, pictures, player, probable, tables
-from ringwright.reports.simulated import answered, burst_title, declined, time, unaffected
+from ringwright.reports.simulated import answered, burst_title, declined, fault_costs, time, unaffected
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def page(
         "simulated.html.j2",
         parts=("elements", "player", "page_player"),
         title=f"{result['collective']} on {result['fabric']}",
-        ground=f"simulated by {probable.models(rows)}; {result['link_model']} links; {result['faults']} changes by faults",
+        ground=f"simulated by {probable.models(rows)}; {result['link_model']} links",
         figures=[
             ("Ranks", format_count(result["ranks"])),
             ("Algorithms", str(len(details))),
@@ -49,6 +49,7 @@ def page(
         ],
         curves=pictures.curves(rows),
         notes=[
+            *fault_costs(result, [row for row in rows if row["size_bytes"] == last]),
             *filter(None, [result["bound_ground"]]),
             *result["notes"],
             *(

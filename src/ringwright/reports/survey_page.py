@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.reports import html, survey, tables
+from ringwright.reports import html, jobs, survey, tables
 from ringwright.units import format_size
 
 MOST = 500
@@ -22,7 +22,11 @@ def page(result: dict[str, Any], command: str) -> str:
         best="" if best is None else f"{survey.pair(best)}: {survey.searched(best)}",
         best_command="" if best is None else best["command"],
         baseline="" if baseline is None else survey.pair(baseline),
-        warnings=[*result.get("warnings", []), *([survey.ROUNDED] if best and best["equal_bits"] is False else [])],
+        warnings=[
+            *(jobs.fault_lines(result, [result["baseline"]]) if best else []),
+            *result.get("warnings", []),
+            *([survey.ROUNDED] if best and best["equal_bits"] is False else []),
+        ],
         job=_job(rows) if of_job else None,
         shown=_shown(rows),
         classes=[

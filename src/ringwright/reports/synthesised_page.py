@@ -114,11 +114,10 @@ def _alerts(result: Synthesised) -> list[str]:
         told.append("The program is NOT right: it breaks a rule, or ranks end without what they must hold.")
     if row.verified is None:
         told.append("Whether the program is right was not run: it has more moves than the interpreter follows.")
-    faults = len(result.question.topology.faults)
-    if faults:
-        told.append(
-            f"Faults make {faults:,} change{'s' if faults > 1 else ''} to the machine; slower links are dotted below."
-        )
+    lines = result.question.topology.fault_lines
+    if lines:
+        told.append(f"Faults: {', '.join(lines)}; slower links are dotted below.")
+    told += [each.verdict for each in result.faults]
     return told
 
 

@@ -29,7 +29,7 @@ def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Advanc
     """
     listed = entries()
     conformance = {row["slug"]: row["conformance"] for row in catalogue.catalogue()["systems"]}
-    document: dict[str, Any] = {"schema": SCHEMA, "asked": _asked(asked), "job": None, "tree": tree(listed)}
+    document: dict[str, Any] = {"schema": SCHEMA, "asked": question_of(asked), "job": None, "tree": tree(listed)}
     runs = None if asked is None else Runs(asked, told, expected=sum(entry.built for entry in listed))
     where = (
         None if asked is None else Scene(scene(asked), asked.topology, asked.recorded, asked.measured_us is not None)
@@ -40,7 +40,7 @@ def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Advanc
     return document | {"rows": rows, "needs": {name: need.meaning for name, need in NEEDS.items()}}
 
 
-def _asked(asked: Asked | None) -> AskedOf:
+def question_of(asked: Asked | None) -> AskedOf:
     """Return what was asked: of which machine, by which baseline."""
     if asked is None:
         return asked_of(None)

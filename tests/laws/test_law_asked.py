@@ -1,0 +1,160 @@
+"""The law of what was asked: every simulated answer says which machine, faults and release it is of, and what the faults cost."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringwright.cli import main
+from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply, in_words
+from ringwright.studies.asked import asked_of, release_of
+from ringwright.studies.predict import simulate
+from ringwright.survey.asked import NamedMachine, SurveySpec, of_model
+from ringwright.survey.document import question_of
+from ringwright.survey.measured import Runs, figures
+from ringwright.trace import Trace
+from ringwright.version import VERSION
+from ringwright.workload import Workload
+
+pytestmark = pytest.mark.once
+NIC, SLOW = "nic node0/nic0 rate 50%", "rank 1 slow 3x"
+JOB = "simulate --model resnet-18 --gpus 4 --fabric switch:4,rate=100Gb/s --policy none,p3"
+# A question of each verb that simulates, and a fault that slows what it asks about.
+VERBS = {
+    "collective": ("simulate all-reduce --fabric dgx-a100:2 --algorithm nccl-2-4@2.27,ring -b 64M -e 64M", NIC),
+    "engine": ("simulate all-reduce --fabric dgx-a100:2 --algorithm ring -b 64M -e 64M --engine events", NIC),
+    "winners": ("simulate all-reduce --fabric dgx-a100:2 --algorithm ring -b 64M -e 64M --winners", NIC),
+    "job": (JOB, SLOW),
+    "job where all links lose": (JOB, "link * rate 50%"),
+    "job beside another": (JOB, "congestion from all-to-all 8MiB on 0-3"),
+    "replay": ("simulate --sample --fabric dgx-h100:2", "link * rate 50%"),
+    "synthesise": ("synthesise all-gather --fabric switch:4 --size 1M --alone", "link rank0 rate 50%"),
+    "groups": ("synthesise all-reduce --fabric switch:4 --groups tp=2,dp=2 --size 1M", "link rank0 rate 50%"),
+    "advise": (
+        "advise --model resnet-18 --gpus 4 --fabric switch:4,rate=10Gb/s --may ddp --budget 2s",
+        SLOW,
+    ),
+}
+WITHOUT_ROWS = ("winners", "groups", "advise")
+
+
+def asked(question: str, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    """Return the JSON answer to a command."""
+    words = [*shlex.split(question), *more, "--json"]
+    with pytest.MonkeyPatch.context() as typed:
+        typed.setattr(sys, "argv", ["ringwright", *words])
+        assert main(words) == 0
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_answer_says_what_was_asked_and_what_faults_cost(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    question, fault = VERBS[verb]
+    answer = asked(question, capsys, "--fault", fault, "--seed", "5")
+    said, name = answer["asked"], shlex.split(question)[shlex.split(question).index("--fabric") + 1]
+    is_congestion = fault.startswith("congestion")
+    assert said["fabric"] == name
+    assert said["faults"] == ([] if is_congestion else [fault])
+    assert said["beside"] == ([fault.removeprefix("congestion from ")] if is_congestion else [])
+    assert said["version"] == VERSION
+    assert said["transports"][name]
+    assert said["command"].startswith(f"ringwright {question.split()[0]}")
+    assert "--fault" in said["command"]
+    assert is_congestion or said["seed"] == 5
+    if verb in WITHOUT_ROWS:
+        return
+    for row in answer["rows"]:
+        mine = row.get("step_us", row.get("time_us"))
+        healthy = row["healthy"]["step_us" if "step_us" in row else "time_us"]
+        assert mine > 1.05 * healthy > 0, f"{verb}: a fault that lengthens it, and its answer says by how much"
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("winners", "groups")])
+def test_what_faults_cost_comes_first(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    question, fault = VERBS[verb]
+    assert main([*shlex.split(question), "--fault", fault]) == 0
+    head = " ".join(" ".join(capsys.readouterr().out.splitlines()[:9]).split())
+    assert fault.removeprefix("congestion from ") in head
+    assert "without the fault" in head
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_ROWS])
+def test_without_faults_nothing_is_said_of_any(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(VERBS[verb][0], capsys)
+    assert answer["asked"]["faults"] == []
+    assert {row["healthy"] is None for row in answer["rows"]} == {True}
+
+
+@pytest.mark.parametrize("fault", [SLOW, "link * rate 50%"])
+def test_the_baseline_of_a_survey_knows_the_fault(fault: str) -> None:
+    healthy = fabric("switch:2,rate=10Gb/s")
+    machine = NamedMachine(apply(healthy, [fault]), "", healthy=healthy)
+    question = of_model("resnet-18", machine, SurveySpec())
+    figured = figures(Runs(question).outcome(*question.baseline))
+    assert question_of(question)["faults"] == [fault]
+    assert figured["step_us"] > 1.05 * figured["healthy"]["step_us"]
+
+
+def test_sizing_a_network_says_of_which_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked("provision resnet-18 --fabric switch:4 --fabric leaf-spine:4,per_leaf=2", capsys)
+    assert list(answer["asked"]["transports"]) == ["switch:4", "leaf-spine:4,per_leaf=2"]
+    assert answer["asked"]["release"] == {"nccl-2-4": release_of("nccl-2-4")}
+
+
+@pytest.mark.parametrize("verb", ["collective", "job", "replay"])
+def test_a_saved_run_says_what_was_asked(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question, fault = VERBS[verb]
+    asked(question, capsys, "--fault", fault, "--trace", str(tmp_path / "run"))
+    said = Trace.open(tmp_path / "run").meta["asked"]
+    assert said["faults"] == [fault]
+    assert said["version"] == VERSION
+    assert "--fault" in said["command"]
+    assert main(["summary", str(tmp_path / "run"), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["asked"] == said
+    assert f"with '{fault}'" in summary["coverage"]
+
+
+def test_a_healthy_run_of_yesterday_can_be_told_from_one_with_a_fault(tmp_path: Path) -> None:
+    for name, more in (("healthy", []), ("ill", ["--fault", SLOW])):
+        assert main([*shlex.split(JOB), *more, "--trace", str(tmp_path / name)]) == 0
+    healthy, ill = (Trace.open(tmp_path / name).meta["asked"] for name in ("healthy", "ill"))
+    assert (healthy["faults"], ill["faults"]) == ([], [SLOW])
+
+
+@pytest.mark.parametrize("line", [line for _, line, _ in in_words()])
+def test_a_machine_keeps_the_lines_of_its_faults(line: str) -> None:
+    if line.startswith("congestion"):
+        return  # traffic of another job: no property of a machine
+    inside, between = "node0/gpu0>node0/gpu1" in line, "spine1" in line
+    machine = fabric("dgx-1:1" if inside else "leaf-spine:16,per_leaf=4" if between else "dgx-h100:64")
+    ill = apply(apply(machine, ["# a remark", line + "  # why"], seed=3), ["link * rate 50%"], seed=3)
+    assert ill.fault_lines == (line, "link * rate 50%")
+    assert asked_of(ill)["seed"] == 3
+
+
+def test_a_release_is_that_of_the_spelling() -> None:
+    assert asked_of(None, ["nccl-2-4@2.19", "ring"])["release"] == {"nccl-2-4@2.19": "2.19"}
+    assert release_of("no such system") is None
+
+
+def test_the_same_answer_from_python(resnet: Workload) -> None:
+    for fault in (SLOW, "link * rate 50%"):
+        answer = simulate(resnet, "switch:4,rate=10Gb/s", faults=[fault])
+        assert answer.healthy is not None
+        assert answer.healthy.step_s == simulate(resnet, "switch:4,rate=10Gb/s").step_s
+        assert answer.step_s > 1.05 * answer.healthy.step_s
+
+
+@pytest.fixture(scope="module")
+def resnet() -> Workload:
+    from ringwright.studies.jobs.modelled import job
+
+    return job("resnet-18", gpus=4)
