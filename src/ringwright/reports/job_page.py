@@ -48,7 +48,7 @@ def page(result: dict[str, Any], command: str) -> str:
         outages=outage_lines(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         warnings=[
-            *fault_lines(result, rows),
+            *filter(None, ["; ".join(fault_lines(result, rows))]),
             *result.get("warnings", []),
             *(f"{name} declined: {why}" for name, why in declined(result)),
         ],

@@ -47,9 +47,9 @@ def page(
             *((("Sure", f"{sure:.0%}"),) if sure is not None else ()),
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],
+        faults="; ".join(fault_costs(result, [row for row in rows if row["size_bytes"] == last])),
         curves=pictures.curves(rows),
         notes=[
-            *fault_costs(result, [row for row in rows if row["size_bytes"] == last]),
             *filter(None, [result["bound_ground"]]),
             *result["notes"],
             *(

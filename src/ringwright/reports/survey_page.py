@@ -23,7 +23,7 @@ def page(result: dict[str, Any], command: str) -> str:
         best_command="" if best is None else best["command"],
         baseline="" if baseline is None else survey.pair(baseline),
         warnings=[
-            *(jobs.fault_lines(result, [result["baseline"]]) if best else []),
+            *filter(None, ["; ".join(jobs.fault_lines(result, [result["baseline"]]))] if best else []),
             *result.get("warnings", []),
             *([survey.ROUNDED] if best and best["equal_bits"] is False else []),
         ],
