@@ -53,9 +53,17 @@ def test_what_begins_late_and_stays_is_there_in_every_step() -> None:
 def test_a_failing_optic_ends_with_half_of_its_lanes() -> None:
     stays = staying(apply(fabric(SWITCH), ["link rank1 optics degrade"]))
     kept = {fault.field: fault.value for fault in stays.topology.faults}
-    assert kept == {"rate_factor": 0.5, "ber": 1e-3}
+    assert kept == {"rate_factor": 0.5}  # the errors went with the lanes that had them
     assert all(fault.time_s == 0 for fault in stays.topology.faults)
     assert not stays.passing
+    assert any("ber 0.001 and 1 more: is over when 800 ms have passed" in " ".join(each.split()) for each in stays.told)
+    half = on(SWITCH, "link rank1 rate 50%")
+    assert on(SWITCH, "link rank1 optics degrade").step_s == pytest.approx(half.step_s, rel=1e-9)
+    lasting = staying(apply(fabric(SWITCH), ["link rank1 optics degrade", "link rank1 loss 1% from 1s to 2s"]))
+    assert {fault.field for fault in lasting.topology.faults} == {
+        "rate_factor",
+        "loss",
+    }  # that passes later than it began
 
 
 def test_a_rank_that_gets_slow_later_is_slow() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 PRIOR = "prior"  # whose tables moved a time where none of the machine are given
 LEARNT, CORRECTED, CLOSED = "library", "corrected", "closed-form"  # models besides engines
-PACKETS = "packets"  # an engine that draws losses: its interval is that of seeds
+PACKETS = "packets"  # an engine's time with what packets lose: its interval is that of draws
 NINETY = 1.6449  # standard deviations within which 90 % of a normal distribution lie
 
 
@@ -33,6 +33,8 @@ class Probable:
     model
         Which of the witnesses it is: ``library`` (learnt from tables of NCCL), ``corrected`` (an engine's time, by what engines
         were off by on GPUs), ``packets`` (the median over seeds of losses), or empty: an engine's own time.
+    mean_us
+        The mean over draws of what is lost, which many operations one after the other take each; None where nothing is drawn.
     own_software
         Whether the corrected engine ran it with its library's software, else on links with usual or calibrated costs.
     """
@@ -45,6 +47,7 @@ class Probable:
     witnesses: Mapping[str, float] = field(default_factory=dict)
     model: str = ""
     own_software: bool = False
+    mean_us: float | None = None
 
     @property
     def sigma(self) -> float | None:
@@ -60,4 +63,5 @@ class Probable:
     def at_least(self, bound_us: float) -> Probable:
         """Return it with nothing below a bound."""
         low, high = (None if each is None else max(each, bound_us) for each in (self.p05_us, self.p95_us))
-        return dataclasses.replace(self, p05_us=low, p50_us=max(self.p50_us, bound_us), p95_us=high)
+        mean = None if self.mean_us is None else max(self.mean_us, bound_us)
+        return dataclasses.replace(self, p05_us=low, p50_us=max(self.p50_us, bound_us), p95_us=high, mean_us=mean)

@@ -24,7 +24,9 @@ EFFECTS = (
 OF_ALL = ("rate", "loss", "latency", "ber")  # a line that begins so is about every link
 KINDS_OF = {"nic": (NIC,), "port": (NIC, RANK), "switch": (SWITCH,), "rank": (RANK,)}
 DEGRADES_S = 1.0  # from the first bit errors to half of the lanes, where no time is given
-OPTICS = (  # share of that time, field, value: bit errors before correction, then lanes of four that are shut
+# Share of that time, field, value, each until the next: bit errors before correction, then lanes of four that are shut, with the
+# errors that they had. Links that lose lanes go on with the others: Cornelis CN5000, Dynamic Lane Scaling.
+OPTICS = (
     (0.0, "ber", 1e-4),
     (0.2, "ber", 5e-4),
     (0.4, "ber", 1e-3),
@@ -170,12 +172,9 @@ class _Line:
         start_s, end_s = self._times()
         self._no_more()
         whole_s = DEGRADES_S if math.isinf(end_s) else end_s - start_s
-        ends = [share for share, field, _ in OPTICS[1:] if field == "ber"]
+        ends = [*(share for share, _, _ in OPTICS[1:]), math.inf]
         steps = []
-        for number, (share, field, value) in enumerate(OPTICS):
-            after = ends[number] if field == "ber" and number < len(ends) else math.inf
-            if field != "ber":
-                after = OPTICS[number + 1][0] if number + 1 < len(OPTICS) else math.inf
+        for (share, field, value), after in zip(OPTICS, ends, strict=True):
             steps.append(self._on(kind, name, field, value, start_s + share * whole_s, start_s + after * whole_s))
         return [dataclasses.replace(each, everywhere=False) for each in steps]
 

@@ -9,7 +9,7 @@
     link * loss 0.01%                               # frames lost on every link
     link node*/nic0 latency +5us at 1s for 500ms    # 5 us longer, for half a second, on links of a pattern
     link leaf0>spine1 ber 1e-3                      # a share of wrong bits; correction mends what it can, packets are lost
-    nic node0/nic0 optics degrade for 20ms          # bit errors rise, then lanes are shut: half of the rate is left
+    nic node0/nic0 optics degrade for 20ms          # bit errors rise, then their lanes are shut: half of the rate is left
     switch leaf0 buffer 64KiB                       # that much room in front of each of its links
     link random:3 dead at 10ms                      # three cables by lot, seeded
     ecmp unlucky                                    # all flows between leaves hash to one route of several equal ones

@@ -22,11 +22,10 @@ from ringwright.costs.learnt import Expected, expected, rising
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import chance, joint
 from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
-from ringwright.engines.packets.carriage import without_losses
 from ringwright.errors import RingwrightError, UsageError
-from ringwright.studies import drawn
 from ringwright.studies.asked_fabric import AskedFabric, lasting, without_rates
 from ringwright.studies.library_calls import LIBRARY, is_of, library_call, measured_calls
+from ringwright.studies.lossy_times import LossyTime, LossyTimes, Seconds
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 XGMI = "xgmi"
 FAR_APART = 2.0  # between two models, from which on it is said
-Seconds = tuple[float, float, float]  # at 5, 50 and 95 %
 LEAST_SIGMA = 1e-3  # of two answers: what differs by less is told apart by nobody
 
 
@@ -62,6 +60,7 @@ class Answers:
         self._question, self._sizes = question, sizes_bytes
         self.machine = AskedFabric(question.topology, healthy, question.calibration, late=late)
         self._learnt: dict[str, dict[int, Expected]] = {}
+        self._lossy = LossyTimes(question)
 
     def shown_on(self, program: Program) -> Topology:
         """Return the fabric on which a program's run is shown: the one asked about, where an engine's own time is asked for."""
@@ -81,17 +80,20 @@ class Answers:
         if self._question.beside:
             time_us = run.time_s * 1e6
             return Probable(None, time_us, None, "", ("beside",), {run.engine: time_us})
+        if self._question.uncorrected:
+            return self._by_engine(self._lossy.of(algorithm, program, run, ran_on), run, "fabric")
         call = self._expected(algorithm, collective)
         stretched = None if call is None else self._stretched(algorithm, program, run)
         if call is None or stretched is None:
             on = self.priced_on(program)
-            return self._unlearnt(program, run if on is ran_on else self._question.run(program, on), on)
-        ratio, beside_s = stretched
-        quantiles = (call.quantile_s(deviations) * ratio for deviations in (-NINETY, 0.0, NINETY))
-        low, middle, high = (1e6 * (more_s + time_s) for more_s, time_s in zip(beside_s, quantiles, strict=True))
+            return self._unlearnt(algorithm, program, run if on is ran_on else self._question.run(program, on), on)
+        ratio, beside_s, is_drawn = stretched
+        quantiles = (call.quantile_s(deviations) * ratio for deviations in (-NINETY, 0.0, NINETY, 0.0))
+        low, middle, high, mean = (1e6 * (more_s + time_s) for more_s, time_s in zip(beside_s, quantiles, strict=True))
         witnesses = {LEARNT: middle, CLOSED: call.closed_form_s * 1e6, run.engine: run.time_s * 1e6}
         away = tuple(dict.fromkeys((*call.outside, *self._strange(collective))))
-        return Probable(low, middle, high, _name(self._trusted(collective)), away, witnesses, model=LEARNT)
+        said = Probable(low, middle, high, _name(self._trusted(collective)), away, witnesses, model=LEARNT)
+        return dataclasses.replace(said, mean_us=mean if is_drawn else None)
 
     def _expected(self, algorithm: Algorithm, collective: Collective) -> Expected | None:
         """Return what is learnt of a call; None for what is no call of the library, or one that it has no model of."""
@@ -150,65 +152,67 @@ class Answers:
         others = given is not None and self._trusted(collective) is None
         return (*(["calibration"] if others else []), *(["gpu"] if XGMI in self.machine.topology.classes else []))
 
-    def _parts(self, program: Program, on: Topology, run: Run) -> tuple[float, Seconds]:
-        """Return the seconds of a run that are longer on a slower machine, and those that are not, at 5, 50 and 95 %.
+    def _parts(self, program: Program, told: LossyTime) -> tuple[float, Seconds]:
+        """Return the seconds of a run that are longer on a slower machine, and those that are not.
 
         What lasts (faults from the start to the end) makes a program longer; what comes and goes adds its time, as late ranks do
         and as packets do that are lost and sent again.
         """
         if self.machine.late:
-            return run.after_last_s, (run.time_s - run.after_last_s,) * 3
-        times_s: Seconds = (run.time_s,) * 3
-        calm = on
-        if run.packets is not None:
-            times_s, calm = drawn.times_s(self._question, program, run, on), without_losses(on)
-        slowed = lasting(calm)
-        if slowed.faults == on.faults and slowed.loss is on.loss:
-            return run.time_s, (0.0, 0.0, 0.0)
-        lasting_s = self._together_s(program, slowed)
-        low, middle, high = (max(0.0, time_s - lasting_s) for time_s in times_s)
-        return lasting_s, (low, middle, high)
+            longer_s = told.run.after_last_s
+        else:
+            slowed = lasting(told.calm)
+            same = slowed.faults == told.calm.faults and told.run.packets is None
+            longer_s = told.run.time_s if same else self._together_s(program, slowed)
+        low, middle, high, mean = (max(0.0, time_s - longer_s) for time_s in told.times_s)
+        return longer_s, (low, middle, high, mean)
 
     def _together_s(self, program: Program, on: Topology) -> float:
         """Return an engine's seconds where all ranks come together."""
-        return self._question.run(program, on, late=False).time_s
+        return self._question.run(program, on, late=False, calm=True).time_s
 
-    def _stretched(self, algorithm: Algorithm, program: Program, run: Run) -> tuple[float, Seconds] | None:
+    def _stretched(self, algorithm: Algorithm, program: Program, run: Run) -> tuple[float, Seconds, bool] | None:
         """Return how many times longer the call takes than on the standard fabric, and seconds that it waits besides.
 
-        None where the library has no program for the standard fabric.
+        Third, whether these are drawn. None where the library has no program for the standard fabric.
         """
         machine = self.machine
         if machine.is_standard:
-            return 1.0, (0.0, 0.0, 0.0)
+            return 1.0, (0.0, 0.0, 0.0, 0.0), False
         try:
             usual_s = self._together_s(algorithm(program.collective, machine.standard), machine.standard)
         except RingwrightError:
             return None
         if not usual_s:
             return None
-        longer_s, beside_s = self._parts(program, machine.topology, run)
-        return longer_s / usual_s, beside_s
+        told = self._lossy.of(algorithm, program, run, machine.topology)
+        longer_s, beside_s = self._parts(program, told)
+        return longer_s / usual_s, beside_s, told.is_drawn
 
-    def _unlearnt(self, program: Program, run: Run, on: Topology) -> Probable:
+    def _unlearnt(self, algorithm: Algorithm, program: Program, run: Run, on: Topology) -> Probable:
         """Return an engine's time, corrected by what engines were off by on GPUs; as it is where ranks are none, or one alone."""
-        collective, time_us, given = program.collective, run.time_s * 1e6, self.machine.calibration
-        witnesses = {run.engine: time_us}
-        if collective.p > 1 and drawn.seeds_of(run, on) > 1:
-            low, middle, high = (time_s * 1e6 for time_s in drawn.times_s(self._question, program, run, on))
-            if node_type(collective, self.machine.topology) is None:
-                return Probable(low, middle, high, "", ("fabric",), {PACKETS: middle}, model=PACKETS)
+        collective, given = program.collective, self.machine.calibration
+        told = self._lossy.of(algorithm, program, run, on)
         if collective.p < 2 or node_type(collective, self.machine.topology) is None:
-            return Probable(None, time_us, None, "", ("fabric" if collective.p > 1 else "ranks",), witnesses)
+            return self._by_engine(told, run, "fabric" if collective.p > 1 else "ranks")
         own = program.software.is_library
-        longer_s, beside_s = self._parts(program, on, run)
+        longer_s, beside_s = self._parts(program, told)
         latency_s = self._together_s(program, without_rates(on))
         learnt = (OF_LIBRARY if own else USUAL) if given is None else (CALIBRATED_LIBRARY if own else CALIBRATED)
         mean, sigma = factors(learnt).at(longer_s, latency_s)
-        spread = (longer_s * math.exp(mean + each * NINETY * sigma) for each in (-1, 0, 1))
-        low, middle, high = (1e6 * (more_s + time_s) for more_s, time_s in zip(beside_s, spread, strict=True))
-        witnesses = {CORRECTED: middle, **witnesses}
-        return Probable(low, middle, high, _name(given), ("program",), witnesses, model=CORRECTED, own_software=own)
+        spread = (longer_s * math.exp(mean + each * NINETY * sigma) for each in (-1, 0, 1, 0))
+        low, middle, high, all_of = (1e6 * (more_s + time_s) for more_s, time_s in zip(beside_s, spread, strict=True))
+        witnesses = {CORRECTED: middle, run.engine: run.time_s * 1e6}
+        said = Probable(low, middle, high, _name(given), ("program",), witnesses, model=CORRECTED, own_software=own)
+        return dataclasses.replace(said, mean_us=all_of if told.is_drawn else None)
+
+    def _by_engine(self, told: LossyTime, run: Run, outside: str) -> Probable:
+        """Return an engine's time as it is; with an interval where losses are drawn."""
+        low, middle, high, mean = (1e6 * each for each in told.times_s)
+        if told.is_drawn:
+            return Probable(low, middle, high, "", (outside,), {PACKETS: middle}, model=PACKETS, mean_us=mean)
+        model = "" if told.run is run else told.run.engine
+        return Probable(None, middle, None, "", (outside,), {told.run.engine: middle}, model=model)
 
 
 def _name(calibration: Calibration | None) -> str:

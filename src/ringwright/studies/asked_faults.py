@@ -37,9 +37,13 @@ class AskedFaults:
         """Return one of the lines; the others stay as empty ones, for the lottery goes by the number of a line."""
         return replace(self, lines=tuple(line if at == number else "" for at, line in enumerate(self.lines)))
 
+    @property
+    def flap(self) -> bool:
+        """Whether a line has outages that come again and again."""
+        return any("flap" in line.partition("#")[0].split() for line in self.lines)
+
     def lasting(self, time_s: float) -> AskedFaults:
         """Return the lines with outages for at least twice the time of an answer, whichever moment it starts at."""
-        flapping = any("flap" in line.partition("#")[0].split() for line in self.lines)
-        if not flapping or time_s <= self.horizon_s / 2:
+        if not self.flap or time_s <= self.horizon_s / 2:
             return self
         return replace(self, horizon_s=FURTHER * time_s)

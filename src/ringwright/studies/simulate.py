@@ -17,6 +17,7 @@ from ringwright.studies import spelled
 from ringwright.studies.answers import FAR_APART, Answered, Answers
 from ringwright.studies.floors import Floors
 from ringwright.studies.in_switches import StreamAsUsed, in_switches
+from ringwright.studies.lossy_times import LEFT_OUT
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.studies.sums import sums
 from ringwright.studies.without_faults import AskedOnce
@@ -71,6 +72,7 @@ class SimulatedRow:
     time_us_p05: float | None = None
     time_us_p50: float | None = None
     time_us_p95: float | None = None
+    mean_us: float | None = None  # over draws of what is lost; None where nothing is drawn
     calibration: str = ""  # its name, or prior
     own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
     outside: tuple[str, ...] = ()
@@ -136,7 +138,8 @@ def sweep(
         try:
             asked, program, row, omitted, run = _lasting(asked, algorithm, collective)
             told = asked.of(algorithm, program, run, asked.on(program))
-            row = _beside_healthy(_answered(row, told.said, question), asked, algorithm, told)
+            row = _begun_at_worst(_answered(row, told.said, question), asked, algorithm, told)
+            row = _beside_healthy(row, asked, algorithm, told)
             by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
@@ -148,7 +151,7 @@ def sweep(
         )
         software[spelling] = software.get(spelling, False) or has_software
         rows.append(asdict(row))
-        left_out |= dict.fromkeys(omitted)
+        left_out |= dict.fromkeys(omitted) | _of_packets(question, told)
     if refused and len(refused) == len(rows):
         raise refused[0]
     top, come = asked.question.topology, question.come()
@@ -190,6 +193,22 @@ def _lasting(
         asked = AskedOnce(longer, asked.sizes_bytes)
 
 
+def _of_packets(question: SimulationSpec, told: SaidTime) -> dict[str, None]:
+    """Return what is left out of an answer to which packets add what they lose."""
+    return {LEFT_OUT: None} if told.run.packets is not None and question.shows(told.said) else {}
+
+
+def _begun_at_worst(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
+    """Return a row whose time at the worst moment is that of the same models, begun then."""
+    if not row.worst_start_s or row.worst_us is None or not asked.question.shows(told.said):
+        return row
+    later = replace(asked.question, topology=asked.question.topology.starting_at(row.worst_start_s))
+    begun = AskedOnce(later, asked.sizes_bytes)
+    machine = begun.on(told.program)
+    worst = begun.of(algorithm, told.program, later.run(told.program, machine), machine)
+    return replace(row, worst_us=max(row.time_us, worst.time_us))
+
+
 def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
     """Return a row with the time without faults, which none of them shortens, and with what cost nothing."""
     beside = asked.without_faults.beside(algorithm, told)
@@ -198,17 +217,9 @@ def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algo
     if row.time_us >= least_us:
         return row
     algbw, busbw = _rates(told.program.collective, least_us)
-    p50_us, p95_us = (None if each is None else max(each, least_us) for each in (row.time_us_p50, row.time_us_p95))
-    worst_us = None if row.worst_us is None else max(row.worst_us, least_us)
-    return replace(
-        row,
-        time_us=least_us,
-        algbw_gbs=algbw,
-        busbw_gbs=busbw,
-        time_us_p50=p50_us,
-        time_us_p95=p95_us,
-        worst_us=worst_us,
-    )
+    names = ("time_us_p50", "time_us_p95", "mean_us", "worst_us")
+    others = {name: max(each, least_us) for name in names if (each := getattr(row, name)) is not None}
+    return replace(row, time_us=least_us, algbw_gbs=algbw, busbw_gbs=busbw, **others)
 
 
 def _named(asked: tuple[spelled.Algorithm, int]) -> str:
@@ -347,8 +358,9 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
         own_software=said.own_software,
         outside=said.outside,
         witnesses=said.witnesses,
+        mean_us=said.mean_us,
     )
-    if question.asks_engine or not said.model:
+    if not question.shows(said):
         return row
     more_us = said.p50_us - row.time_us
     algbw, busbw = _rates(question.collective(row.size_bytes), said.p50_us)
@@ -423,7 +435,9 @@ def _worst(
         return None, None, ""
     worst, when = time_s, 0.0
     moments = sorted({fault.time_s for fault in faults})
-    if question.faults is not None:  # outages are laid out for as long as a run from the others would last
+    if (
+        question.faults is not None and question.faults.flap
+    ):  # outages are laid out for as long as a run from the others would last
         moments = [each for each in moments if each <= question.faults.horizon_s / 2] or moments[:1]
     for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
         try:

@@ -16,11 +16,14 @@ from ringwright.studies.asked import AskedOf, asked_of
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
+    from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
     from ringwright.fabrics._congestion import Congestion
     from ringwright.program import Program
     from ringwright.studies.asked_faults import AskedFaults
     from ringwright.topology import Topology
+
+AUTO = "auto"  # no engine by itself: the one that fits, and what packets add where a fault acts on them
 
 
 @dataclass(frozen=True)
@@ -48,24 +51,45 @@ class SimulationSpec:
     by_packets: bool = False  # also where nothing acts on packets: beside an answer that follows them
 
     @property
+    def composes(self) -> bool:
+        """Whether what packets lose is added to the time without: where no single engine's own time is asked for."""
+        return self.engine in (None, AUTO)
+
+    @property
     def asks_engine(self) -> bool:
         """Whether an engine's own time is asked for: one is named, or an option that only engines know."""
         return self.engine is not None or self.alpha != "pipelined" or bool(self.beside)
 
+    @property
+    def uncorrected(self) -> bool:
+        """Whether it is the usual engine's time that is asked for, with what packets add: what an operation of a job takes."""
+        return self.asks_engine and self.composes and not self.beside
+
+    def shows(self, said: Probable) -> bool:
+        """Return whether the time of an answer is what is said of it, not that of its run."""
+        return bool(said.model) and (self.uncorrected or not self.asks_engine)
+
     def run(
-        self, program: Program, on: Topology, *, late: bool = True, seed: int | None = None, folded: bool = True
+        self,
+        program: Program,
+        on: Topology,
+        *,
+        late: bool = True,
+        seed: int | None = None,
+        folded: bool = True,
+        calm: bool = False,
     ) -> Run:
         """Return what the engine says of a program on a fabric.
 
         ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about; ``folded`` False: each
-        message by itself, where the engine follows messages.
+        message by itself, where the engine follows messages; ``calm``: by the engine of an answer without losses.
         """
         from ringwright.engines.choose import simulate
 
         come = self.come() if late else None
         seconds = None if come is None else come.seconds
         asked = self.packets if seed is None else replace(self.packets or PacketOptions(), seed=seed)
-        engine = self.engine or ("packets" if self.needs_packets else "auto")
+        engine = self.engine or ("packets" if self.needs_packets and not calm else "auto")
         if self.beside:
             return self._both(program, on, engine, asked)[1]
         try:

@@ -82,8 +82,7 @@ class AskedOnce:
         """Return the answer for a program that ran on a machine."""
         bound_us = self.floors.under(program)[0] * 1e6
         said = self.answers.of(algorithm, program, run, machine).at_least(bound_us)
-        of_engine = self.question.asks_engine or not said.model
-        return SaidTime(program, machine, run, said, run.time_s * 1e6 if of_engine else said.p50_us)
+        return SaidTime(program, machine, run, said, said.p50_us if self.question.shows(said) else run.time_s * 1e6)
 
     def answer(self, algorithm: Algorithm, size_bytes: int) -> SaidTime:
         """Return the answer of an algorithm at one size."""

@@ -204,6 +204,7 @@ def test_a_failing_optic_loses_packets_and_then_lanes() -> None:
         (1.0, "ber", 1e-4),
         (3.0, "ber", 5e-4),
         (5.0, "ber", 1e-3),
+        (7.0, "ber", 0.0),  # the lane is shut, with its errors
         (7.0, "rate_factor", 0.75),
         (9.0, "rate_factor", 0.5),
     ]

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.costs.corruption import FULL_PACKET, lost_share
+from ringwright.costs.probable import NINETY
 from ringwright.costs.protocols import ONE
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import PS
@@ -31,17 +33,22 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 MOST_HOPS = 6_000_000  # packets at ports for one question: a second
-MOST_SEEDS, LEAST_SEEDS = 12, 4
+MOST_SEEDS, LEAST_SEEDS = (
+    48,
+    4,
+)  # as many as the packets allow: a time-out that one operation of thirty meets is seldom drawn
 LEAST_BYTES = 1 << 10
+
+NEVER = 1e-12  # share of packets of which none is lost in an operation
 
 
 @dataclass(frozen=True)
 class Added:
     """Seconds that are added, and the least and the most of it.
 
-    Where the size itself was followed (``size_bytes`` is ``asked_bytes``): the mean of the seeds, and below which 5
-    and 95 % of them stay. Else its bounds from ``size_bytes``, and their geometric mean. ``size_bytes`` 0: packets meet nothing,
-    and none were followed.
+    Where the size itself was followed (``size_bytes`` is ``asked_bytes``): the mean of the seeds, and below which 5, 50
+    (``middle_s``) and 95 % of them stay. Else its bounds from ``size_bytes``, and their geometric mean. ``size_bytes`` 0: packets
+    meet nothing, and none were followed.
     """
 
     seconds: float
@@ -49,6 +56,20 @@ class Added:
     high_s: float
     size_bytes: int
     asked_bytes: int
+    middle_s: float = 0.0
+
+    def towards(self, other: Added, part: float) -> Added:
+        """Return what is added at a size between two that were asked about, on a line: ``part`` of the way to the other."""
+        low_s, middle_s, high_s, seconds = (
+            mine + part * (its - mine)
+            for mine, its in (
+                (self.low_s, other.low_s),
+                (self.middle_s, other.middle_s),
+                (self.high_s, other.high_s),
+                (self.seconds, other.seconds),
+            )
+        )
+        return replace(self, seconds=seconds, low_s=low_s, middle_s=middle_s, high_s=high_s)
 
 
 def added(
@@ -61,18 +82,28 @@ def added(
     """
     if _meets_nothing(make(LEAST_BYTES), topology):
         return Added(0.0, 0.0, 0.0, 0, size_bytes)
-    most = MOST_SEEDS if is_lossy(topology) else 1
-    size = size_bytes
+    size, lossy = size_bytes, is_lossy(topology)
     while True:
-        for seeds in dict.fromkeys((most, min(most, LEAST_SEEDS))):
-            try:
-                more = _added_s(make(size), topology, seeds, most_hops)
-            except TooManyPacketsError:
-                continue
-            return _carried(more, size, size_bytes, spoken(topology).rto_s if is_lossy(topology) else 0.0)
-        size //= 2
+        try:
+            calm_s, more = _added_s(make(size), topology, most_hops, lossy=lossy)
+        except TooManyPacketsError:
+            size //= 2
+        else:
+            lost_meanwhile = lossy and _loses_before(calm_s * size_bytes / size, topology)
+            return _carried(more, size, size_bytes, spoken(topology).rto_s if lost_meanwhile else 0.0)
         if size < LEAST_BYTES:
             raise DeclinedError(f"more than {most_hops:,} packets, even of {LEAST_BYTES} B", remedy="--engine events")
+
+
+def _loses_before(end_s: float, topology: Topology) -> bool:
+    """Return whether packets may be lost until then: none is, where all bit errors are mended or nothing has begun."""
+    if topology.loss is not None and bool((topology.loss[~inside(topology)] > 0).any()):
+        return True
+    begun = {(each.field, each.value) for each in topology.faults if each.time_s <= end_s}
+    return any(
+        (field == "loss" and value > 0) or (field == "ber" and lost_share(value, FULL_PACKET) > NEVER)
+        for field, value in begun
+    )
 
 
 def _meets_nothing(programs: Sequence[Program], topology: Topology) -> bool:
@@ -96,27 +127,39 @@ def _meets_nothing(programs: Sequence[Program], topology: Topology) -> bool:
     return True
 
 
-def _added_s(programs: Sequence[Program], topology: Topology, seeds: int, most_hops: int) -> np.ndarray:
-    """Return what is added with each seed, in seconds. float64 of shape (seeds,)."""
-    options = PacketOptions(most_hops=most_hops // (seeds + 1))
+def _added_s(
+    programs: Sequence[Program], topology: Topology, most_hops: int, *, lossy: bool
+) -> tuple[float, np.ndarray]:
+    """Return the seconds without, and what is added with each seed: of ``lossy`` links as many draws as packets allow.
+
+    The latter is float64 of shape (seeds,).
+    """
+    least = LEAST_SEEDS if lossy else 1
+    options = PacketOptions(most_hops=most_hops // (least + 1))
     disturbed = laid_out(programs, topology, options)
-    calm_ps = laid_out(programs, without_losses(topology), options).run(options).ends_ps[-1]
+    calm = laid_out(programs, without_losses(topology), options).run(options)
+    seeds = min(MOST_SEEDS, max(least, most_hops // max(calm.met.hops, 1))) if lossy else 1
     ends_ps = np.array([disturbed.run(replace(options, seed=seed)).ends_ps[-1] for seed in range(seeds)])
-    more: np.ndarray = np.maximum(ends_ps - calm_ps, 0) / PS
-    return more
+    more: np.ndarray = np.maximum(ends_ps - calm.ends_ps[-1], 0) / PS
+    return calm.ends_ps[-1] / PS, more
 
 
 def _carried(more_s: np.ndarray, followed_bytes: int, size_bytes: int, timeout_s: float) -> Added:
-    """Carry what was added at one size to another; ``timeout_s``: the most has one at least, for a few seeds may not meet any."""
+    """Carry what was added at one size to another; ``timeout_s``: the most has one at least, for a few seeds may not meet any.
+
+    The most grows from as much as the mean of so few draws may be.
+    """
     mean_s = float(more_s.mean())
-    low_s, high_s = (float(each) for each in np.quantile(more_s, (0.05, 0.95)))
+    low_s, middle_s, high_s = (float(each) for each in np.quantile(more_s, (0.05, 0.5, 0.95)))
     times = size_bytes / followed_bytes
     if times <= 1.0:
-        return Added(mean_s, low_s, high_s, followed_bytes, size_bytes)
+        return Added(mean_s, low_s, high_s, followed_bytes, size_bytes, middle_s)
+    unsure_s = NINETY * float(more_s.std(ddof=1)) / math.sqrt(len(more_s)) if len(more_s) > 1 else 0.0
     return Added(
         mean_s * math.sqrt(times),
         min(low_s, mean_s),
-        max(high_s, mean_s * times, timeout_s),
+        max(high_s, (mean_s + unsure_s) * times, timeout_s),
         followed_bytes,
         size_bytes,
+        middle_s * math.sqrt(times),
     )

@@ -319,14 +319,10 @@ class FabricCosts:
         """Return what an operation's packets add, in seconds; None where nothing acts on them or they cannot be followed."""
         if not acts_on_packets(machine):
             return None
-        return self.packets.seconds(
-            op,
-            groups,
-            size_bytes,
-            lambda size: [self.program(op, size, group) for group in groups],
-            machine,
-            self.bound,
+        more = self.packets.at(
+            op, groups, size_bytes, lambda size: [self.program(op, size, group) for group in groups], machine
         )
+        return None if more is None else float(getattr(more, self.bound))
 
     def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
         """Return how the system that is asked for does an operation, the library where that system does not do it.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.topology import Topology
 
-Bound = Literal["seconds", "low_s", "high_s"]
+Bound = Literal["seconds", "low_s", "middle_s", "high_s"]
 MOST_HOPS = 2_000_000  # packets at ports for one operation: a third of a second
 
 
@@ -25,28 +25,22 @@ class FollowedPackets:
     added: dict[tuple[str, Hashable, int], Added] = field(default_factory=dict)
     declined: dict[str, str] = field(default_factory=dict)  # operation -> why its lossy links are thinner ones
 
-    def seconds(
-        self,
-        op: str,
-        who: Hashable,
-        size_bytes: int,
-        make: Callable[[int], Sequence[Program]],
-        machine: Topology,
-        bound: Bound = "seconds",
-    ) -> float | None:
+    def at(
+        self, op: str, who: Hashable, size_bytes: int, make: Callable[[int], Sequence[Program]], machine: Topology
+    ) -> Added | None:
         """Return what packets add to the last program that ``make`` gives for a size; None where they cannot be followed.
 
-        Between the powers of two around the size, on a line; ``bound``: the least or the most of it. InfeasibleError where a
-        connection is given up.
+        Between the powers of two around the size, on a line. InfeasibleError where a connection is given up.
         """
         low = max(LEAST_BYTES, 1 << (max(size_bytes, 1).bit_length() - 1))
         try:
-            each = [self._at(op, who, size, make, machine) for size in (low, 2 * low)]
+            less = self._at(op, who, low, make, machine)
+            if size_bytes <= low:
+                return less
+            return less.towards(self._at(op, who, 2 * low, make, machine), size_bytes / low - 1.0)
         except DeclinedError as error:
             self.declined.setdefault(op, error.what)
             return None
-        less, more = (float(getattr(one, bound)) for one in each)
-        return less + (more - less) * max(0.0, size_bytes / low - 1.0)
 
     def _at(
         self, op: str, who: Hashable, size_bytes: int, make: Callable[[int], Sequence[Program]], machine: Topology

@@ -7,7 +7,7 @@ Losses, bit errors, buffers, latencies and slow ranks that pass cannot be played
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -69,6 +69,8 @@ def staying(topology: Topology) -> StayingFaults:
     kept: list[Fault] = []
     told: dict[tuple[str, float, float, bool], list[Fault]] = {}
     episodes: dict[tuple[tuple[float, float, float], ...], list[int]] = {}
+    before: dict[tuple[str, float, float], list[Fault]] = {}
+    ends = _stays_from(topology, at.values())
     for rows in at.values():
         last = rows[-1]
         healthy = healthy_value(topology, last.target, last.field)
@@ -79,18 +81,44 @@ def staying(topology: Topology) -> StayingFaults:
                 told.setdefault((RATE, max(row.value for row in rows), 0.0, False), []).append(rows[0])
             continue
         shown = last if last.value != healthy else _worst([row for row in rows if row.value != healthy])
+        if shown is not None and last.value == healthy and last.time_s <= (then := ends.get(last.target, -1.0)):
+            before.setdefault((shown.field, shown.value, then), []).append(shown)
+            continue
         if shown is not None:
             kept.append(replace(shown, time_s=0.0))
             told.setdefault((shown.field, shown.value, shown.time_s, shown is last), []).append(shown)
     passing = [each for walked, links in episodes.items() for each in _passing(topology, walked, tuple(links))]
-    return StayingFaults(replace(topology, faults=tuple(kept)), tuple(passing), _told(topology, told))
+    sentences = (*_earlier(topology, before), *_told(topology, told))
+    return StayingFaults(replace(topology, faults=tuple(kept)), tuple(passing), sentences)
+
+
+def _stays_from(topology: Topology, series: Iterable[Sequence[Fault]]) -> dict[int, float]:
+    """Return when what stays of a link's faults begins, by link."""
+    begins: dict[int, float] = {}
+    for rows in series:
+        last = rows[-1]
+        if last.kind == "link" and last.value != healthy_value(topology, last.target, last.field):
+            begins[last.target] = max(last.time_s, begins.get(last.target, 0.0))
+    return begins
+
+
+def _earlier(topology: Topology, before: dict[tuple[str, float, float], list[Fault]]) -> tuple[str, ...]:
+    """Return sentences about what is over on a link when that begins which stays there: no step has both."""
+    return tuple(
+        f"{_what(topology, rows)}: is over when {format_time(then)} have passed, and the steps shown are those after that"
+        for (_, _, then), rows in before.items()
+    )
+
+
+def _what(topology: Topology, rows: Sequence[Fault]) -> str:
+    return describe_row(topology, rows[0]) + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
 
 
 def _told(topology: Topology, shown: dict[tuple[str, float, float, bool], list[Fault]]) -> tuple[str, ...]:
     """Return a sentence for each field and value that many targets may have alike."""
     lines = []
     for (field, value, since_s, stays), rows in shown.items():
-        what = describe_row(topology, rows[0]) + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
+        what = _what(topology, rows)
         if field == RATE and value > 1.0 and not stays:
             lines.append(f"{what}: passes, and is left out, for it only makes links faster")
         elif not stays:

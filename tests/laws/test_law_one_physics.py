@@ -1,0 +1,61 @@
+"""The law of one physics: an operation of a job alone on the wire takes what the collective verb says, under every fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ringwright.fabrics import fabric
+from ringwright.studies.asked_faults import AskedFaults
+from ringwright.studies.jobs.generated import GeneratedJobSpec, made
+from ringwright.studies.jobs.study import answer
+from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.studies.simulate import sweep
+from ringwright.studies.simulation_spec import SimulationSpec
+
+pytestmark = pytest.mark.once  # packets are the same by the twin
+
+NODES, NIC = "dgx-a100:2", "nic node0/nic0"
+
+
+def row(line: str = "", algorithm: str = "gc3", size_bytes: int = 16 << 20) -> dict[str, Any]:
+    """Return what the collective verb answers on two nodes."""
+    healthy, faults = fabric(NODES), AskedFaults((line,) if line else ())
+    question = SimulationSpec("all-reduce", faults.on(healthy), healthy=healthy, faults=faults if line else None)
+    told: dict[str, Any] = sweep(question, [algorithm], [size_bytes])["rows"][0]
+    return told
+
+
+def step_s(line: str, policy: str) -> float:
+    """Return the seconds of a step of bert-large on two nodes."""
+    healthy = fabric(NODES)
+    top = AskedFaults((line,)).on(healthy) if line else healthy
+    job = made(GeneratedJobSpec(WorkloadSpec("bert-large", 16), algorithms={"": "gc3"}), top)
+    return answer(job, policy).step_s
+
+
+@pytest.mark.parametrize("policy", ["none", "dear"])
+def test_a_job_behind_a_failing_optic_is_between_healthy_and_half_the_rate(policy: str) -> None:
+    """It ends with half of the lanes, whole ones: no step has their errors and the lost rate at once."""
+    well, half, optic = (step_s(line, policy) for line in ("", f"{NIC} rate 50%", f"{NIC} optics degrade"))
+    assert well < optic <= half * (1 + 1e-9)
+
+
+def test_a_fault_that_does_nothing_leaves_the_answer_of_a_healthy_fabric() -> None:
+    """Packets are followed for it, yet headers and queues are there without it too: what they lose is added, and nothing else."""
+    for algorithm in ("gc3", "nccl-2-4", "ring"):
+        well_us = row(algorithm=algorithm)["time_us"]
+        optic = row(f"{NIC} optics degrade", algorithm)
+        assert optic["time_us"] == optic["healthy_us"] == well_us
+        assert "forward error correction mends" in optic["unaffected"][0]["why"]
+        half_us = row(f"{NIC} rate 50%", algorithm)["time_us"]
+        assert optic["worst_us"] == pytest.approx(half_us, rel=1e-9)  # its last stage, or none is worse
+        assert optic["worst_start_s"] == 0.8
+
+
+def test_severer_losses_take_no_less_and_none_is_below_healthy() -> None:
+    told = [row(f"{NIC} {line}") for line in ("ber 1e-4", "loss 0.01%", "loss 0.1%", "loss 1%")]
+    means_us = [each["healthy_us"] if each["mean_us"] is None else each["mean_us"] for each in told]
+    assert means_us == sorted(means_us)
+    assert all(each["time_us"] >= each["healthy_us"] == told[0]["healthy_us"] for each in told)
