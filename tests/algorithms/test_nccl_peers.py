@@ -22,7 +22,7 @@ from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.software import Software
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.studies.accuracy_cases import known
-from ringwright.studies.accuracy_engines import laid_out
+from ringwright.studies.answered_calls import laid_out
 from ringwright.topology import Topology
 from shared_data import needs_shared_data, real
 

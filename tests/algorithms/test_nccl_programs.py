@@ -24,7 +24,7 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.software import Software
-from ringwright.studies.accuracy_engines import laid_out
+from ringwright.studies.answered_calls import laid_out
 from ringwright.topology import NIC, Topology
 from small_fabrics import wrong
 

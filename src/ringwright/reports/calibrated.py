@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ringwright.costs.calibration import Calibration
+    from ringwright.costs.probable import Probable
     from ringwright.studies.calibrate import Size
 
 
@@ -25,6 +26,14 @@ def _apart(sizes: Sequence[Size]) -> str:
         off.setdefault(size.table, []).append(abs(math.log(size.simulated_s / size.measured_s)))
     worst = sorted(off.items(), key=lambda each: -sum(each[1]) / len(each[1]))
     return ", ".join(f"{table} {math.exp(sum(logs) / len(logs)) - 1:.0%}" for table, logs in worst[:5])
+
+
+def _answer(said: Probable | None) -> str:
+    """Return the cells of an answer and its interval."""
+    if said is None:
+        return f"{'-':>10} {'-':>20}"
+    interval = "none" if said.p05_us is None else f"{said.p05_us:,.1f} to {said.p95_us:,.1f}"
+    return f"{said.p50_us:10.1f} {interval:>20}"
 
 
 def write(calibration: Calibration, sizes: Sequence[Size], out: TextIO, written: Path | None = None) -> None:
@@ -46,13 +55,15 @@ def write(calibration: Calibration, sizes: Sequence[Size], out: TextIO, written:
     if calibration.error > POOR:
         print(f"\npoor fit, one set of link numbers for all of this: {_apart(sizes)}", file=out)
         print("fit fewer tables at a time; the most probable time of simulate learns from each table itself", file=out)
-    print(f"\n{'operation':<15} {'size':>9} {'measured us':>12} {'closed form us':>15} {'ratio':>6}", file=out)
+    answer = f"{'time us':>10} {'90 % us':>20}"
+    print(f"\n{'operation':<15} {'size':>9} {'measured us':>12} {answer} {'closed form us':>15} {'ratio':>6}", file=out)
     for size in sizes:
         ratio = size.simulated_s / size.measured_s
         print(
             f"{size.op:<15} {format_size(size.size_bytes):>9} {size.measured_s * 1e6:12.1f} "
-            f"{size.simulated_s * 1e6:15.1f} {ratio:6.2f}",
+            f"{_answer(size.said)} {size.simulated_s * 1e6:15.1f} {ratio:6.2f}",
             file=out,
         )
+    print("time us: as simulate answers with this calibration; ratio: closed form over measured", file=out)
     if written:
         print(f"\nwrote {written}; use it by --calibration {written}", file=out)

@@ -17,12 +17,11 @@ from ringwright.costs.calibration import calibrated, fit, ratio_error
 from ringwright.costs.nccl import placed
 from ringwright.engines.choose import simulate
 from ringwright.errors import RingwrightError
-from ringwright.fabrics import fabric
 from ringwright.studies.accuracy import AccuracyCase, other_node_counts
+from ringwright.studies.answered_calls import laid_out
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
-    from ringwright.topology import Topology
 
 MOST_RANKS = 64
 
@@ -60,14 +59,6 @@ def by_nodes(rows: Sequence[AccuracyCase], engine: str = "events") -> list[Again
             calibration = fit([other.measured for other in others], name=case.name, transport=case.carrier)
             lines.append(_against(case, calibration, case.places(large=True), engine))
     return [line for line in lines if line is not None]
-
-
-def laid_out(spec: str) -> tuple[Topology, list[int]]:
-    """Return the fabric of ``dgx-a100:2`` or ``dgx-a100:2x4``, and the ranks that take part: the first GPUs of each box."""
-    kind, system = placed(spec)
-    top = fabric(f"{spec.partition(':')[0]}:{system.nodes}")
-    boxed = top.n_ranks // system.nodes
-    return top, [box * boxed + gpu for box in range(system.nodes) for gpu in range(kind.gpus)]
 
 
 def runs(case: AccuracyCase) -> bool:

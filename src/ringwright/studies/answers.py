@@ -95,6 +95,16 @@ class Answers:
         said = Probable(low, middle, high, _name(self._trusted(collective)), away, witnesses, model=LEARNT)
         return dataclasses.replace(said, mean_us=mean if is_drawn else None)
 
+    def of_call(self, algorithm: Algorithm, program: Program) -> Probable | None:
+        """Return the answer for a call of the library on the fabric as it comes, without a run; None for any other call."""
+        call = self._expected(algorithm, program.collective) if self.machine.is_standard else None
+        if call is None or self._question.beside:
+            return None
+        low, middle, high = (1e6 * call.quantile_s(deviations) for deviations in (-NINETY, 0.0, NINETY))
+        away = tuple(dict.fromkeys((*call.outside, *self._strange(program.collective))))
+        witnesses = {LEARNT: middle, CLOSED: call.closed_form_s * 1e6}
+        return Probable(low, middle, high, _name(self._trusted(program.collective)), away, witnesses, model=LEARNT)
+
     def _expected(self, algorithm: Algorithm, collective: Collective) -> Expected | None:
         """Return what is learnt of a call; None for what is no call of the library, or one that it has no model of."""
         knobs = algorithm.knobs

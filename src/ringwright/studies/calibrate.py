@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, fit, times_s
+from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, calibrated, fit, times_s
 from ringwright.costs.learnt.described import forced, named_release
 from ringwright.costs.transports import carrier
 from ringwright.errors import UsageError
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable
+from ringwright.studies import spelled
+from ringwright.studies.answered_calls import answered, laid_out
+from ringwright.studies.library_calls import LIBRARY
+from ringwright.studies.simulation_spec import SimulationSpec
+
+if TYPE_CHECKING:
+    from ringwright.costs.probable import Probable
 
 
 @dataclass(frozen=True)
 class Size:
-    """One measured size beside its closed form."""
+    """One measured size beside its closed form, and beside what ``simulate`` answers with the calibration (None: nothing)."""
 
     table: str
     op: str
     size_bytes: int
     measured_s: float
     simulated_s: float
+    said: Probable | None = None
 
 
 def calibrate(
@@ -88,11 +96,26 @@ def calibrate(
     described = (source or ", ".join(dict.fromkeys(table.name for table in tables))) + _refused(tables)
     calibration = fit(measured, name=name, source=described, date=date, transport=over)
     sizes = [
-        Size(table.name, part.op, size, time, float(simulated))
+        Size(table.name, part.op, size, time, float(simulated), said.get(size))
         for table, part in zip(tables, measured, strict=True)
+        for said in (_answered(calibration, part),)
         for size, time, simulated in zip(part.sizes_bytes, part.times_s, times_s(calibration, part), strict=True)
     ]
     return calibration, sizes
+
+
+def _answered(calibration: Calibration, part: MeasuredTimes) -> dict[int, Probable]:
+    """Return what ``simulate --calibration`` answers at the sizes of a table; nothing where no fabric is made of its nodes."""
+    try:
+        top, group = laid_out(part.fabric)
+    except UsageError:
+        return {}
+    on = calibrated(top, calibration)
+    question = SimulationSpec(part.op, on, group=group, healthy=on, calibration=calibration)
+    knobs = {} if part.forced is None else asdict(part.forced)
+    given = ":".join(f"{name}={value}" for name, value in knobs.items() if value)
+    spelling = f"{LIBRARY}@{part.release}" + (f":{given}" if given else "")
+    return answered(spelled.algorithm(spelling), question, part.sizes_bytes)
 
 
 def _of_system(tables: Sequence[NcclTestsTable], system: str) -> list[NcclTestsTable]:

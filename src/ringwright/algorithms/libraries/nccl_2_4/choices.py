@@ -11,6 +11,14 @@ from ringwright.errors import UsageError
 
 NEWEST = "2.30"
 DEFAULT_NODE_TYPE = "dgx-h100"
+FAMILIES = {"dgx1": "dgx-1", "dgx2": "dgx-2"}  # of fabrics with another name
+
+
+def fabric_of(fabric: str | None, nodes: int) -> str:
+    """Return the spelling of the fabric that so many nodes of a kind make, ``dgx-h100:2``."""
+    name = fabric or DEFAULT_NODE_TYPE
+    kind = NODE_TYPES.get(SPELLINGS.get(name, name))
+    return f"{FAMILIES.get(name, name)}:{-(-nodes // (kind.domain if kind else 1))}"
 
 
 def choices(
