@@ -133,3 +133,42 @@ def test_a_summary_that_was_kept_without_one_is_shown_as_before() -> None:
 def test_a_page_is_called_like_its_job(inputs: list[str], title: str) -> None:
     found = summarise(steps(0.3)) | {"inputs": inputs}
     assert f"<h1>{title}</h1>" in html.page(found)  # type: ignore[arg-type]
+
+
+def timed(kind: str, op: str, rows: list[dict[str, Any]]) -> Trace:
+    """Return calls of ranks in a group whose size nobody names."""
+    frame = pl.DataFrame([{"kind": kind, "op": op, "communicator": 0, "multiplicity": 1} | row for row in rows])
+    members = pl.DataFrame({"communicator": [0], "comm_id": ["g"]})
+    return Trace.of({"events": frame, "communicators": members}, {"source": "osu", "inputs": ["osu.txt"]})
+
+
+@pytest.mark.parametrize(("kind", "op"), [("collective", "reduce-scatter"), ("p2p", "recv")])
+def test_calls_with_times_are_not_without_times(kind: str, op: str) -> None:
+    """Without a bandwidth there is nothing to compare with, but that is not "not how long they took"."""
+    rows = [{"rank": rank, "size_bytes": 1 << 20, "duration_s": 510e-6} for rank in (0, 1)]
+    told = answer(timed(kind, op, rows))
+    assert told["kind"] == "cannot-tell"
+    assert "how long they took" not in told["sentence"]
+    assert f"most goes into {op}, 510 us a rank" in told["sentence"]
+    assert told["figures"] == [{"name": op, "value": "2 calls, 510 us in the middle"}]
+
+
+def test_a_table_of_times_is_no_lack_of_calls() -> None:
+    told = answer(timed("measurement", "all-gather", [{"size_bytes": 1 << 20, "duration_s": 510e-6}]))
+    assert "all-gather of 1 MiB takes 510 us, and how many ranks took part is not told" in told["sentence"]
+
+
+def test_a_row_of_the_fastest_rank_is_none_of_its_own() -> None:
+    """A source that prints moving and waiting apart: the wait is told as printed, and one rank was seen."""
+    whole = {"rank": 0, "size_bytes": 4096, "sequence": 0, "duration_s": 1.2e-3, "multiplicity": 10}
+    fastest = whole | {"rank": None, "duration_s": 0.4e-3}
+    found = summarise(timed("collective", "all-reduce", [whole, fastest]))
+    (row,) = found["bandwidth"]
+    assert (row["time_us"], row["wait_us"], row["ranks_seen"]) == (400.0, 800.0, 1)
+    told = dict(found["answer"] or {})
+    assert "most goes into all-reduce, 12 ms a rank, 8,000 us of it waiting for other ranks" in told["sentence"]
+
+
+def test_sizes_are_said_only_where_they_were_read() -> None:
+    told = answer(timed("collective", "all-reduce", [{"rank": 0, "sequence": 0}]))
+    assert "holds calls, but not how long they took" in told["sentence"]

@@ -87,3 +87,51 @@ def test_ranks_are_known_behind_the_names_of_actors(tmp_path: Path) -> None:
     path.write_text("\n".join(behind) + "\n")
     errors = ringwright.summary(ringwright.read(path))["errors"]
     assert [row["rank"] for row in errors] == [8, 9]
+
+
+def old_timeout(rank: int, seq: int, op: str = "ALLREDUCE", sizes: str = "") -> str:
+    work = f"WorkNCCL(SeqNum={seq}, OpType={op},{sizes} Timeout(ms)=1800000)"
+    return f"[E ProcessGroupNCCL.cpp:458] [Rank {rank}] Watchdog caught collective operation timeout: {work} ran for 1800003 milliseconds before timing out."
+
+
+def said(folder: Path, lines: list[str]) -> str:
+    path = folder / "job.log"
+    path.write_text("\n".join(lines) + "\n")
+    answer = ringwright.summary(ringwright.read(path))["answer"]
+    assert answer is not None
+    return answer["sentence"]
+
+
+def test_two_numbers_are_not_the_same_operation(tmp_path: Path) -> None:
+    """Of two ranks neither is a minority, and nobody says that both numbers are of one group."""
+    sentence = said(tmp_path, [old_timeout(0, 117), old_timeout(0, 118), old_timeout(7, 88)])
+    assert "same operation" not in sentence
+    assert "ALLREDUCE 117 on rank 0; ALLREDUCE 88 on rank 7 (groups not named)" in sentence
+
+
+def test_one_behind_in_a_group_that_nobody_names_is_a_suspect(tmp_path: Path) -> None:
+    found = verdict(tmp_path, [*(old_timeout(rank, 120) for rank in range(7)), old_timeout(7, 88)])
+    assert (found["ranks"], found["confidence"]) == ([7], 0.3)
+    assert any("groups not named" in each for each in found["evidence"])
+
+
+def test_one_rank_is_not_all_of_them(tmp_path: Path) -> None:
+    gather = " NumelIn=100, NumelOut=800,"
+    assert "rank 3 alone (of 8 by the sizes of the operation)" in said(
+        tmp_path, [old_timeout(3, 9, "_ALLGATHER_BASE", gather)]
+    )
+    sentence = said(tmp_path, [old_timeout(rank, 9, "_ALLGATHER_BASE", gather) for rank in (0, 3, 4)])
+    assert "3 ranks (of 8 by the sizes of the operation) reported" in sentence
+
+
+def test_who_says_nothing_of_as_many_as_the_sizes_tell_is_a_suspect(tmp_path: Path) -> None:
+    scatter = " NumelIn=800, NumelOut=100,"
+    found = verdict(tmp_path, [old_timeout(rank, 9, "_REDUCE_SCATTER_BASE", scatter) for rank in range(8) if rank != 5])
+    assert (found["ranks"], found["confidence"]) == ([5], 0.4)
+
+
+def test_all_of_one_named_group_wait_for_the_same_operation(tmp_path: Path) -> None:
+    work = "WorkNCCL(SeqNum=9, OpType=_ALLGATHER_BASE, NumelIn=100, NumelOut=400, Timeout(ms)=600000)"
+    text = f"Process group watchdog thread terminated with exception: [Rank {{}}] Watchdog caught collective operation timeout: {work}"
+    sentence = said(tmp_path, [line(rank, text.format(rank)) for rank in range(4)])
+    assert "all 4 ranks wait for the same operation, _ALLGATHER_BASE 9 of group 0(default_pg)" in sentence

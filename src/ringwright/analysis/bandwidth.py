@@ -119,9 +119,9 @@ def _timed(trace: Trace) -> pl.DataFrame:
         .group_by("table", "communicator", "sequence", "alone", "op", "nranks")
         .agg(
             pl.col("duration_s").min(),
-            pl.when(pl.len() > 1).then(_mean("duration_s") - pl.col("duration_s").min()).alias("wait_s"),
+            pl.when(pl.len() > 1).then(_mean_of_ranks("duration_s") - pl.col("duration_s").min()).alias("wait_s"),
             pl.col("size_bytes").median().round().cast(pl.Int64),
-            pl.col("rank").n_unique().alias("ranks_seen"),
+            pl.max_horizontal(pl.col("rank").drop_nulls().n_unique(), pl.lit(1)).alias("ranks_seen"),
             pl.col("multiplicity").max().fill_null(1),
             pl.col("first").min(),
             *(
@@ -151,12 +151,17 @@ def _timed(trace: Trace) -> pl.DataFrame:
     return rows.collect().sort("first")  # in one order each time: so are sums of floats, to the last digit
 
 
-def _mean(name: str) -> pl.Expr:
-    """Return the mean of seconds, summed in whole picoseconds: a sum of floats depends on the order that threads choose."""
+def _mean_of_ranks(name: str) -> pl.Expr:
+    """Return the mean of seconds over the rows of ranks; a row of no rank stands for whichever was fastest, and for no other.
+
+    Summed in whole picoseconds: a sum of floats depends on the order that threads choose.
+    """
     import polars as pl
 
     picoseconds = (pl.col(name) * 1e12).round().cast(pl.Int128, strict=False)
-    return picoseconds.sum().cast(pl.Float64) / pl.len() / 1e12
+    has_rank = pl.col("rank").is_not_null()
+    counts = has_rank | ~has_rank.any()
+    return picoseconds.filter(counts).sum().cast(pl.Float64) / counts.sum() / 1e12
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ringwright.laws import told_by, wrong_results
 from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
+    from ringwright.analysis.call_times import OperationTime
     from ringwright.analysis.document import Culprit, JobFinding, Judged, Row
     from ringwright.analysis.normal_document import NormalRow
 
@@ -24,7 +25,13 @@ CANNOT_TELL = "cannot tell"  # who began it; that it hangs is sure then
 LOW, HIGH = 25.0, 75.0  # percentiles between which a system is like most
 
 
-def first_answer(seen: Judged, findings: list[JobFinding], normal: list[NormalRow], unknown: list[str]) -> FirstAnswer:
+def first_answer(
+    seen: Judged,
+    findings: list[JobFinding],
+    normal: list[NormalRow],
+    unknown: list[str],
+    times: list[OperationTime],
+) -> FirstAnswer:
     """Return the answer to "is it slow, and why?" that a recording gives.
 
     Parameters
@@ -35,6 +42,8 @@ def first_answer(seen: Judged, findings: list[JobFinding], normal: list[NormalRo
         What deserves attention, the most severe first.
     normal, unknown
         What was measured beside other systems, and what cannot be.
+    times
+        How long the calls took, where they carry a time; empty: no call does.
     """
     if (verdict := seen["verdict"]) is not None:
         return _of_verdict(seen, verdict)
@@ -48,7 +57,7 @@ def first_answer(seen: Judged, findings: list[JobFinding], normal: list[NormalRo
         return _of_benchmark(seen, findings, normal, unknown)
     if seen["exposed_us"] is not None and seen["overlap"].get("span_us"):
         return _of_times(seen, findings)
-    return _untold(seen, findings)
+    return _untold(seen, findings, times)
 
 
 def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
@@ -143,7 +152,7 @@ def _of_times(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
     return _answer("exposed", sentence, figures, advice)
 
 
-def _untold(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
+def _untold(seen: Judged, findings: list[JobFinding], times: list[OperationTime]) -> FirstAnswer:
     calls = sum(row["count"] or 0 for row in seen["operations"])
     moved = sum(row["bytes"] or 0 for row in seen["operations"])
     ranks = f"{seen['ranks_seen']:,}" + (f" of {seen['ranks_expected']:,}" if seen["ranks_expected"] else "")
@@ -156,10 +165,48 @@ def _untold(seen: Judged, findings: list[JobFinding]) -> FirstAnswer:
                 (each["title"] for each in findings if each["title"].endswith(APART)), "the benchmark ran on one rank"
             )
             sentence = f"Nothing was measured between ranks: {apart}"
+        elif seen["bandwidth"]:
+            sentence = _of_rows(seen["bandwidth"])
         return _answer("cannot-tell", sentence, figures, _next(seen, findings))
-    sentence = "Cannot tell whether it was slow: the recording holds calls and their sizes, but not how long they took"
+    if times:
+        return _of_calls(seen, findings, times)
+    what = "calls and their sizes" if moved else "calls"
+    sentence = f"Cannot tell whether it was slow: the recording holds {what}, but not how long they took"
     names = remedies.given(seen)
     return _answer("cannot-tell", sentence, figures, f"ringwright doctor {remedies.inputs(names)}" if names else "")
+
+
+def _of_rows(rows: list[Row]) -> str:
+    """Say what rows of a table took that no bandwidth follows from, or why they were refused."""
+    kept = [row for row in rows if not row["law"]]
+    if not kept:
+        return (
+            f"Cannot tell whether it was slow: all {len(rows)} rows of times were refused: {told_by(rows[0]['law'])[1]}"
+        )
+    row = max(kept, key=lambda row: row["size_bytes"])
+    what = f"{row['op'] or 'unknown'} of {format_size(row['size_bytes'])} takes {_us(row['time_us'])}"
+    why = "how many ranks took part is not told" if row["nranks"] is None else "what it moves is not known"
+    return f"Cannot tell whether this is normal: {what}, and {why}, so that no bandwidth follows"
+
+
+def _of_calls(seen: Judged, findings: list[JobFinding], times: list[OperationTime]) -> FirstAnswer:
+    """Say where the time of calls goes: they carry times, and nothing is known that would call them slow or not."""
+    most = times[0]
+    sentence = (
+        "Cannot tell whether it was slow: nothing is known to compare its times with; "
+        f"most goes into {most.op}, {format_time(most.total_s)} a rank{_waiting(seen, most.op)}"
+    )
+    figures = [
+        (row.op, f"{format_count(row.calls)} call{'s' * (row.calls != 1)}, {format_time(row.median_s)} in the middle")
+        for row in times[:3]
+    ]
+    return _answer("cannot-tell", sentence, figures, _next(seen, findings))
+
+
+def _waiting(seen: Judged, op: str) -> str:
+    """Say how much of an operation's time is waiting for others, where that is told."""
+    waits = [row["wait_us"] * row["samples"] for row in seen["bandwidth"] if row["op"] == op and row["wait_us"]]
+    return f", {_us(sum(waits))} of it waiting for other ranks" if waits else ""
 
 
 def _next(seen: Judged, findings: list[JobFinding]) -> str:

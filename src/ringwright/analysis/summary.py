@@ -10,6 +10,7 @@ from ringwright.analysis import logical_operations, pairs, trace_bursts, traffic
 from ringwright.analysis.adders import adders
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars
+from ringwright.analysis.call_times import operation_times
 from ringwright.analysis.coverage import coverage, limits_of
 from ringwright.analysis.culprits import culprits
 from ringwright.analysis.culprits import verdict as strongest
@@ -195,10 +196,11 @@ def _conclusions(given: Prepared, seen: Judged) -> Conclusions:
     told = findings(seen, given.claims)
     beside = normal(given.trace, seen["bandwidth"]) if seen["bandwidth"] else Normal([], [])
     told += slower_than_most(given.trace, beside.rows)
+    times = operation_times(given.trace) if given.has["timed"] or given.has["measured"] else []
     if given.has["measured"]:
         told += [*expected(given.trace, rates=seen["bandwidth"]), *cliffs(given.trace, rates=seen["bandwidth"])]
     return {
-        "answer": first_answer(seen, told, beside.rows, beside.unknown),
+        "answer": first_answer(seen, told, beside.rows, beside.unknown, times),
         "findings": told,
         "warnings": [f"{each['title']}: {each['detail']}" for each in told if each["severity"] == "warning"],
         "normal": beside.rows,

@@ -1,8 +1,7 @@
 """Who is to blame, by the first error and by the watchdogs; or nothing, or a plain "cannot tell".
 
 First error wins: a completion with status 5 (flushed) is the shadow of an earlier one. Status 12 and 13 (retries exceeded)
-accuse the peer or the path to it. For hangs two signals count per group: who enqueued least, who completed least; they
-accuse only a minority, and only when the group's members report the same operation.
+accuse the peer or the path to it. Hangs are judged by what watchdogs report (``analysis.watchdogs``).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Row
+from ringwright.analysis.watchdogs import accuse, watchdog_reports
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
@@ -56,10 +56,14 @@ def verdict(
     errors: list[Row], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
 ) -> Culprit | None:
     """Return the strongest verdict of the errors, or None for a healthy job."""
-    for rule in (_network(errors), _ras(ras, world), _hang(errors, world, host_of), _fatal(errors), _killed(errors)):
-        if rule is not None:
-            return rule
-    return None
+    rules = (
+        _network(errors),
+        _ras(ras, world),
+        _watchdogs(errors, world, host_of),
+        _fatal(errors),
+        _killed(errors),
+    )
+    return next((rule for rule in rules if rule is not None), None)
 
 
 _SAYS = {
@@ -136,73 +140,17 @@ def _ras(ras: dict[str, Any] | None, world: int | None) -> Culprit | None:
     return _verdict("ras-mismatch", ranks, [], 0.8 if ranks else 0.3, evidence)
 
 
-def _hang(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culprit | None:
-    waiting: dict[int, tuple[int, str, str]] = {}
-    places: dict[int, str] = {}
-    for row in errors:
-        if row["op"] == "watchdog" and row["rank"] is not None and row["rank"] not in waiting:
-            data = row["data"]
-            waiting[row["rank"]] = (int(data["seq"]), data["op"], f"{data['nin']}/{data['nout']}")
-            places[row["rank"]] = _location(row)
-    progress = {
-        (row["rank"], row["data"].get("pg", "")): row["data"] for row in reversed(errors) if row["op"] == "progress"
-    }
-    if not waiting and not progress:
+def _watchdogs(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culprit | None:
+    hung = watchdog_reports(errors, world)
+    if hung is None:
         return None
-    evidence = list(places.values()) or [_location(row) for row in errors if row["op"] == "progress"][:8]
-    silent = sorted(set(range(world)) - set(waiting) - {rank for rank, _ in progress}) if world else []
-    ranks, kind, confidence, why = _accuse(waiting, progress, silent, world)
-    hosts = sorted({host_of[rank] for rank in ranks if rank in host_of})
-    evidence = evidence[:9] + why
-    if silent:
-        evidence.append(f"ranks that said nothing: {', '.join(map(str, silent[:20]))}")
-    return _verdict(kind, ranks, hosts, confidence, evidence)
-
-
-def _accuse(
-    waiting: dict[int, tuple[int, str, str]],
-    progress: dict[tuple[int, str], dict[str, Any]],
-    silent: list[int],
-    world: int | None,
-) -> tuple[list[int], str, float, list[str]]:
-    seen = Counter(waiting.values())
-    if len({(op, numel) for _, op, numel in seen}) > 1 and len({seq for seq, _, _ in seen}) > 1:
-        text = "; ".join(f"{op} {seq} on ranks {_who(waiting, (seq, op, n))}" for (seq, op, n) in seen)
-        return [], "hang-desynchronised", 0.0, [f"cannot tell who began it: {text}"]
-    if len(seen) > 1 and len({seq for seq, _, _ in seen}) == 1:
-        odd = [rank for rank, what in waiting.items() if what != seen.most_common(1)[0][0]]
-        if len(odd) * 2 < len(waiting):
-            return sorted(odd), "hang-mismatch", 0.8, ["same sequence, another operation or size on a minority"]
-        return [], "hang-mismatch", 0.0, ["cannot tell: no majority does the same operation"]
-    behind = _minority(progress, "enqueued") | _minority(progress, "completed")
-    if behind and not silent:
-        return sorted(behind), "hang", 0.8, ["enqueued or completed less than the rest of their group"]
-    if silent and world and len(silent) * 4 <= world and len(seen) == 1:
-        return silent, "hang", 0.7, ["all others wait in the same operation"]
-    return (
-        sorted(behind),
-        "hang",
-        0.5 if behind else 0.0,
-        [] if behind else ["cannot tell: all that reported wait for the same operation"],
-    )
-
-
-def _who(waiting: dict[int, tuple[int, str, str]], what: tuple[int, str, str]) -> str:
-    return ", ".join(str(rank) for rank, seen in sorted(waiting.items()) if seen == what)
-
-
-def _minority(progress: dict[tuple[int, str], dict[str, Any]], counter: str) -> set[int]:
-    """Return the ranks with the lowest counter of their group where they are a strict minority of it."""
-    groups: dict[str, dict[int, int]] = defaultdict(dict)
-    for (rank, group), data in progress.items():
-        if data.get(counter) is not None:
-            groups[group][rank] = data[counter]
-    minority: set[int] = set()
-    for values in groups.values():
-        lowest = {rank for rank, value in values.items() if value == min(values.values())}
-        if len(lowest) * 2 < len(values):
-            minority |= lowest
-    return minority
+    accused = accuse(hung)
+    places = [_location(row) for row in hung.rows]
+    hosts = sorted({host_of[rank] for rank in accused.ranks if rank in host_of})
+    evidence = [*places[:8], *accused.why]
+    if hung.silent:
+        evidence.append(f"ranks that said nothing: {', '.join(map(str, hung.silent[:20]))}")
+    return _verdict(accused.kind, list(accused.ranks), hosts, accused.confidence, evidence)
 
 
 def _fatal(errors: list[Row]) -> Culprit | None:

@@ -20,6 +20,7 @@ _TIMEOUT = re.compile(
     r"SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)(?:, NumelIn=(?P<nin>\d{1,20}), NumelOut=(?P<nout>\d{1,20}))?"
     r"[^)]*Timeout\(ms\)=(?P<limit>\d+)\)(?: ran for (?P<ran>\d+) milliseconds)?"
 )
+_OF_GROUP = re.compile(r"\[PG ID \d{1,20} PG GUID (?P<guid>[^\]]{1,200}?) Rank \d{1,7}\]")
 # Until 2.5 "at NCCL work: 5, last enqueued NCCL work: ..", since 2.6 "at work sequence id: 5 PG status: last enqueued work: ..",
 # and of ranks whose own watchdog did not end: "Received a dump signal .. Last enqueued NCCL work: ..".
 _PROGRESS = re.compile(
@@ -104,6 +105,8 @@ def _timeout(text: str, state: LogState, where: Place, rank: int | None, time_s:
     if match is None:
         return False
     data = {key: match[key] for key in ("seq", "op", "nin", "nout", "limit", "ran")}
+    group = _OF_GROUP.search(text)
+    data["pg"] = None if group is None else group["guid"]
     # What the message names is the rank in its group.
     said = int(match["rank"]) if rank is None else rank
     error = ErrorLine("watchdog", "", 0, -1, match[0], *where, rank=said, time_s=time_s, data=data)
