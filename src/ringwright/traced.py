@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 # The source of schedules on real ranks. Their calls begin when the last rank has handed its own in (``enqueue_s``): a rank that
 # is early waits before a call, and not within it.
 LIVE = "live"
+# The source of the calls of simulated jobs, which begin so too.
+SIMULATED_JOB = "simulated-job"
+HANDED_IN = (LIVE, SIMULATED_JOB)
 
 
 @dataclass(frozen=True)

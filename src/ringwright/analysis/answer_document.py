@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 Kind = Literal[
     "wrong",
@@ -28,9 +28,14 @@ class Figure(TypedDict):
 
 
 class FirstAnswer(TypedDict):
-    """The answer; ``command`` is empty where no input can be typed."""
+    """The answer; ``command`` is empty where no input can be typed.
+
+    Where somebody is to blame, ``ranks`` are those concerned and ``place`` what of them: rank, nic, host, group or network.
+    """
 
     kind: Kind
     sentence: str
     figures: list[Figure]
     command: str
+    ranks: NotRequired[list[int]]
+    place: NotRequired[str]

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Row
 from ringwright.analysis.hang_mismatch import say_ranks
-from ringwright.analysis.lateness import Lateness, from_handing_in, lateness
+from ringwright.analysis.lateness import FEWEST_STEPS, Lateness, from_handing_in, lateness
+from ringwright.analysis.slow_work import slow_work
 from ringwright.analysis.stragglers import LEAST, NOBODY, HeldUp, at_least, held_up
 from ringwright.analysis.stragglers_said import culprit as said_of
+from ringwright.traced import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,8 +76,20 @@ def arrivals(trace: Trace) -> dict[str, Any]:
     ranks = _table(judged)
     groups = judged.select("communicator", "sequence").n_unique()
     answer |= {"ranks": ranks, "collectives": groups, "wait_us": _sum(ranks, "wait_us")}
-    verdict, reason, culprits = _by_steps(trace, judged) or _verdict(judged, ranks)
+    verdict, reason, culprits = _by_work(trace, judged) or _by_steps(trace, judged) or _verdict(judged, ranks)
     return answer | {"verdict": verdict, "reason": reason, "culprits": culprits}
+
+
+def _by_work(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[Culprit]] | None:
+    """Return the verdict by the work of few steps; None with steps enough for their lateness, or where no work was recorded.
+
+    Where calls begin when all have handed them in, the work of all ranks explains all waiting: nobody else is late.
+    """
+    if judged["iteration"].drop_nulls().n_unique() >= FEWEST_STEPS:
+        return None
+    told = slow_work(trace)
+    is_whole = judged["source"].is_in([SIMULATED_JOB]).all()
+    return told if told is not None and (told[2] or is_whole) else None
 
 
 def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[Culprit]] | None:
@@ -125,8 +139,9 @@ def _matched(trace: Trace) -> pl.DataFrame:
         "file",
         "line",
         "confidence",
+        "source",
     )
-    frame = from_handing_in(trace.scan("events").filter(mine)).select(*columns).collect()
+    frame = _with_waits(trace.scan("events").filter(mine)).select(*columns).collect()
     frame = frame.unique(["communicator", "sequence", "op", "rank"], keep="first", maintain_order=True)
     # A group's first operation makes its connections: who is late there says nothing of the job.
     first = pl.col("sequence").min().over("communicator")
@@ -136,6 +151,16 @@ def _matched(trace: Trace) -> pl.DataFrame:
     return (
         frame.filter(pl.len().over(keys) > 1).with_columns((pl.col("duration_s") * 1e6).alias("us")).drop("duration_s")
     )
+
+
+def _with_waits(calls: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the calls with the waiting for other ranks in their time, and without that for earlier calls of a simulated job."""
+    import polars as pl
+
+    queued = (pl.col("start_s") - pl.col("enqueue_s")).min().over("communicator", "sequence", "op")
+    is_simulated = pl.col("source") == SIMULATED_JOB
+    calls = from_handing_in(calls.with_columns(pl.when(is_simulated).then(queued).otherwise(0.0).alias("queued")))
+    return calls.with_columns(pl.col("duration_s") - pl.col("queued").fill_null(0.0))
 
 
 def _judge(frame: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from ringwright.analysis.document import Culprit
 from ringwright.analysis.fail_slow import fail_slow
 from ringwright.analysis.hang import hang
 from ringwright.analysis.hang_gauge import hang_gauge
+from ringwright.analysis.slow_groups import slow_groups
 from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def culprits(
         late = arrivals(trace)
         accused += late["culprits"]
         accused += _tried(lambda: fail_slow(trace), missing)
+        accused += slow_groups(trace)
     return sorted((_complete(one, trace.meta) for one in accused), key=_strength), late, missing
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART
+from ringwright.analysis.places import KINDS as PLACES
 from ringwright.laws import told_by, wrong_results
 from ringwright.units import format_count, format_size, format_time
 
@@ -69,16 +70,26 @@ def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
         kind, begins = "hang", "It hangs: " if certain else "Perhaps it hangs: "
     elif "died" in verdict["kind"]:
         kind, begins = "died", "It ended early: "
-    worst = max(seen["waits"], key=lambda row: row["caused_us"], default=None)
+    caused = sum(row["caused_us"] for row in seen["waits"] if row["rank"] in verdict["ranks"])
     figures = [("ranks to blame", ", ".join(map(str, verdict["ranks"][:8])) or "nobody can tell")]
-    if worst is not None and worst["caused_us"] > 0:
+    if caused > 0 and not verdict["kind"].startswith("slow-"):  # a slow network makes nobody come late
         waited = sum(row["wait_us"] for row in seen["waits"])
-        figures += [("waiting that it causes", _us(worst["caused_us"])), ("waiting of all ranks", _us(waited))]
+        figures += [("waiting that it causes", _us(caused)), ("waiting of all ranks", _us(waited))]
     figures += [
         ("confidence", f"{verdict['confidence']:.2f}"),
         ("hosts", ", ".join(verdict["hosts"][:4]) or "not told"),
     ]
-    return _answer(kind, begins + because, figures, verdict.get("command", "") or remedies.report(seen))
+    command = verdict.get("command", "") or remedies.report(seen)
+    answer = _answer(kind, begins + because, figures, command)
+    return {**answer, "ranks": verdict["ranks"], "place": _place(verdict)} if _place(verdict) else answer
+
+
+def _place(verdict: Culprit) -> str:
+    """Return what of the named ranks is to blame."""
+    if not verdict["ranks"] and not verdict["hosts"]:
+        return ""
+    kind = verdict["kind"].removeprefix("slow-").partition("-")[0]
+    return kind if verdict["kind"].startswith("slow-") and kind in PLACES else "rank" if verdict["ranks"] else "host"
 
 
 def _is_benchmark(seen: Judged) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.intervals import length, union
+from ringwright.traced import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 COMMUNICATION = ("collective", "p2p")
 UNKNOWN = "unknown-communication"
 MOST = 200
+
+
+def on_device() -> pl.Expr:
+    """Whether a call has times of a device: a kernel's, or those of a simulated job."""
+    import polars as pl
+
+    return pl.col("kernel").is_not_null() | (pl.col("source") == SIMULATED_JOB)
 
 
 def kernels(trace: Trace, most: int = MOST) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringwright.analysis.intervals import covered, union
-from ringwright.traced import LIVE
+from ringwright.traced import HANDED_IN
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,11 +72,11 @@ def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
 def from_handing_in(calls: pl.LazyFrame) -> pl.LazyFrame:
     """Return calls from when their rank handed them in, where they begin only when all ranks are there.
 
-    So live schedules do: nobody waits within such a call, but before it.
+    So do live schedules and simulated jobs: nobody waits within such a call, but before it.
     """
     import polars as pl
 
-    early = (pl.col("source") == LIVE) & (pl.col("enqueue_s") < pl.col("start_s"))
+    early = pl.col("source").is_in(HANDED_IN) & (pl.col("enqueue_s") < pl.col("start_s"))
     waited = pl.when(early).then(pl.col("start_s") - pl.col("enqueue_s")).otherwise(0.0)
     return calls.with_columns(pl.col("start_s") - waited, pl.col("duration_s") + waited)
 

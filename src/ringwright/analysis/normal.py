@@ -35,6 +35,7 @@ MOST_TABLES = 64  # that are compared: some 50 ms each
 SOCKETS = "tcp"
 NAMED_BY = "network"  # the claim that names what joins the nodes: NCCL's "Using network"
 TAILS = (0.05, 0.5, 0.95)
+SIMULATED_TIMES = "its times are simulated, and compared with no measured system"
 HALVINGS = 60  # of an interval, in which a quantile of several networks is looked for
 
 
@@ -48,6 +49,8 @@ class Normal:
 
 def normal(trace: Trace, rates: list[Row] | None = None) -> Normal:
     """Return each size of the tables of a Trace beside what systems of its kind reach; ``rates``: its bandwidth where known."""
+    if trace.meta.get("source") == remedies.SIMULATED:
+        return Normal([], [SIMULATED_TIMES])
     rows: list[NormalRow] = []
     unknown: dict[str, list[str]] = {}
     mine = [each for each in tables(trace, rates) if each.source != "perf-table" and each.sizes]

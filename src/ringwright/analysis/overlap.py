@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.intervals import covered, length, union
-from ringwright.analysis.kernels import COMMUNICATION, UNKNOWN
+from ringwright.analysis.kernels import COMMUNICATION, UNKNOWN, on_device
 from ringwright.analysis.overlap_account import OverlapAccount, account, account_rows
 from ringwright.analysis.overlap_audit import audit, cases
 
@@ -57,7 +57,8 @@ def overlap(trace: Trace) -> dict[str, Any]:
         answer[name] = round(sum(row[name] * row["multiplicity"] for row in ranks), 3)
     talk, compute = _talk(trace), device.filter(pl.col("kind") == "compute")
     answer["operations"] = _operations(talk, compute)
-    told = account(trace, cases(talk, compute, _syncs(trace)))
+    launched = talk.filter(pl.col("kernel").is_not_null())  # nothing was launched late where there is no host
+    told = account(trace, cases(launched, compute, _syncs(trace)))
     answer["audit"] = audit(told.cases)
     answer |= account_rows(told)
     if not answer["comm_us"]:
@@ -72,7 +73,8 @@ def explained(trace: Trace) -> OverlapAccount:
     """
     import polars as pl
 
-    return account(trace, cases(_talk(trace), _device(trace).filter(pl.col("kind") == "compute"), _syncs(trace)))
+    launched = _talk(trace).filter(pl.col("kernel").is_not_null())
+    return account(trace, cases(launched, _device(trace).filter(pl.col("kind") == "compute"), _syncs(trace)))
 
 
 def _operations(talk: pl.DataFrame, compute: pl.DataFrame) -> list[dict[str, Any]]:
@@ -103,7 +105,7 @@ def _device(trace: Trace) -> pl.DataFrame:
     """What ran on devices, with few columns, for there may be millions: ``kind`` is talk, compute, memory or unknown."""
     import polars as pl
 
-    talks = pl.col("kind").is_in(COMMUNICATION) & pl.col("kernel").is_not_null()
+    talks = pl.col("kind").is_in(COMMUNICATION) & on_device()
     runs = pl.col("kind").is_in(["compute", "memory"])
     is_unknown = (pl.col("kernel_class") == UNKNOWN).fill_null(value=False)
     kind = pl.when(talks).then(pl.lit("talk")).when(is_unknown).then(pl.lit("unknown")).otherwise(pl.col("kind"))
@@ -115,8 +117,8 @@ def _device(trace: Trace) -> pl.DataFrame:
 def _talk(trace: Trace) -> pl.DataFrame:
     import polars as pl
 
-    mine = pl.col("kind").is_in(COMMUNICATION) & pl.col("kernel").is_not_null() & _measured()
-    columns = ("rank", "stream", "enqueue_s", "start_s", "duration_s", "line", *_TALK)
+    mine = pl.col("kind").is_in(COMMUNICATION) & on_device() & _measured()
+    columns = ("rank", "stream", "kernel", "enqueue_s", "start_s", "duration_s", "line", *_TALK)
     return trace.scan("events").filter(mine).select(*columns).collect()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis import logical_operations, pairs
 from ringwright.analysis.document import Row
+from ringwright.analysis.kernels import on_device
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.verdict import errors
 from ringwright.laws.ranks import Census, census
@@ -81,7 +82,7 @@ def _columns_with_values(trace: Trace) -> dict[str, bool]:
             states=pl.col("state").is_not_null().any() | (pl.col("kind") == "status").any(),
             metrics=(pl.col("kind") == "metric").any(),
             measured=(pl.col("kind") == "measurement").any(),
-            kernels=pl.col("kernel").is_not_null().any(),
+            kernels=on_device().any(),
             steps=((pl.col("kind") == "step") & (pl.col("duration_s") > 0)).any(),
         )
         .collect()

@@ -44,6 +44,7 @@ from ringwright.analysis.steps import steps_us
 from ringwright.analysis.topology import topology
 from ringwright.analysis.verdict import verdict
 from ringwright.notebook import shown
+from ringwright.traced import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
@@ -250,11 +251,20 @@ def _error(row: Row) -> Row:
 def _iterations(trace: Trace) -> list[Iteration]:
     import polars as pl
 
-    steps = trace.scan("events").filter(pl.col("kind") == "step").select("iteration", "rank", "duration_s").collect()
-    of_a_rank = pl.col("iteration").is_not_null() & pl.col("rank").is_not_null()
+    end = (pl.col("start_s") + pl.col("duration_s")).alias("end_s")
+    columns = ("iteration", "rank", "rank_class", "start_s", "duration_s", "source", end)
+    steps = trace.scan("events").filter(pl.col("kind") == "step").select(*columns).collect()
+    of_ranks = pl.col("rank").is_not_null() | pl.col("rank_class").is_not_null()
+    of_a_rank = pl.col("iteration").is_not_null() & of_ranks
     whole = steps.filter(~of_a_rank).select("iteration", "duration_s")
     # An iteration that every rank tells of takes as long as on the slowest.
-    joined = steps.filter(of_a_rank).group_by("iteration").agg(pl.col("duration_s").max()).sort("iteration")
+    of_all = (pl.col("duration_s").max(), pl.col("start_s").min(), pl.col("end_s").max())
+    joined = steps.filter(of_a_rank).group_by("iteration").agg(*of_all).sort("iteration")
+    # Steps of a simulated job hold all that is theirs and may overlap: from end to end one takes its time.
+    if steps["source"].eq(SIMULATED_JOB).any():
+        began = pl.coalesce(pl.col("end_s").shift(1), "start_s")
+        joined = joined.with_columns((pl.col("end_s") - began).alias("duration_s"))
+    joined = joined.select("iteration", "duration_s")
     return [{"iteration": number, "time_s": seconds} for number, seconds in pl.concat([whole, joined]).rows()]
 
 

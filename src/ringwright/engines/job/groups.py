@@ -45,6 +45,32 @@ class OperationGroups:
             ]
         return self._known[key]
 
+    def every(self, operation: Operation) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+        """Return the ranks of all groups that do the operation, by the rank classes of ``groups`` that stand for them."""
+        known = [group.members for group in self.groups(operation)]
+        by_set = {frozenset(members): members for members in reversed(known)}
+        found: dict[tuple[int, ...], None] = {}
+        for rank, rank_class in enumerate(self.rank_classes.class_of.tolist()):
+            if self.rank_classes.of[rank_class] == operation.of:
+                found[self._ranks_with(operation, rank)] = None
+        apart: dict[tuple[int, ...], list[tuple[int, ...]]] = {members: [] for members in known}
+        for ranks in found:
+            classes = self.rank_classes.class_of[list(ranks)].tolist()
+            members = tuple(classes if operation.op == "send-recv" else dict.fromkeys(classes))
+            apart[members if members in apart else by_set[frozenset(members)]].append(ranks)
+        return apart
+
+    def _ranks_with(self, operation: Operation, rank: int) -> tuple[int, ...]:
+        """Return the group of one rank, in order; of a send-recv who sends, then who receives."""
+        mesh, payload = self.workload.mesh, operation.payloads[0]
+        if operation.op == "send-recv":
+            return (rank, self._peer_rank(payload, rank))
+        group = mesh.group(operation.axes, rank)
+        if not payload.joint:
+            return group
+        allowed = {operation.of, *payload.joint}
+        return tuple(each for each in group if self.rank_classes.of[int(self.rank_classes.class_of[each])] in allowed)
+
     def alike(self, group: Group) -> int:
         """Return how many groups one stands for: as many as hold the ranks of its first class."""
         first = group.members[0]

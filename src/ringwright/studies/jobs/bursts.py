@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from ringwright.analysis.transfers import Transfers, told
 from ringwright.costs.traffic import sent_total
 from ringwright.engines.job.step import PS
 from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
+from ringwright.studies.jobs.whose import Part, Whose
 from ringwright.studies.traced import hosts_of
 
 if TYPE_CHECKING:
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 MOST_TRANSFERS = 1_000_000
 GROUND = (
     "each operation from when its bytes begin to move to its end; bytes as a ring or a direct exchange sends them (most "
-    "algorithms send as many in all, but not each rank); ranks that are alike count as one"
+    "algorithms send as many in all, but not each rank)"
 )
+ALIKE = "; ranks that are alike count as one"
 NO_INCAST = "incast is not known: operations are simulated as a whole, not message by message"
 
 
@@ -51,8 +54,9 @@ def burst_keys(job: Job, result: PolicyResult, gap_s: float | None = None) -> di
 def transfers_of(job: Job, result: PolicyResult) -> Transfers | str:
     """Return what ranks send in groups of several hosts, or to all where no host is known; or why that is not told."""
     senders = Senders(job, result.workload, result.undisturbed)
-    steps, rows = senders.steps(), [row for row in result.undisturbed.laid.rows if row.what == "operation"]
-    count = len(steps) * sum(row.count * len(senders.sending(row)) for row in rows)
+    whose, steps = Whose(senders), senders.steps()
+    rows = [(row, whose.parts(row)) for row in result.undisturbed.laid.rows if row.what == "operation"]
+    count = len(steps) * sum(row.count * len(parts) for row, parts in rows)
     if not count:
         return "the step sends nothing"
     if count > MOST_TRANSFERS:
@@ -60,14 +64,16 @@ def transfers_of(job: Job, result: PolicyResult) -> Transfers | str:
     hosts = None if senders.topology is None else hosts_of(range(senders.scheduled.mesh.size), senders.topology)
     several = hosts is not None and len(set(hosts)) > 1
     columns, within = _Columns(), 0
-    for row in rows:
-        if several and hosts is not None and len({hosts[rank] for rank in senders.members(row)}) == 1:
-            within += row.count * len(senders.sending(row)) * len(steps)
-            continue
-        for rank_class in senders.sending(row):
-            for receiver, unit in _edges(senders, row, rank_class):
+    for row, parts in rows:
+        op = senders.operations[row.name].op
+        for part in parts:
+            if several and hosts is not None and len({hosts[rank] for rank in _members(part)}) == 1:
+                within += row.count * len(steps)
+                continue
+            sender = part.rank_class if part.rank is None else part.rank
+            for receiver, unit in _edges(op, part):
                 for step in steps:
-                    columns.add(senders, row, step, senders.sender(rank_class), receiver, unit)
+                    columns.add(senders, row, step, sender, receiver, unit)
     scope = (
         "all that a rank sends in groups of several hosts" if several else "all that a rank sends, to its own host too"
     )
@@ -81,7 +87,7 @@ def transfers_of(job: Job, result: PolicyResult) -> Transfers | str:
         columns.receivers if knows_receivers else None,
         columns.phases,
         columns.steps,
-        ground=f"{scope}: {GROUND}",
+        ground=f"{scope}: {GROUND}{'' if whose.is_apart else ALIKE}",
         limits=(*limits, *(() if knows_receivers else (NO_INCAST,))),
         window_s=_window(senders),
     )
@@ -116,19 +122,27 @@ class _Columns:
         self.steps += [step] * count
 
 
-def _edges(senders: Senders, row: Instances, rank_class: int) -> list[tuple[int | None, float | None]]:
-    """Return to whom a class sends in a row and how many bytes of each byte of it; None: to nobody known, or not known."""
-    op, members = senders.operations[row.name].op, senders.members(row)
+def _members(part: Part) -> tuple[int, ...]:
+    return part.group[1] if part.group else ()
+
+
+def _edges(op: str, part: Part) -> list[tuple[int | None, float | None]]:
+    """Return to whom a part sends in a row and how many bytes of each byte of it; None: to nobody known, or not known."""
+    members = _members(part)
     if op in POINT_TO_POINT:
-        return [(None, 1.0)]
+        return [(None if part.peer is None else members[part.peer], 1.0)]
     if op not in pairs.RING_OPS | pairs.DIRECT_OPS or len(members) < 2:
         return [(None, None if len(members) > 1 else 0.0)]
-    sender = senders.sender(rank_class)
-    if isinstance(sender, str) or sender not in members or len(members) > MOST_RECEIVERS:
+    if part.rank is None or part.rank not in members or len(members) > MOST_RECEIVERS:
         return [(None, sent_total(op, 1.0, len(members)) / len(members))]
-    edges, _ = pairs.edges_of(pairs.Paths(len(members), list(members)), op, 0, "", 1.0)
-    mine = members.index(sender)
-    return [(members[dst], unit) for (src, dst), unit in edges.items() if src == mine]
+    mine = members.index(part.rank)
+    return [(members[dst], unit) for (src, dst), unit in _ring(op, len(members)).items() if src == mine]
+
+
+@lru_cache(256)
+def _ring(op: str, size: int) -> dict[tuple[int, int], float]:
+    """Return the bytes on each edge, by places in the group, of each byte of an operation."""
+    return pairs.edges_of(pairs.Paths(size, list(range(size))), op, 0, "", 1.0)[0]
 
 
 def _window(senders: Senders) -> tuple[float, float]:

@@ -64,11 +64,6 @@ class Senders:
         taking = list(dict.fromkeys(row.rank_classes))
         return taking[:1] if self.operations[row.name].op == "send-recv" else taking
 
-    def sender(self, rank_class: int) -> str | int:
-        """Return who sends: the rank, where the class is one, else the name of the class."""
-        rank_classes = self.run.laid.rank_classes
-        return rank_classes.ranks[rank_class] if rank_classes.counts[rank_class] == 1 else self.names[rank_class]
-
     def members(self, row: Instances) -> tuple[int, ...]:
         """Return the ranks of one group of a row, in order: along its axes, of a joint operation those that take part."""
         operation, rank_classes = self.operations[row.name], self.run.laid.rank_classes

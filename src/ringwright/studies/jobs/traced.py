@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.costs.gpus import OF_FABRIC
+from ringwright.engines.job.own_ready import OwnReady
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
+from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.placed import device_rows
 from ringwright.studies.jobs.rows import asked
-from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
-from ringwright.studies.traced import WRITER, device_rows
-from ringwright.trace_tables import Row, conform
-from ringwright.traced import communicator, communicators
+from ringwright.studies.jobs.senders import MOST_PLACED, POINT_TO_POINT, Senders
+from ringwright.studies.jobs.whose import Group, Part, Whose
+from ringwright.studies.traced import WRITER
+from ringwright.trace_tables import Row, conform, rows
+from ringwright.traced import SIMULATED_JOB, communicator, communicators
 from ringwright.workload import PHASES
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+TIMES = ("enqueue_s", "start_s", "duration_s")
+MOST_JOINED = 4096  # edges through one barrier of one class of ranks
 
+if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.rewrites import Operation
     from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.trace import Trace
 
@@ -28,151 +34,125 @@ if TYPE_CHECKING:
 def trace(job: Job, result: PolicyResult) -> Trace:
     """Return the run: a compute event per task, a collective per piece, their edges, communicators and claims.
 
-    Each event stands for ``multiplicity`` ranks; ``enqueue_s`` is when it was ready, ``start_s`` when its bytes moved or its
-    work began. Control tasks and barriers take no time and are left out.
+    Each rank has events of its own; of a run of very many, one stands for ``multiplicity`` ranks that are alike. Of a task
+    ``enqueue_s`` is when its inputs were there, of an operation when this rank had done what it waited for: who comes first
+    waits for the others until ``start_s``, when the bytes moved. A step lasts, on each rank, from its first event to the end of
+    its last. Control tasks and barriers take no time and are left out.
     """
     import polars as pl
 
     run = result.run
     senders = Senders(job, result.workload, run)
-    steps = senders.steps()
-    members = _communicators(run)
-    frames: list[pl.DataFrame] = []
-    made: list[tuple[int, int, int, int]] = []  # (first instance, how many, rank or -1, first event)
-    written = 0
-    for step in steps:
+    whose, written = Whose(senders), _Written(senders, OwnReady(run))
+    for step in senders.steps():
         for row in run.laid.rows:
-            if row.kind == "CTRL":
-                continue
-            parts = _events(senders, row, step, members)
-            for whose, number in _owners(run, row, len(parts)):
-                made.append((run.span(row, step).start, row.count, whose, written + number * row.count))
-            written += row.count * len(parts)
-            frames += parts
-    frames.append(_steps(run, steps))
+            if row.kind != "CTRL":
+                written.take(row, step, whose.parts(row), is_apart=whose.is_apart)
+    events = written.events()
     return WRITER.trace(
         job.workload.mesh.size,
         f"{job.workload.name} on {job.fabric}, policy {result.policy}",
-        events=pl.concat(frames),
-        edges=_edges(run, made),
-        communicators=_table(senders, members),
-        **_hosts(senders),
+        events=pl.concat([events, _steps(events)]),
+        edges=_edges(run, written.made),
+        communicators=_communicators(written.numbers),
+        **_places(senders),
         claims=_claims(job, result),
         asked=asked(job, [result.policy]),
     )
 
 
-def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
-    numbers: dict[tuple[str, tuple[int, ...]], int] = {}
-    for row in run.laid.rows:
-        if row.what == "operation":
-            numbers.setdefault((row.role, row.rank_classes), len(numbers))
-    return numbers
+class _Written:
+    """The events of a run as they are taken in: a line for each part of a row, and the times of its instances."""
+
+    def __init__(self, senders: Senders, own: OwnReady) -> None:
+        self.senders, self.own = senders, own
+        self.numbers: dict[Group, int] = {}
+        self.made: list[tuple[int, int, int, int]] = []  # (first instance, how many, rank or -1, first event)
+        self.lines: list[Row] = []
+        self.times: dict[str, list[np.ndarray]] = {name: [] for name in (*TIMES, "sequence", "size_bytes")}
+        self.counts: list[int] = []
+        self.many = 0
+
+    def take(self, row: Instances, step: int, parts: list[Part], *, is_apart: bool) -> None:
+        """Take in the events of a row, those of one part after those of another."""
+        run = self.senders.run
+        where, times, first = run.span(row, step), run.times, self.many
+        begin, ready = times.moved[where] / PS, times.ready[where] / PS
+        lasted = (times.end[where] - times.moved[where]) / PS
+        same = self._task(row) if row.what == "task" else self._operation(row)
+        sequence = step * run.laid.per_step + row.first + np.arange(row.count)
+        sizes = np.full(row.count, row.size_bytes)
+        sizes[-1] = row.last_bytes
+        at_ready: dict[int, np.ndarray] = {}
+        for part in parts:
+            if row.what != "task" and part.of not in at_ready:
+                at_ready[part.of] = self.own.ready(row, step, part.of) / PS
+            number = None if part.group is None else self.numbers.setdefault(part.group, len(self.numbers))
+            whose = {name: getattr(part, name) for name in ("rank", "rank_class", "multiplicity", "records", "peer")}
+            self.lines.append({"iteration": step, **same, **whose, "communicator": number})
+            values = (at_ready.get(part.of, ready), begin, lasted, sequence, sizes)
+            for name, each in zip(self.times, values, strict=True):
+                self.times[name].append(each)
+            self.counts.append(row.count)
+            self.many += row.count
+        for at, part in enumerate(parts if is_apart else parts[:1]):
+            rank = part.rank if is_apart and part.rank is not None else -1
+            self.made.append((where.start, row.count, rank, first + at * row.count))
+
+    def _task(self, row: Instances) -> Row:
+        phase = PHASES.get(row.kind)
+        return _of(row) | {"kind": "compute", "op": row.kind, "phase": phase, "stream": "compute", "role": None}
+
+    def _operation(self, row: Instances) -> Row:
+        op = self.senders.operations[row.name].op
+        kind = "p2p" if op in POINT_TO_POINT else "collective"
+        stream = f"{row.role}{f' {row.phase}' if row.phase else ''}"
+        return _of(row) | {
+            "kind": kind,
+            "op": op,
+            "phase": self.senders.phase(row),
+            "stream": stream,
+            "role": row.role,
+        }
+
+    def events(self) -> pl.DataFrame:
+        """Return all rows of ``events`` but those of the steps."""
+        import polars as pl
+
+        lines = conform("events", rows("events", self.lines))
+        lines = lines.select(name for name in self.lines[0] if name not in self.times) if self.lines else lines
+        frame = lines.select(pl.all().gather(np.repeat(np.arange(len(self.counts)), self.counts)))
+        frame = frame.with_columns(**{name: np.concatenate(each) for name, each in self.times.items()})
+        is_call = pl.col("kind") != "compute"
+        alone = [pl.when(is_call).then(pl.col(name)).alias(name) for name in ("sequence", "size_bytes")]
+        source = pl.when(is_call).then(pl.lit(SIMULATED_JOB)).otherwise(pl.lit(WRITER.source)).alias("source")
+        return WRITER.events(frame.with_columns(*alone, source))
 
 
-def _events(
-    senders: Senders, row: Instances, step: int, members: dict[tuple[str, tuple[int, ...]], int]
-) -> list[pl.DataFrame]:
-    """Return the events of a row: one frame, or, of an operation, one for each class of ranks that sends."""
+def _of(row: Instances) -> Row:
+    return {"task": row.name, "layer": str(row.layer)}
+
+
+def _steps(events: pl.DataFrame) -> pl.DataFrame:
+    """Return when each step lasted on each rank, or class of ranks: from its first event to the end of its last."""
     import polars as pl
 
-    run, job = senders.run, senders.job
-    where, rank_classes, times = run.span(row, step), run.laid.rank_classes, run.times
-    taking = list(dict.fromkeys(row.rank_classes))
-    ranks = sum(rank_classes.counts[rank_class] for rank_class in taking)
-    same: dict[str, Any] = {
-        "task": row.name,
-        "rank": rank_classes.ranks[taking[0]] if ranks == 1 else None,
-        "rank_class": rank_classes.of[taking[0]],
-        "multiplicity": ranks,
-        "records": ranks,
-        "iteration": step,
-        "layer": str(row.layer),
-    }
-    columns: dict[str, Any] = {
-        "enqueue_s": times.ready[where] / PS,
-        "start_s": times.moved[where] / PS,
-        "duration_s": (times.end[where] - times.moved[where]) / PS,
-    }
-    if row.what == "task":
-        same |= {"kind": "compute", "op": row.kind, "phase": PHASES.get(row.kind), "stream": "compute"}
-        return [WRITER.events(columns, **same)]
-    operation = senders.operations[row.name]
-    sizes = np.full(row.count, row.size_bytes)
-    sizes[-1] = row.last_bytes
-    kind = "p2p" if operation.op in POINT_TO_POINT else "collective"
-    same |= {"kind": kind, "op": operation.op, "role": row.role, "communicator": members[row.role, row.rank_classes]}
-    same |= {"stream": f"{row.role}{f' {row.phase}' if row.phase else ''}", "phase": senders.phase(row)}
-    columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
-    if all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv":
-        each: list[Row] = [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking]
-    else:  # of a class one event a group, however many ranks of it the group has
-        groups = _groups(job, run, row, operation)
-        sending = senders.sending(row)
-        each = [{"multiplicity": groups, **_whose(senders, one)} for one in sending]
-        each[0] |= {"records": ranks} if len(sending) == 1 else {}
-    frame = pl.DataFrame(columns)
-    return [WRITER.events(frame, **{**same, **one}) for one in each]
-
-
-def _whose(senders: Senders, rank_class: int) -> Row:
-    """Return whose an event of a class is, and how many records it stands for."""
-    rank_classes = senders.run.laid.rank_classes
-    count = rank_classes.counts[rank_class]
-    rank = rank_classes.ranks[rank_class] if count == 1 else None
-    return {"rank": rank, "rank_class": senders.names[rank_class], "records": count}
-
-
-def _groups(job: Job, run: JobRun, row: Instances, operation: Operation) -> int:
-    """Return how many groups of ranks, or pairs, the row stands for."""
-    rank_classes, mesh = run.laid.rank_classes, job.workload.mesh
-    if operation.op == "send-recv":
-        return rank_classes.counts[row.rank_classes[0]]
-    ranks = sum(rank_classes.counts[rank_class] for rank_class in dict.fromkeys(row.rank_classes))
-    if operation.payloads[0].joint:
-        return max(1, ranks // len(row.rank_classes))
-    return max(1, ranks // mesh.extent(operation.axes))
-
-
-def _steps(run: JobRun, steps: Iterable[int]) -> pl.DataFrame:
-    """Return when each step lasted, from the end of one backward pass to the end of the next."""
-    import polars as pl
-
-    marks = [run.finished(step) / PS for step in range(run.laid.steps)]
-    begins = [marks[step - 1] if step else 0.0 for step in steps]
-    lasted = [marks[step] - begin for step, begin in zip(steps, begins, strict=True)]
-    same = WRITER.events(
-        {"iteration": list(steps), "start_s": begins, "duration_s": lasted},
-        kind="step",
-        multiplicity=None,
-        records=None,
-        confidence=None,
-    )
-    rank_classes = run.laid.rank_classes
-    if any(count > 1 for count in rank_classes.counts):
-        return same
-    ranks = pl.DataFrame({"rank": pl.Series(rank_classes.ranks, dtype=pl.Int32)})
-    return conform("events", same.drop("rank").join(ranks, how="cross"))
-
-
-def _owners(run: JobRun, row: Instances, parts: int) -> list[tuple[int, int]]:
-    """Return whose the events of a row are: (rank, which of its parts); rank -1 where ranks were folded."""
-    rank_classes = run.laid.rank_classes
-    if any(count > 1 for count in rank_classes.counts):
-        return [(-1, 0)]
-    taking = list(dict.fromkeys(row.rank_classes))
-    return [(rank_classes.ranks[rank_class], at if parts > 1 else 0) for at, rank_class in enumerate(taking)]
+    end = (pl.col("start_s") + pl.col("duration_s")).max()
+    whose = events.group_by("rank", "rank_class", "iteration", maintain_order=True)
+    lasted = whose.agg(pl.col("start_s").min(), end.alias("end_s"), pl.col("multiplicity").max())
+    lasted = lasted.with_columns((pl.col("end_s") - pl.col("start_s")).alias("duration_s")).drop("end_s")
+    lasted = lasted.sort("iteration", "rank")
+    return WRITER.events(lasted, kind="step", records=None, confidence=None, source=SIMULATED_JOB)
 
 
 def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
-    """Return what waits for what among the events of one rank; waits through a barrier are left out."""
+    """Return what waits for what among the events of one rank, directly or through control and barriers, which are no events."""
     import polars as pl
 
-    flat = run.laid.flat
     columns = [np.concatenate([np.arange(each[at], each[at] + each[1]) for each in made]) for at in (0, 3)]
     ranks = np.repeat([each[2] for each in made], [each[1] for each in made])
     events = pl.DataFrame({"instance": columns[0], "rank": ranks, "event": columns[1]})
-    waits = pl.DataFrame(dict(zip(("src", "dst"), flat.edges(), strict=True)))
+    waits = pl.DataFrame(dict(zip(("src", "dst"), _through_control(run), strict=True)))
     return (
         waits.join(events.rename({"instance": "src", "event": "src_event"}), on="src")
         .join(events.rename({"instance": "dst", "event": "dst_event"}), on=["dst", "rank"])
@@ -181,30 +161,69 @@ def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
     )
 
 
-def _hosts(senders: Senders) -> dict[str, pl.DataFrame]:
-    """Return the table ``topology``, where the fabric tells which hosts the ranks are on."""
-    if senders.topology is None:
+def _through_control(run: JobRun) -> tuple[np.ndarray, np.ndarray]:
+    """Return who is waited for and who waits, int64 of shape (edges,), where what is between them takes no time.
+
+    Of very many that one control instance joins, it is the last of those before that is waited for.
+    """
+    src, dst = run.laid.flat.edges()
+    is_control = np.array([band.kind == "CTRL" for band in run.laid.bands], bool)[run.laid.of]
+    before, after = is_control[src % run.laid.per_step], is_control[dst % run.laid.per_step]
+    kept = [np.stack((src, dst))[:, ~before & ~after]]
+    waited: dict[int, list[int]] = defaultdict(list)
+    for one, control in zip(src[after].tolist(), dst[after].tolist(), strict=True):
+        waited[control].append(one)
+    behind: dict[int, list[int]] = defaultdict(list)
+    for control, one in zip(src[before & ~after].tolist(), dst[before & ~after].tolist(), strict=True):
+        behind[control].append(one)
+    for control, waiting in behind.items():
+        joined = _before(control, waited, is_control, run)
+        if len(joined) * len(waiting) > MOST_JOINED:
+            joined = sorted(joined, key=lambda each: int(run.times.end[each]))[-1:]
+        kept.append(np.stack((np.repeat(joined, len(waiting)), np.tile(waiting, len(joined)))).astype(np.int64))
+    joined_src, joined_dst = np.concatenate(kept, axis=1)
+    return joined_src, joined_dst
+
+
+def _before(control: int, waited: dict[int, list[int]], is_control: np.ndarray, run: JobRun) -> list[int]:
+    """Return what a control instance waits for, through others of its kind."""
+    stack, seen, found = [control], {control}, dict[int, None]()
+    while stack:
+        for one in waited[stack.pop()]:
+            if not is_control[one % run.laid.per_step]:
+                found[one] = None
+            elif one not in seen:
+                seen.add(one)
+                stack.append(one)
+    return list(found)
+
+
+def _places(senders: Senders) -> dict[str, pl.DataFrame]:
+    """Return the table ``topology``, where the job runs on a fabric of not too many ranks."""
+    costs, size = senders.job.costs, senders.scheduled.mesh.size
+    if not isinstance(costs, FabricCosts) or size > MOST_PLACED:
         return {}
-    return {"topology": device_rows(range(senders.scheduled.mesh.size), senders.topology)}
+    return {"topology": device_rows(size, costs.topology)}
 
 
-def _table(senders: Senders, members: dict[tuple[str, tuple[int, ...]], int]) -> pl.DataFrame:
-    groups: dict[int, tuple[int, ...]] = {}
-    for row in senders.run.laid.rows:
-        if row.what == "operation":
-            groups.setdefault(members[row.role, row.rank_classes], senders.members(row))
+def _communicators(numbers: dict[Group, int]) -> pl.DataFrame:
     rows = []
-    for (role, _), number in members.items():
-        group = groups[number]
-        told = communicator(group, comm_id=f"{role}/{number}", name=role, role=role, number=number)
+    for (role, ranks), number in numbers.items():
+        told = communicator(ranks, comm_id=f"{role}/{number}", name=role, role=role, number=number)
         rows.append(told | {"role_evidence": "the mesh"})
     return communicators(rows)
 
 
 def _claims(job: Job, result: PolicyResult) -> pl.DataFrame:
-    rows = [
+    told = [
         ("engine", f"jobs, {result.run.engine}", "; ".join(job.left_out)),
         ("policy", result.policy, result.workload.policy.label),
     ]
-    rows += [("assumption", text, "") for text in job.assumptions]
-    return WRITER.claims(rows, assumed="assumption")
+    family, device = job.fabric.partition(":")[0], job.interference.gpu
+    if device:
+        is_named = family in OF_FABRIC
+        told.append(
+            ("gpu", device, "of the fabric") if is_named else ("device", device, "assumed: the fabric names none")
+        )
+    told += [("assumption", text, "") for text in job.assumptions]
+    return WRITER.claims(told, assumed="assumption")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError, UsageError
-from ringwright.traced import LIVE
+from ringwright.traced import HANDED_IN
 from ringwright.workload import OPS
 from ringwright.workloads.recorded.period import one_step
 from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, OPTIMIZER, Line, RecordedCall, RecordedWork
@@ -293,7 +293,7 @@ def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall |
         str(row["datatype"] or "float32"),
         int(size // width) if width else int(size // 4),
         is_sized=is_sized,
-        waits_inside=row["source"] != LIVE,
+        waits_inside=row["source"] not in HANDED_IN,
     )
 
 

@@ -1,0 +1,203 @@
+"""A slow part of the network, from the times of collectives: a group's calls against the same calls of its sibling groups.
+
+All members of a collective share its time, so that one call accuses nobody. The same call (operation, size, place in the step)
+of groups that lie alike tells which groups are slow; a place is accused where each slow group goes through it and no other group
+does, the narrowest such places alone. Several of one kind that nothing tells apart are named together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.analysis.hang_mismatch import say_ranks
+from ringwright.analysis.places import KINDS, Place, Places
+
+if TYPE_CHECKING:
+    from ringwright.analysis.document import Culprit
+    from ringwright.trace import Trace
+
+LONGER = 1.15  # times the siblings' time, and
+NOISES = 5.0  # standard deviations of what calls of healthy groups differ by
+STEADY = 0.75  # of a group's calls that must be so
+UNTOUCHED = 1.08  # times the siblings' time, up to which a group speaks for what it goes through
+BESIDE = 0.1  # power of the largest factor, below which a group is slow by what others do to it
+FEWEST_CALLS = 3
+MOST_SLOW = 0.5  # of the groups that are alike: with more of them nothing tells which are the usual ones
+MOST_CALLS = 3_000_000
+SURE, UNSURE = 0.9, 0.45
+COMMAND = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
+Group = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A group beside its siblings: how many times their time its calls take, of so many calls and siblings."""
+
+    ranks: Group
+    op: str
+    factor: float
+    is_slow: bool
+    is_usual: bool
+    calls: int
+    siblings: int
+
+
+def slow_groups(trace: Trace) -> list[Culprit]:
+    """Return the place that slow groups of a recording have in common; none where no group stands out, or none explains them."""
+    places = Places(trace)
+    compared = _compared(trace, places)
+    slow = _slowest(compared)
+    if not slow:
+        return []
+    is_between = {places.crosses(ranks) for ranks in slow}
+    doubtful = {each.ranks for each in compared if not each.is_usual}
+    usual = {each.ranks for each in compared if places.crosses(each.ranks) in is_between} - doubtful
+    found = narrowest(places, set(slow), usual)
+    if not found or not (places.is_told or len(slow) > 1):
+        return []
+    return [_culprit(found, slow, len(usual))]
+
+
+def narrowest(places: Places, slow: Collection[Group], usual: Collection[Group]) -> list[Place]:
+    """Return the places of the narrowest kind through which all slow groups go and none of the usual ones."""
+    everyone = frozenset().union(*slow, *usual)
+    known = places.all(everyone)
+    for kind in KINDS:
+        fitting = [
+            place
+            for place in known[kind]
+            if all(place.is_left(group) for group in slow) and not any(place.is_left(group) for group in usual)
+        ]
+        if fitting:
+            return fitting
+    return []
+
+
+def _slowest(compared: list[Compared]) -> dict[Group, Compared]:
+    """Return the slow groups with their slowest calls; without those that are slow by little, as what waits for others may be."""
+    slow: dict[Group, Compared] = {}
+    for each in sorted((each for each in compared if each.is_slow), key=lambda each: each.factor):
+        slow[each.ranks] = each
+    least = max((each.factor for each in slow.values()), default=1.0) ** BESIDE
+    return {ranks: each for ranks, each in slow.items() if each.factor >= least}
+
+
+def _compared(trace: Trace, places: Places) -> list[Compared]:
+    """Return each group that has siblings, by kind of call."""
+    calls = _calls(trace)
+    kinds: dict[tuple[object, ...], dict[Group, list[tuple[tuple[object, ...], float]]]]
+    kinds = defaultdict(lambda: defaultdict(list))
+    for ranks, op, size, role, step, at, lasted in calls:
+        kinds[op, size, role, places.shape(ranks)][ranks].append(((step, at), lasted))
+    return [each for (op, *_), groups in kinds.items() if len(groups) > 1 for each in _beside(str(op), groups)]
+
+
+def _calls(trace: Trace) -> list[tuple[Group, str, int, str, int, int, float]]:
+    """Return group, operation, size, role, step, place among such calls of the step, and seconds, of calls of known groups."""
+    import polars as pl
+
+    is_timed = pl.col("duration_s").is_finite() & (pl.col("duration_s") > 0) & pl.col("rank").is_not_null()
+    is_call = pl.col("kind").is_in(["collective", "p2p"]) & ~pl.col("op").is_in(["send", "recv"])
+    known = pl.col("communicator").is_not_null() & pl.col("sequence").is_not_null()
+    of_pair = pl.when(pl.col("op") == "send-recv").then(pl.col("rank"))
+    keys = ("communicator", "sequence", "op", "size_bytes", "iteration", "pair", "peer")
+    told = trace.scan("events").filter(is_timed & is_call & known).with_columns(of_pair.alias("pair"))
+    once = told.group_by(*keys, maintain_order=True).agg(
+        pl.col("duration_s").min(),
+        pl.col("start_s").min(),
+        pl.col("rank").unique().alias("seen"),
+        pl.col("role").first(),
+    )
+    frame = once.head(MOST_CALLS).collect()
+    members = dict(trace.table("communicators").select("communicator", "members").iter_rows())
+    order = ["communicator", "pair", "op", "size_bytes", "iteration"]
+    frame = frame.sort("sequence").with_columns(pl.int_range(pl.len()).over(order).alias("at"))
+    made = []
+    wanted = ("communicator", "op", "size_bytes", "role", "iteration", "at", "duration_s", "pair", "peer", "seen")
+    for number, op, size, role, step, at, lasted, pair, peer, seen in frame.select(*wanted).iter_rows():
+        ranks = _ranks(members.get(number) or seen, pair, peer)
+        if len(ranks) > 1:
+            made.append((ranks, op, size or 0, role or "", step if step is not None else -1, at, lasted))
+    return made
+
+
+def _ranks(members: list[int], pair: int | None, peer: int | None) -> Group:
+    if pair is None:
+        return frozenset(each for each in members if each >= 0)
+    return frozenset((pair, members[peer])) if peer is not None and 0 <= peer < len(members) else frozenset()
+
+
+def _beside(op: str, groups: dict[Group, list[tuple[tuple[object, ...], float]]]) -> list[Compared]:
+    """Return groups that do the same: each call against the same call of the others."""
+    by_call: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for calls in groups.values():
+        for call, lasted in calls:
+            by_call[call].append(lasted)
+    usual = {call: _usual(times) for call, times in by_call.items() if len(times) > 1}
+    factors = {
+        ranks: np.array([lasted / usual[call] for call, lasted in calls if call in usual])
+        for ranks, calls in groups.items()
+    }
+    factors = {ranks: each for ranks, each in factors.items() if len(each) >= FEWEST_CALLS}
+    if len(factors) < 2:
+        return []
+    middle = {ranks: float(np.median(each)) for ranks, each in factors.items()}
+    low = sorted(middle.values())[: max(1, (len(middle) + 1) // 2)]
+    logs = np.concatenate([np.log(each) - math.log(middle[ranks]) for ranks, each in factors.items()])
+    noise = 1.4826 * float(np.median(np.abs(logs)))
+    least = max(LONGER, math.exp(NOISES * max(noise / math.sqrt(FEWEST_CALLS), _spread(low))))
+    slow = {ranks for ranks, each in factors.items() if middle[ranks] >= least and (each >= LONGER).mean() >= STEADY}
+    tells = len(slow) <= MOST_SLOW * len(factors)
+    made = []
+    for ranks, each in factors.items():
+        is_usual = tells and middle[ranks] <= max(UNTOUCHED, math.exp(noise))
+        made.append(Compared(ranks, op, middle[ranks], tells and ranks in slow, is_usual, len(each), len(factors) - 1))
+    return made
+
+
+def _usual(times: list[float]) -> float:
+    """Return the time of a healthy group: of few the shortest, of many the lower quartile, as half of them may be slow."""
+    return sorted(times)[(len(times) - 1) // 4]
+
+
+def _spread(middles: list[float]) -> float:
+    """Return what the faster half of the groups differ by: a relative standard deviation."""
+    return float(np.std(np.log(middles))) if len(middles) > 2 else 0.0
+
+
+def _culprit(found: list[Place], slow: dict[Group, Compared], usual: int) -> Culprit:
+    ranks = sorted(frozenset().union(*(place.ranks for place in found)))
+    worst = max(slow.values(), key=lambda each: each.factor)
+    kind = found[0].kind if len(found) == 1 else "group" if found[0].kind == "rank" else "network"
+    beside = (
+        f"{worst.factor:.2f}x the time of the same call in {worst.siblings} other group{'s' * (worst.siblings > 1)}"
+    )
+    many = f"{len(slow)} of {len(slow) + usual} groups" if len(slow) > 1 else "one group"
+    where = {
+        "rank": f"the network of {found[0].name}",
+        "nic": f"the NIC {found[0].name} of {say_ranks(ranks)}",
+        "host": f"the network of host {found[0].name}",
+        "group": f"the network between {say_ranks(ranks)}",
+        "network": f"the network that joins {say_ranks(ranks)} to the others",
+    }[kind]
+    evidence = [
+        f"{where} is slow: {worst.op} takes {beside}",
+        f"{many} slow, in {worst.calls} calls of the slowest; what they have in common: {', '.join(p.name for p in found[:8])}",
+    ]
+    if len(found) > 1:
+        evidence.append("nothing recorded tells these apart: each of their groups holds them all, or none")
+    hosts = [place.name for place in found if place.kind == "host"]
+    return {
+        "ranks": ranks,
+        "hosts": hosts,
+        "kind": f"slow-{kind}",
+        "confidence": SURE,
+        "evidence": evidence,
+        "command": COMMAND,
+    }

@@ -1,0 +1,91 @@
+"""Where the ranks of a simulated job lie, as rows of a Trace: host, nearest NIC, and the parts of the network around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.topology import NIC
+from ringwright.traced import devices
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.topology import Topology
+
+MOST_NODES = 4096  # of a fabric whose distances are looked for
+
+
+def device_rows(ranks: int, topology: Topology) -> pl.DataFrame:
+    """Return a row a rank. ``value`` names the parts of the network that it lies in, the widest first: ``1/0/3``.
+
+    Ranks of one part are nearer to each other, in hops, than to all others; those of a fabric in which all lie alike are of
+    one part. Of a ring, a torus and the like, where each rank has neighbours of its own, no parts are told.
+    """
+    import polars as pl
+
+    hosts = [topology.label(rank).partition("/")[0] for rank in range(ranks)]
+    rows = devices(range(ranks), hosts, [hosts[:rank].count(host) for rank, host in enumerate(hosts)])
+    if topology.hosts is None:
+        rows = rows.with_columns(host=pl.lit(None, pl.String), device=pl.lit(None, pl.Int64))
+    if topology.n_nodes > MOST_NODES:
+        return rows
+    hops = _hops(ranks, topology)
+    parts, nics = _parts(hops[:, :ranks], is_nested=topology.hosts is not None), _nics(hops, topology)
+    return rows.with_columns(value=pl.Series(parts, dtype=pl.String), nic=pl.Series(nics, dtype=pl.String))
+
+
+def _hops(ranks: int, topology: Topology) -> np.ndarray:
+    """Return how many links lie between each rank and each node. int64 of shape (ranks, nodes), -1 where there is no way."""
+    order = np.argsort(topology.src, kind="stable")
+    following = np.asarray(topology.dst)[order]
+    first = np.searchsorted(np.asarray(topology.src)[order], np.arange(topology.n_nodes + 1))
+    hops = np.full((ranks, topology.n_nodes), -1, np.int64)
+    for rank in range(ranks):
+        edge, far = np.array([rank]), 0
+        while len(edge):
+            hops[rank, edge] = far
+            reached = np.concatenate([following[first[node] : first[node + 1]] for node in edge.tolist()])
+            edge, far = np.unique(reached[hops[rank, reached] < 0]), far + 1
+    return hops
+
+
+def _parts(hops: np.ndarray, *, is_nested: bool) -> list[str | None]:
+    """Return by rank the parts that it lies in: at each distance, what is joined by no more; ``0`` where all are alike.
+
+    None where parts hold ranks that are further from each other, so that distances nest in no parts; ``is_nested`` fabrics, whose
+    hosts are parts whatever joins them, have those that there are.
+    """
+    paths: list[list[str]] = [[] for _ in hops]
+    for distance in sorted({int(each) for each in np.unique(hops) if each > 0}, reverse=True):
+        part = np.array(_joined((hops >= 0) & (hops <= distance)))
+        if not is_nested and (hops[part[:, None] == part] > distance).any():
+            return [None] * len(hops)
+        if 1 < len(set(part.tolist())) < len(part):
+            for path, number in zip(paths, part.tolist(), strict=True):
+                path.append(str(number))
+    return ["/".join(path) or "0" for path in paths]
+
+
+def _joined(near: np.ndarray) -> list[int]:
+    """Return the number of the part of each rank, where ranks that are near are in one part."""
+    import rustworkx
+
+    graph = rustworkx.PyGraph()
+    graph.add_nodes_from(range(len(near)))
+    graph.add_edges_from_no_data([(int(a), int(b)) for a, b in np.argwhere(near) if a < b])
+    part = [0] * len(near)
+    for number, members in enumerate(sorted(map(sorted, rustworkx.connected_components(graph)))):
+        for rank in members:
+            part[rank] = number
+    return part
+
+
+def _nics(hops: np.ndarray, topology: Topology) -> list[str | None]:
+    """Return the NIC nearest to each rank, by its name in its host; None where the fabric draws none."""
+    nics = np.flatnonzero(np.asarray(topology.kinds) == NIC)
+    if not len(nics):
+        return [None] * len(hops)
+    far = np.where(hops[:, nics] < 0, np.iinfo(np.int64).max, hops[:, nics])
+    return [topology.label(int(nics[at])).rpartition("/")[2] for at in far.argmin(axis=1)]
