@@ -115,13 +115,20 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
     if baseline is None:
         layout.line(out, "the recording has no times: communication alone, in simulated times")
         return
-    layout.line(
-        out,
-        f"measured {milliseconds(baseline['measured_us'])} ms, replayed with its own times"
-        f" {milliseconds(baseline['replayed_us'])} ms: {baseline['error']:+.1%}",
-    )
+    layout.line(out, replay_words(result["step"], baseline))
     for warning in result.get("warnings", ()):
         layout.line(out, f"warning: {warning}", style="yellow")
+
+
+def replay_words(step: str, baseline: Mapping[str, Any]) -> str:
+    """Say how long a replayed step took, is replayed to take, and what the recording's steps take in the mean."""
+    own = (
+        f"{step} took {milliseconds(baseline['step_us'])} ms, replayed with its own times "
+        f"{milliseconds(baseline['replayed_us'])} ms: {baseline['error']:+.1%}"
+    )
+    if baseline["steps"] < 2:
+        return own
+    return f"{own}; measured {milliseconds(baseline['measured_us'])} ms a step, the mean of {baseline['steps']} steps"
 
 
 def _cells(row: dict[str, Any], best: float) -> list[str]:

@@ -8,7 +8,8 @@ over simulated without it, on the fabric named. A log without times gives the co
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from statistics import mean
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
@@ -101,7 +102,7 @@ def ground(replay: Replay) -> dict[str, Any]:
     return {"ground": replay.ground, "step": replay.step, "baseline": beside, "warnings": _warnings(beside)}
 
 
-def _warnings(beside: dict[str, float] | None) -> list[str]:
+def _warnings(beside: Baseline | None) -> list[str]:
     """Say of a replay that misses its own recording how little its answers mean."""
     if beside is None or abs(beside["error"]) <= FAR:
         return []
@@ -144,13 +145,29 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     )
 
 
-def _baseline(replay: Replay) -> dict[str, float] | None:
-    """Return measured and replayed step in us and their distance; None without times."""
+class Baseline(TypedDict):
+    """What the replay, unchanged, is held against, in us.
+
+    ``measured_us`` is the mean of so many steady ``steps``, as in advice; ``step_us`` the one that is replayed, of
+    which ``error`` is the share that ``replayed_us`` is off.
+    """
+
+    measured_us: float
+    steps: int
+    step_us: float
+    replayed_us: float
+    error: float
+
+
+def _baseline(replay: Replay) -> Baseline | None:
+    """Return measured and replayed step and their distance; None without times."""
     if replay.costs is None or replay.measured_s is None:
         return None
     own = simulate(replay.workload, replay.costs).step_s
     return {
-        "measured_us": replay.measured_s * 1e6,
+        "measured_us": mean(replay.steps_s) * 1e6,
+        "steps": len(replay.steps_s),
+        "step_us": replay.measured_s * 1e6,
         "replayed_us": own * 1e6,
         "error": own / replay.measured_s - 1 if replay.measured_s else 0.0,
     }
