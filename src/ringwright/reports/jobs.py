@@ -194,13 +194,14 @@ def _why(out: Any, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         causes = [f"{each['cause']} {milliseconds(each['exposed_us'])}" for each in row["why"][:MOST_CAUSES]]
         layout.line(out, f"{row['policy']}: {', '.join(causes) or 'all of it is'}")
-    seen = {each["cause"]: each for row in rows for each in row["why"][:MOST_CAUSES]}
-    for cause, each in seen.items():
-        layout.line(
-            out,
-            f"{cause}: {each['advice']}; costliest: {each['costliest']}, {milliseconds(each['costliest_us'])} ms",
-            style="dim",
-        )
+    seen: dict[str, tuple[str, Mapping[str, Any]]] = {}  # what helps the first policy that has a cause
+    for row in rows:
+        for each in row["why"][:MOST_CAUSES]:
+            seen.setdefault(each["cause"], (row["policy"], each))
+    for cause, (policy, each) in seen.items():
+        of = f" of {policy}" if len(rows) > 1 else ""
+        worst = f"{each['costliest']}, {milliseconds(each['costliest_us'])} ms"
+        layout.line(out, f"{cause}{of}: {each['advice']}; costliest: {worst}", style="dim")
 
 
 def _helped(out: Any, remedies: Sequence[Mapping[str, Any]], interference: str) -> None:
