@@ -13,13 +13,14 @@ CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 class AdvisedStep(TypedDict):
     """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
-    The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed. ``healthy_us`` is the
-    simulated step on the machine without its faults, null where it has none.
+    The measured ones are null of a model, all of a recording without times; ``steps`` were measured, of which ``iterations`` were
+    replayed. ``healthy_us`` is the simulated step on the machine without its faults, null where it has none.
     """
 
     measured_us: float | None
     measured_us_p05: float | None
     measured_us_p95: float | None
+    steps: int
     replayed_us: float | None
     fidelity: float | None
     iterations: int

@@ -7,7 +7,7 @@ what the engines say of that change. A job from a model has simulated times.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ from ringwright.studies.jobs.study import Job
 from ringwright.studies.provision.variants import is_spelled
 from ringwright.workloads.recorded.finer import NOTE, in_pieces
 from ringwright.workloads.recorded.lines import steady_steps
-from ringwright.workloads.replay import GROUNDS, Replay, replayed
+from ringwright.workloads.replay import GROUNDS, Replay, lasted_s, replayed
 
 if TYPE_CHECKING:
     from ringwright.costs.stages import Costs
@@ -190,7 +190,7 @@ def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERA
         AS_RECORDED,
         topology,
         _Recorded(replays, topology, library_of(trace), hosts_of(trace)).made,
-        _measured_s(replays, steps),
+        lasted_s(steps, replays),
         len(replays),
         trace,
         assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
@@ -215,12 +215,6 @@ def _unusable(trace: Trace, topology: Topology | None, error: InputError) -> Sit
 def named(topology: Topology) -> str:
     """Return how a machine is named on a command line; empty where it is not what its name says."""
     return f"--fabric {shlex.quote(topology.name)}" if is_spelled(topology) else ""
-
-
-def _measured_s(replays: Sequence[Replay], steps: Mapping[int, float | None]) -> tuple[float, ...]:
-    """Return how long the steps lasted: all of them, else those that are replayed."""
-    lasted = tuple(seconds for seconds in steps.values() if seconds is not None)
-    return lasted or tuple(each.measured_s for each in replays if each.measured_s)
 
 
 def _spread(steps: list[int], first: Replay, most: int) -> list[int]:

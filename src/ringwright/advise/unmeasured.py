@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.measured import MeasuredCosts, NotMeasuredError
 from ringwright.costs.stages import VOLUME, Stage
-from ringwright.studies.jobs.recorded import Changed
+from ringwright.studies.jobs.recorded import Changed, below_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ringwright.costs.stages import Costs
     from ringwright.studies.jobs.study import PolicyResult
-
-
-SMALLEST = 1 / 16  # of the smallest measured operation
 
 
 @dataclass(frozen=True)
@@ -91,18 +88,8 @@ def too_small(result: PolicyResult) -> str:
     known = measured_of(result.costs)
     if known is None:
         return ""
-    least = {op: line[2] for op, line in known.measured.lines.items()}
-    whole = below = 0
-    for each in result.undisturbed.laid.operations:
-        smallest = least.get(known.stands_for(each.op) or "", 0)
-        whole += sum(each.sizes())
-        below += sum(size for size in each.sizes() if size < SMALLEST * smallest)
-    if 2 * below <= whole:
-        return ""
-    return (
-        f"{below / whole:.0%} of its bytes go in pieces of less than 1/{1 / SMALLEST:.0f} of the smallest operation that was "
-        "recorded: what each of them takes is not known; record a run with pieces of such a size"
-    )
+    said = below_recorded(result.undisturbed.laid.operations, known.measured, known.stands_for)
+    return f"{said}; record a run with pieces of such a size" if said else ""
 
 
 def told_unmeasured(result: PolicyResult) -> tuple[str, ...]:

@@ -217,7 +217,8 @@ def _exposed(made: OverlapAccount) -> list[Row]:
     told: list[Row] = []
     for (group, op, phase, layer, cause, pair), each in grouped.items():
         role = next((rows.roles.get(group) for rows in made.ranks.values() if group is not None), None)
-        remedy = overlap_remedies.remedy_of(cause, op, role, phase, pair)
+        largest = max((case.row.get("size_bytes") or 0 for case in each), default=0)
+        remedy = overlap_remedies.remedy_of(cause, op, role, phase, pair, largest or None)
         gains = [case.evidence["gain_us"] for case in each if "gain_us" in case.evidence]
         told.append(
             {

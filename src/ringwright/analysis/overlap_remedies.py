@@ -6,12 +6,14 @@ switch is said for PyTorch, Megatron-LM or Transformer Engine, whichever has one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ringwright.analysis.fusion_rows import BUCKETED_GATHER, COPIES, GATHER_MATMUL, GRADIENT_BUCKET, MATMUL_SCATTER
 
 NOT_MATCHED, ONE_COMMUNICATOR = "fusion-not-matched", "same-communicator"
 TENSOR_ROLES = ("tp", "sp")
+MIB = 1 << 20
+BY_LAYER = "FSDP: shard layer by layer"
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ _REMEDIES = {
     "late-launch": OverlapRemedy(
         "", "", "static buffers of the captured graph", "torch.cuda.CUDAGraph, torch.compile(mode='reduce-overhead')"
     ),
-    "bucket": OverlapRemedy("cut", "pytorch-ddp", _NOTHING_NEW, "DDP(bucket_cap_mb=25); FSDP: shard layer by layer"),
+    "bucket": OverlapRemedy("cut", "pytorch-ddp", _NOTHING_NEW, f"DDP: a smaller bucket_cap_mb; {BY_LAYER}"),
 }
 _NEXT_STEP = OverlapRemedy(
     "split-all-reduce, next-step",
@@ -86,13 +88,19 @@ _NEXT_STEP = OverlapRemedy(
 _UNKNOWN = OverlapRemedy("", "", "not known", "")
 
 
-def remedy_of(cause: str, op: str, role: str | None, phase: str, pair: str) -> OverlapRemedy:
+def remedy_of(
+    cause: str, op: str, role: str | None, phase: str, pair: str, size_bytes: int | None = None
+) -> OverlapRemedy:
     """Return what would hide an operation that is exposed for a cause; empty where nothing is known that would.
 
-    ``pair``: the pattern of the fusion that it and a product could be, "" where it is no such pair.
+    ``pair``: the pattern of the fusion that it and a product could be, "" where it is no such pair. ``size_bytes``: of the
+    largest such operation, None where it is not known.
     """
     if pair and cause in (NOT_MATCHED, "dependency"):
         return _REMEDIES[pair]
+    if cause == "bucket" and size_bytes:
+        cap = f"DDP(bucket_cap_mb={size_bytes / MIB / 2:.3g})" if op == "all-reduce" else ""
+        return replace(_REMEDIES[cause], switch="; ".join(filter(None, (cap, BY_LAYER))))
     if cause != "dependency":
         return _REMEDIES.get(cause, _UNKNOWN)
     if op == "all-reduce" and role in TENSOR_ROLES:

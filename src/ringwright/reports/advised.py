@@ -62,8 +62,9 @@ def today_words(result: Advice) -> list[str]:
     if base["replayed_us"] is None or base["exposed_us"] is None:
         return [*told, "no time of a step is known"]
     if base["measured_us"] is not None and base["fidelity"] is not None:
+        mean = f", the mean of {base['steps']} steps" if base["steps"] > 1 else ""
         told.append(
-            f"measured {milliseconds(base['measured_us'])} ms a step, replayed {milliseconds(base['replayed_us'])} ms "
+            f"measured {milliseconds(base['measured_us'])} ms a step{mean}, replayed {milliseconds(base['replayed_us'])} ms "
             f"({base['fidelity']:+.1%}) in {base['iterations']} iterations"
         )
     else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ringwright.reports import aggregated, bursts, html, job_remedies, pipeline_picture, tables
-from ringwright.reports.jobs import answered, burst_title, declined, fault_lines, likely, outage_lines
+from ringwright.reports.jobs import answered, burst_title, declined, fault_lines, likely, outage_lines, replay_words
 from ringwright.units import format_count
 
 WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
@@ -23,7 +23,7 @@ def page(result: dict[str, Any], command: str) -> str:
     return html.render(
         "jobs.html.j2",
         title=f"{result['workload']} on {result['fabric']}",
-        ground=f"simulated, {first['simulated_ranks']:,} of {first['ranks']:,} ranks stand for all; engine {first['engine']}",
+        ground="; ".join(_ground(result, first)),
         figures=[
             ("Ranks", format_count(first["ranks"])),
             ("Policies", str(len(rows))),
@@ -57,6 +57,15 @@ def page(result: dict[str, Any], command: str) -> str:
         left_out=result["left_out"],
         command=command,
     )
+
+
+def _ground(result: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """Say what was simulated, and of a recording what it is held against."""
+    told = [
+        f"simulated, {first['simulated_ranks']:,} of {first['ranks']:,} ranks stand for all",
+        f"engine {first['engine']}",
+    ]
+    return [*told, replay_words(result["step"], result["baseline"])] if result.get("baseline") else told
 
 
 def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:

@@ -140,13 +140,20 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
     if baseline is None:
         layout.line(out, "the recording has no times: communication alone, in simulated times")
         return
-    layout.line(
-        out,
-        f"measured {milliseconds(baseline['measured_us'])} ms, replayed with its own times"
-        f" {milliseconds(baseline['replayed_us'])} ms: {baseline['error']:+.1%}",
-    )
+    layout.line(out, replay_words(result["step"], baseline))
     for warning in result.get("warnings", ()):
         layout.line(out, f"warning: {warning}", style="yellow")
+
+
+def replay_words(step: str, baseline: Mapping[str, Any]) -> str:
+    """Say how long a replayed step took, is replayed to take, and what the recording's steps take in the mean."""
+    own = (
+        f"{step} took {milliseconds(baseline['step_us'])} ms, replayed with its own times "
+        f"{milliseconds(baseline['replayed_us'])} ms: {baseline['error']:+.1%}"
+    )
+    if baseline["steps"] < 2:
+        return own
+    return f"{own}; measured {milliseconds(baseline['measured_us'])} ms a step, the mean of {baseline['steps']} steps"
 
 
 def _cells(row: dict[str, Any], best: float) -> list[str]:
@@ -212,13 +219,14 @@ def _why(out: Any, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         causes = [f"{each['cause']} {milliseconds(each['exposed_us'])}" for each in row["why"][:MOST_CAUSES]]
         layout.line(out, f"{row['policy']}: {', '.join(causes) or 'all of it is'}")
-    seen = {each["cause"]: each for row in rows for each in row["why"][:MOST_CAUSES]}
-    for cause, each in seen.items():
-        layout.line(
-            out,
-            f"{cause}: {each['advice']}; costliest: {each['costliest']}, {milliseconds(each['costliest_us'])} ms",
-            style="dim",
-        )
+    seen: dict[str, tuple[str, Mapping[str, Any]]] = {}  # what helps the first policy that has a cause
+    for row in rows:
+        for each in row["why"][:MOST_CAUSES]:
+            seen.setdefault(each["cause"], (row["policy"], each))
+    for cause, (policy, each) in seen.items():
+        of = f" of {policy}" if len(rows) > 1 else ""
+        worst = f"{each['costliest']}, {milliseconds(each['costliest_us'])} ms"
+        layout.line(out, f"{cause}{of}: {each['advice']}; costliest: {worst}", style="dim")
 
 
 def _helped(out: Any, remedies: Sequence[Mapping[str, Any]], interference: str) -> None:

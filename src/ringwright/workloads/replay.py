@@ -6,8 +6,9 @@ inferred; without times there is communication only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
@@ -18,7 +19,7 @@ from ringwright.workloads.recorded import dependent, timeline
 from ringwright.workloads.recorded.alike import same_order
 from ringwright.workloads.recorded.build import Built, build, with_notes
 from ringwright.workloads.recorded.grid import RecordedMesh, grid
-from ringwright.workloads.recorded.lines import ChosenStep, chosen
+from ringwright.workloads.recorded.lines import ChosenStep, chosen, steady_steps
 from ringwright.workloads.recorded.plan import PAIRS, Line, RankStep, RecordedCall
 
 if TYPE_CHECKING:
@@ -32,13 +33,26 @@ ONE_RANK_NOTE = "a call takes as long as its kernel did, which includes waiting 
 
 @dataclass(frozen=True)
 class Replay:
-    """A replayed step. ``ground`` is one of ``GROUNDS``; ``costs`` and ``measured_s`` are None without times."""
+    """A replayed step. ``ground`` is one of ``GROUNDS``; ``costs`` and ``measured_s``, its own time, are None without times."""
 
     workload: Workload
     ground: str
     step: str
     costs: MeasuredCosts | None
     measured_s: float | None
+    trace: Trace | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def steps_s(self) -> tuple[float, ...]:
+        """How long the steady steps of the recording lasted, of which this one is the steadiest, s; empty without times."""
+        timed = self.trace is not None and self.ground != GROUNDS[2]
+        return lasted_s(steady_steps(self.trace) if timed and self.trace is not None else {}, [self])
+
+
+def lasted_s(steps: Mapping[int, float | None], replays: Sequence[Replay]) -> tuple[float, ...]:
+    """Return how long recorded steps lasted, s: all of them, as ``steady_steps`` has them, else those that are replayed."""
+    lasted = tuple(seconds for seconds in steps.values() if seconds is not None)
+    return lasted or tuple(each.measured_s for each in replays if each.measured_s)
 
 
 def replay(trace: Trace, *, step: int | None = None, assumptions: Sequence[str] = ()) -> Workload:
@@ -101,7 +115,7 @@ def replayed(trace: Trace, *, step: int | None = None, assumptions: Sequence[str
     closed = all(line.is_closed for line in picked.lines.values())
     lasted = (max if closed else min)(measured, default=None)
     costs = None if ground == GROUNDS[2] else _costs(built)
-    return Replay(require(built.workload), ground, picked.label, costs, lasted)
+    return Replay(require(built.workload), ground, picked.label, costs, lasted, trace)
 
 
 def baseline(trace: Trace, *, step: int | None = None) -> tuple[float, float]:
@@ -207,4 +221,4 @@ def _costs(built: Built) -> MeasuredCosts | None:
     return MeasuredCosts.of(samples) if samples else None
 
 
-__all__ = ["GROUNDS", "Replay", "baseline", "replay", "replayed"]
+__all__ = ["GROUNDS", "Replay", "baseline", "lasted_s", "replay", "replayed"]

@@ -8,7 +8,8 @@ over simulated without it, on the fabric named. A log without times gives the co
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from statistics import mean
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
@@ -18,15 +19,21 @@ from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.studies.jobs.passing import PassingFault
 from ringwright.studies.jobs.study import Job
+from ringwright.workloads.recorded.finer import cuttable
 from ringwright.workloads.replay import GROUNDS, Replay
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import numpy as np
 
+    from ringwright.costs.measured import MeasuredCosts
+    from ringwright.rewrites import Operation
     from ringwright.topology import Topology
 
 ITS_OWN = "the network it ran on"
 FAR = 0.1  # of the measured step, from which on a replay that changes nothing is warned of
+SMALLEST = 1 / 16  # of the smallest measured operation
 LEFT_OUT = ("what the recording does not hold: host jitter of other steps, input pipeline, checkpoints",)
 
 
@@ -102,7 +109,7 @@ def ground(replay: Replay) -> dict[str, Any]:
     return {"ground": replay.ground, "step": replay.step, "baseline": beside, "warnings": _warnings(beside)}
 
 
-def _warnings(beside: dict[str, float] | None) -> list[str]:
+def _warnings(beside: Baseline | None) -> list[str]:
     """Say of a replay that misses its own recording how little its answers mean."""
     if beside is None or abs(beside["error"]) <= FAR:
         return []
@@ -111,10 +118,33 @@ def _warnings(beside: dict[str, float] | None) -> list[str]:
     return [f"the replay, unchanged, is {off}: {missing}"]
 
 
+def below_recorded(
+    sent: Sequence[Operation], measured: MeasuredCosts, stands_for: Callable[[str], str | None] = lambda op: op
+) -> str:
+    """Say that most bytes of a step go in pieces far below all that was recorded, of which nothing tells what one takes; else "".
+
+    What any piece takes, however small, is added up over all of them: a step of many may last many times as long. ``stands_for``
+    returns whose times an operation takes.
+    """
+    least = {op: line[2] for op, line in measured.lines.items()}
+    whole = below = 0
+    for each in sent:
+        smallest = least.get(stands_for(each.op) or "", 0)
+        whole += sum(each.sizes())
+        below += sum(size for size in each.sizes() if size < SMALLEST * smallest)
+    if 2 * below <= whole:
+        return ""
+    return (
+        f"{below / whole:.0%} of its bytes go in pieces of less than 1/{1 / SMALLEST:.0f} of the smallest operation that was "
+        "recorded: what each of them takes is not known"
+    )
+
+
 def job(replay: Replay, change: Counterfactual) -> Job:
     """Return the replayed job as the change makes it; UsageError where operations need a fabric and none is given."""
-    workload, fabric = replay.workload, change.faulty or change.healthy
     measured = replay.costs if replay.ground != GROUNDS[2] else None
+    workload = replay.workload if measured is None else cuttable(replay.workload)
+    fabric = change.faulty or change.healthy
     if measured is not None and not change.is_any:
         told = (
             *workload.assumptions,
@@ -146,13 +176,29 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     )
 
 
-def _baseline(replay: Replay) -> dict[str, float] | None:
-    """Return measured and replayed step in us and their distance; None without times."""
+class Baseline(TypedDict):
+    """What the replay, unchanged, is held against, in us.
+
+    ``measured_us`` is the mean of so many steady ``steps``, as in advice; ``step_us`` the one that is replayed, of
+    which ``error`` is the share that ``replayed_us`` is off.
+    """
+
+    measured_us: float
+    steps: int
+    step_us: float
+    replayed_us: float
+    error: float
+
+
+def _baseline(replay: Replay) -> Baseline | None:
+    """Return measured and replayed step and their distance; None without times."""
     if replay.costs is None or replay.measured_s is None:
         return None
     own = simulate(replay.workload, replay.costs).step_s
     return {
-        "measured_us": replay.measured_s * 1e6,
+        "measured_us": mean(replay.steps_s) * 1e6,
+        "steps": len(replay.steps_s),
+        "step_us": replay.measured_s * 1e6,
         "replayed_us": own * 1e6,
         "error": own / replay.measured_s - 1 if replay.measured_s else 0.0,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright import steps
@@ -13,9 +13,10 @@ from ringwright.rewrites import is_sent_whole
 from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.jobs.auto import PolicySearch
 from ringwright.studies.jobs.memory import fitting, peak
+from ringwright.studies.jobs.named_remedies import NamedRemedies
 from ringwright.studies.jobs.pipeline_picture import as_json, picture
 from ringwright.studies.jobs.remedies import remedies
-from ringwright.studies.jobs.study import DECLINES, Job, PolicyResult, answer, scheduled_by
+from ringwright.studies.jobs.study import DECLINES, NONE, Job, PolicyResult, answer, scheduled_by
 from ringwright.studies.jobs.tracks import tracks
 from ringwright.studies.jobs.why import Cause, why
 
@@ -51,6 +52,7 @@ def document(
         raise UsageError("a policy is named twice", remedy="each once: --policy pytorch-ddp,p3")
     labels = {policy: scheduled_by(policy)[0] for policy in policies}
     rows: list[dict[str, Any]] = []
+    named = NamedRemedies(job)
     refused: list[RingwrightError] = []
     for spelling in steps.told(policies, progress):
         try:
@@ -62,7 +64,7 @@ def document(
             continue
         if kept:
             kept(result)
-        rows.append(row(result) | (_pictures(result) if pictures else {}))
+        rows.append(_row_of(result, named, rows) | (_pictures(result) if pictures else {}))
         del result
     if refused and len(refused) == len(rows):
         raise refused[0]
@@ -112,6 +114,14 @@ def _healthy(result: PolicyResult) -> HealthyStep | None:
         step_us_p95=likely.p95_us if likely else None,
         exposed_comm_us=well.exposed_s * 1e6,
     )
+
+
+def _row_of(result: PolicyResult, named: NamedRemedies, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a row with the policies that would help in its causes, and why its own moves nothing where it does not."""
+    made = row(result)
+    plain = next((each["step_us"] for each in before if each["policy"] == NONE and each["declined"] is None), None)
+    decided = [*made["decided"], *named.noted(result, plain)]
+    return made | {"why": named.told(made["why"], result), "decided": decided}
 
 
 def _overlapped(job: Job) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 
@@ -29,26 +29,31 @@ from ringwright.workload import Workload
 
 if TYPE_CHECKING:
     from ringwright.analysis.intervals import Spans
+    from ringwright.studies.jobs.named_remedies import NamedRemedy
 
 LOOKED_AT = 16  # pieces of an operation, from the most exposed to the least; each stands for its neighbours
 SHARE = 0.2  # of the exposed time that a cause must explain
 LEAST_PS = 1e3
 FIXED = 0.5  # share of an operation's time that its size has no part in
+# In general; which policies do so, with which knobs, depends on the job (``named_remedies``).
 ADVICE = {
     "dependency": "its consumer follows at once: cut it and its neighbours into pieces, or place the group on faster links",
     "outage": "a second port, or a transport that goes around a link that is down",
     "contention": "separate the two groups' links, or start them at different times",
-    "order": "send what the next forward pass needs first: p3, bytescheduler, pace",
-    "window": "let more be on its way at once: a larger credit or window",
-    "latency": "its size hardly matters: fewer, larger pieces (p3:slice_elements=1000000, bytescheduler:partition_mb=8), buckets",
-    "bucket": "smaller buckets, the first above all: pytorch-ddp:bucket_cap_mb=10",
-    "barrier": "let the next forward pass begin layer by layer: bytescheduler, p3, pace",
+    "order": "send what the next forward pass needs first",
+    "window": "let more be on its way at once",
+    "latency": "its size hardly matters: fewer, larger pieces or buckets",
+    "bucket": "smaller buckets, the first above all",
+    "barrier": "let the next forward pass begin layer by layer",
     "bandwidth": "nothing is left to hide it behind: fewer bytes, faster links, or more work a step",
 }
 
 
 class Cause(TypedDict):
-    """A cause of exposed communication: time per step (mean over ranks), pieces, the costliest of them, what would help."""
+    """A cause of exposed communication: time per step (mean over ranks), pieces, the costliest of them, what would help.
+
+    ``remedies`` are the policies that ``advice`` names for this job; without them it is advice in general.
+    """
 
     cause: str
     exposed_us: float
@@ -56,6 +61,7 @@ class Cause(TypedDict):
     costliest: str
     costliest_us: float
     advice: str
+    remedies: NotRequired[list[NamedRemedy]]
 
 
 @dataclass

@@ -56,6 +56,15 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
     return finer, joined
 
 
+def cuttable(workload: Workload) -> Workload:
+    """Return the workload as it was recorded, its buckets joined of pieces that a policy may join otherwise, and saying so.
+
+    Without buckets that can be cut it is returned as it is.
+    """
+    finer = in_pieces(workload)
+    return workload if finer is None else replace(finer[1], assumptions=(*workload.assumptions, NOTE))
+
+
 def _of_parts(workload: Workload, cuts: Mapping[str, tuple[float, ...]]) -> Policy:
     """Return the policy of a workload with the urgency of a bucket given to its pieces."""
     queue = workload.policy.queue
