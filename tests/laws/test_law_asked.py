@@ -36,12 +36,17 @@ VERBS = {
     "replay": ("simulate --sample --fabric dgx-h100:2", "link * rate 50%"),
     "synthesise": ("synthesise all-gather --fabric switch:4 --size 1M --alone", "link rank0 rate 50%"),
     "groups": ("synthesise all-reduce --fabric switch:4 --groups tp=2,dp=2 --size 1M", "link rank0 rate 50%"),
+    "bound": ("bound all-reduce --fabric dgx-a100:2 -b 64M", NIC),
+    "placements": (
+        "workload resnet-18 --gpus 4 --place --fabric switch:4,rate=100Gb/s --policy none",
+        SLOW,
+    ),
     "advise": (
         "advise --model resnet-18 --gpus 4 --fabric switch:4,rate=10Gb/s --may ddp --budget 2s",
         SLOW,
     ),
 }
-WITHOUT_ROWS = ("winners", "groups", "advise")
+WITHOUT_ROWS = ("winners", "groups", "advise", "bound")
 
 
 def asked(question: str, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def test_an_answer_says_what_was_asked_and_what_faults_cost(verb: str, capsys: p
         assert mine > 1.02 * healthy > 0, f"{verb}: a fault that lengthens it, and its answer says by how much"
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("winners", "groups")])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("winners", "groups", "bound")])
 def test_what_faults_cost_comes_first(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     question, fault = VERBS[verb]
     assert main([*shlex.split(question), "--fault", fault]) == 0

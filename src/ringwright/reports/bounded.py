@@ -20,6 +20,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, com
         style="bold",
         indent=0,
     )
+    if faults := result["asked"]["faults"]:
+        lines = ", ".join(f"'{line}'" for line in faults)
+        layout.line(out, f"faults: {lines}", style="yellow", indent=0)
     rows = [
         [row["reduction"], row["kind"], f"{row['time_us']:,.2f}", f"{row['algbw_gbs']:.2f}"] for row in result["bounds"]
     ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from ringwright.reports import layout
-from ringwright.reports.jobs import likely, milliseconds
+from ringwright.reports.jobs import fault_lines, likely, milliseconds
 
 
 def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -15,6 +15,8 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
     rows, axes = result["rows"], list(result["mesh"])
     form = " x ".join(f"{name} {size}" for name, size in result["levels"].items())
     layout.line(out, f"placements: {result['workload']} on {result['fabric']}, {form}", style="bold", indent=0)
+    for line in fault_lines(result, [row | {"policy": result["policy"]} for row in rows[:1]]):
+        layout.line(out, line, style="yellow", indent=0)
     layout.heading(
         out, "Time of a step in ms", f"means over ranks, policy {result['policy']}; each axis by the levels that cut it"
     )

@@ -11,6 +11,7 @@ from ringwright.costs.late_bounds import late_bounds
 from ringwright.costs.link_models import NAME_OF
 from ringwright.studies import spelled
 from ringwright.studies.arrivals import Arrivals, arriving
+from ringwright.studies.asked import asked_of
 
 if TYPE_CHECKING:
     from ringwright.studies.arrivals import Asked
@@ -48,6 +49,7 @@ def bounds(
     cut = next((each for each in every["at the ranks"] if each.kind == "cut"), None)
     return {
         "schema": "ringwright.bound/1",
+        "asked": asked_of(topology),
         "collective": op,
         "fabric": topology.name,
         "ranks": collective.p,

@@ -17,7 +17,7 @@ from ringwright.algorithms.synthesis.p2.machine import MachineLevels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, devices, matrices
 from ringwright.costs.stages import VOLUME, hops_of
 from ringwright.errors import UsageError
-from ringwright.studies.jobs.rows import row
+from ringwright.studies.jobs.rows import asked, row
 from ringwright.studies.jobs.study import Job, PolicyResult, answer
 from ringwright.studies.renumbered import renumbered
 
@@ -38,6 +38,7 @@ KEPT = (
         "update_us",
         "exposed_comm_us",
         "idle_us",
+        "healthy",
     ),
     *("by_role", "ranks", "simulated_ranks", "steady", "engine"),
 )
@@ -130,6 +131,7 @@ def placed(
         stopped = True
     return {
         "schema": SCHEMA,
+        "asked": asked(plain, [policy]),
         "workload": plain.workload.name,
         "fabric": topology.name,
         "mesh": dict(plain.workload.mesh.axes),
