@@ -39,9 +39,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """One of these words; dashes and case do not matter."""
+    """One of these words; dashes and case do not matter. ``means`` knows other spellings: it returns a word, or None."""
 
     words: tuple[str, ...]
+    means: Callable[[str], str | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Form:
     choices: tuple[str, ...] = ()
     pattern: Pattern | None = None
     many: bool = False
+    means: Callable[[str], str | None] | None = None
 
     def __str__(self) -> str:
         if self.kind == "algorithm":
@@ -238,6 +240,7 @@ def _form(annotation: Any) -> Form | None:
 def _noted(form: Form, notes: Sequence[object]) -> Form:
     ranges = [note for note in notes if isinstance(note, Range)]
     words = [word for note in notes if isinstance(note, Choices) for word in note.words]
+    means = [note.means for note in notes if isinstance(note, Choices) and note.means]
     patterns = [note for note in notes if isinstance(note, Pattern)]
     return Form(
         form.kind,
@@ -245,6 +248,7 @@ def _noted(form: Form, notes: Sequence[object]) -> Form:
         (*form.choices, *words),
         patterns[0] if patterns else form.pattern,
         form.many,
+        means[0] if means else form.means,
     )
 
 

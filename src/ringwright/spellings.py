@@ -80,6 +80,8 @@ def _word(form: Form, text: str) -> str:
     alike = {_folded(word): word for word in form.choices}
     if _folded(text) in alike:
         return alike[_folded(text)]
+    if form.means and (meant := form.means(text)) in form.choices:
+        return str(meant)
     if form.pattern and re.fullmatch(form.pattern.shape, text):
         return text
     raise ValueError(text)

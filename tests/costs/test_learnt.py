@@ -183,7 +183,7 @@ def test_a_release_without_a_model_is_answered_by_the_nearest_one(software: str,
 
 def test_a_machine_that_is_not_known_says_why() -> None:
     for op, facts, reason in (
-        ("all-reduce", {**FACTS, "gpu": "MI355X"}, "node type of the GPU 'MI355X'"),
+        ("all-reduce", {**FACTS, "gpu": "Gaudi3"}, "node type of the GPU 'Gaudi3'"),
         ("gather", FACTS, "gather has no closed form"),
         ("all-reduce", {**FACTS, "nodes": ""}, "does not say its nodes"),
         ("all-reduce", {**FACTS, "nodes": "1", "gpus_per_node": "1"}, "one rank alone"),

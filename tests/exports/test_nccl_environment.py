@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ringwright.cli import main
 from ringwright.costs.nccl import OPS, PROTOCOLS, releases
-from ringwright.costs.nccl.environment import EVERY_OP, NcclEnvironment, algorithms_of, spelled
+from ringwright.costs.nccl.environment import EVERY_OP, NcclEnvironment, algorithms_of
+from ringwright.costs.nccl.names import spelled
 from ringwright.errors import InputError, UsageError
 from ringwright.exports.nccl_environment import nccl_environment, nccl_environment_shell, variables
 from ringwright.sources.nccl_environment import parse_nccl_environment, read_nccl_environment

@@ -280,3 +280,27 @@ def test_healthy_real_tables_keep_every_row() -> None:
     ]
     assert [(row["reason"], row["lines"]) for row in refused] == [(reason("algbw"), 1)]
     assert "0.1012 GB/s printed, 0.09821 GB/s by 8192 B in 83.41 us" in refused[0]["example"]
+
+
+ROUNDED = {"whole": "{:.0f}", "padded": "{:.4f}"}
+
+
+@pytest.mark.parametrize("shape", ROUNDED)
+@pytest.mark.parametrize("size", [1 << 30, 1 << 33])
+def test_three_digits_do_not_contradict_the_ranks(shape: str, size: int) -> None:
+    """475 and 240 GB/s of 64 ranks: their ratio is 1.979 for 1.969, half a percent, which three digits do not tell."""
+    rows = [
+        Printed(size, (Side(f"{size / rate / 1e3:.0f}", ROUNDED[shape].format(rate), ROUNDED[shape].format(bus)),))
+        for rate, bus in ((240, 475), (240, 474), (241, 476), (239, 473))
+    ]
+    assert judge("all-reduce", 64, rows).ranks_refused == ""
+    assert judge("all-reduce", 8, rows).ranks_refused  # 1.75 it is not
+
+
+def test_digits_that_are_printed_are_believed() -> None:
+    rows = [
+        Printed(size, (Side(f"{size / 241.27 / 1e3:.2f}", "241.27", f"{241.27 * 1.9789:.2f}"),))
+        for size in (1 << 30, 1 << 31, 1 << 32)
+    ]
+    assert "1.979" in judge("all-reduce", 64, rows).ranks_refused
+    assert judge("all-reduce", 95, rows).ranks_refused == ""

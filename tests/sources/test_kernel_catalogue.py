@@ -18,7 +18,7 @@ KNOWN = {
         "nccl", "all-reduce", "ring", "ll", "sum", "float32"
     ),
     "ncclDevKernel_AllReduce_Sum_bf16_NVLS_TREE_SIMPLE(ncclDevKernelArgsStorage<4096ul>)": Kernel(
-        "nccl", "all-reduce", "nvls_tree", "simple", "sum", "bfloat16"
+        "nccl", "all-reduce", "nvls-tree", "simple", "sum", "bfloat16"
     ),
     "ncclDevKernel_ReduceScatter_Max_f16_TREE_LL128(x)": Kernel(
         "nccl", "reduce-scatter", "tree", "ll128", "max", "float16"

@@ -48,7 +48,7 @@ def test_results_of_pico(tmp_path: Path) -> None:
     }
     trace = read_perf_table(sources(tmp_path, {"pico.tar": tar_of(files)}))
     assert trace.df.select("op", "size_bytes", "duration_s", "algorithm", "nranks", "nnodes", "records").rows() == [
-        ("all-reduce", 1024, pytest.approx(1e-6), "nvls_tree", 2, 2, 8),
+        ("all-reduce", 1024, pytest.approx(1e-6), "nvls-tree", 2, 2, 8),
         ("reduce-scatter", 64, pytest.approx(7e-8), "hier_mpi", 2, 2, 1),
     ]
     assert trace.table("topology").select("rank", "host", "device").rows() == [(0, "a", 3), (1, "b", 0)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.studies.jobs import generated, study
@@ -28,6 +28,7 @@ from ringwright.studies.provision.sent import transfers
 from ringwright.studies.provision.sized import SizedNetwork
 from ringwright.studies.provision.study import provision
 from ringwright.topology import Topology
+from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 
@@ -460,3 +461,14 @@ def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
     assert row["declined"] is None
     assert row["bursts"] is not None
     assert row["bursts"]["count"] > 0
+
+
+@needs_shared_data
+def test_a_recording_that_sends_nothing_recommends_no_network() -> None:
+    """One rank of its communicator was read: what the others send is unknown, and no network is the least for it."""
+    files = str(real("foreign/provision_zero"))
+    with pytest.raises(InfeasibleError, match="its step takes no time"):
+        asked(files, on=("switch:4",))
+    rows = asked(files, "resnet-18", on=("switch:2",))["rows"]
+    assert [bool(row["declined"]) for row in rows] == [True, False]
+    assert rows[0]["sensitivity"] is None or not rows[0]["sensitivity"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringwright.cli import options, progress, reading
+from ringwright.errors import EXIT_INPUT
 
 
 def accuracy(
@@ -39,10 +40,11 @@ def accuracy(
 
     with progress.busy("judging"):
         result = judged.study(folders, calibrate, engine=engine)
+    code = 0 if result["rows"] or any(each["ranked"] for each in result["mpi"]) else EXIT_INPUT
     if json:
         reading.print_json(result)
-        return 0
+        return code
     from ringwright.reports import judged_tables
 
     judged_tables.write(result, sys.stdout)
-    return 0
+    return code

@@ -10,7 +10,8 @@ import shlex
 from collections.abc import Iterator
 
 from ringwright.costs.nccl.constants import release_numbers
-from ringwright.costs.nccl.environment import EVERY_OP, Lists, NcclEnvironment, op_words, spelled
+from ringwright.costs.nccl.environment import EVERY_OP, Lists, NcclEnvironment, op_words
+from ringwright.costs.nccl.names import spelled
 
 HEAD = "# NCCL "
 _CTAS_FROM = (2, 17)

@@ -1,6 +1,7 @@
 """Laws of benchmark tables: what a row prints of time and bandwidth must agree, within the digits that are printed.
 
-A printed number stands for everything that it may have been rounded from. Some releases count all-gather and reduce-scatter
+A printed number stands for everything that it may have been rounded from; zeros at the ends of all numbers of a column are no
+digits of it, whoever wrote them there. Some releases count all-gather and reduce-scatter
 by what a rank receives from others, (p-1)/p of the size, and print both bandwidths alike: a whole table may keep to that.
 """
 
@@ -9,17 +10,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from ringwright.collective import BUS_FACTORS
 from ringwright.units import format_size
 
+MOST_PLACES = 20  # before or behind the point
 MOST_BYTES = 1 << 62  # of a row; beyond it is no size
 SLACK = 1e-3  # beside one unit of the last printed digit: some tools print the mean of rates beside the mean of times
 LONGEST_COUNT = 18  # digits of a number of elements
 CLOSE = 0.05  # a printed rate this close to its limits tells a factor
+LEAST_DIGITS = 3  # that a column has, however many of its numbers are round ones
 AGREEING = 3  # so many rows that agree with each other outweigh a list of ranks
 _OWN_CONVENTION = ("all-gather", "reduce-scatter")
 _PAIRED = ("broadcast", "reduce", "send-recv")
@@ -63,6 +66,7 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
 
     ``is_op_told`` is False where the operation was only guessed (from a file's name): then it gives way to the rows.
     """
+    rows = _as_precise(rows)
     shares = _share(op, ranks, rows)
     broken: dict[int, tuple[str, str]] = {}
     for index, row in enumerate(rows):
@@ -125,6 +129,44 @@ def factor_of(op: str, ranks: int) -> float | None:
     if op in _PAIRED:
         return 1.0
     return BUS_FACTORS[op] * (ranks - 1) / ranks if op in BUS_FACTORS and 0 < ranks < 1 << 31 else None
+
+
+# -------------------------------------------------------------------------------------------------------------- digits
+def _as_precise(rows: Sequence[Printed]) -> list[Printed]:
+    """Return the rows with each number cut to the digits that its column has: of 3 digits, 475.0000 says no more than 475."""
+    sides = [side for row in rows for side in row.sides]
+    names = ("time_us", "algbw_gbs", "busbw_gbs")
+    most = {name: _digits([getattr(side, name) for side in sides]) for name in names}
+
+    def cut(side: Side) -> Side:
+        return replace(side, **{name: _cut(getattr(side, name), digits) for name, digits in most.items()})
+
+    return [replace(row, sides=tuple(map(cut, row.sides))) for row in rows]
+
+
+def _decimal(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() and number and abs(number.adjusted()) < MOST_PLACES else None
+
+
+def _digits(column: Sequence[str]) -> int:
+    """Return how many digits the number of a column has that has the most, zeros at its end not counted."""
+    numbers = filter(None, map(_decimal, column))
+    most = max([LEAST_DIGITS, *(len(number.normalize().as_tuple().digits) for number in numbers)])
+    return min(most, MOST_PLACES)
+
+
+def _cut(text: str, digits: int) -> str:
+    """Return a number without zeros behind its point that are beyond so many digits; other text as it is."""
+    number = _decimal(text)
+    if number is None:
+        return text
+    last = min(number.adjusted() - digits + 1, 0)
+    own = number.as_tuple().exponent
+    return f"{number.quantize(Decimal(1).scaleb(last)):f}" if isinstance(own, int) and own < last else text
 
 
 # ------------------------------------------------------------------------------------------------- algorithm bandwidth
@@ -214,9 +256,17 @@ def _factor(
         return known if known is not None else _nearest(op, seen), "", ""
     if known is None:
         return seen, "", ""
-    if abs(seen - known) > 0.01 and agreeing >= AGREEING and not any(abs(value - known) < 0.01 for value in factors):
+    if agreeing >= AGREEING and _contradict(sides, known, abs(seen - known)):
         return seen, f"busbw / algbw is {seen:.4g} in {agreeing} runs, {known:.4g} by {ranks} ranks of {op}", ""
     return known, "", ""
+
+
+def _contradict(sides: Sequence[Side], factor: float, apart: float) -> bool:
+    """Say whether the digits of runs leave no room for a factor: of those that tell it from what is seen, ``apart`` from it."""
+    limits = [(rounded_from(side.busbw_gbs), rounded_from(side.algbw_gbs)) for side in sides]
+    ratios = [(bus[0] / alg[1], bus[1] / alg[0]) for bus, alg in limits if bus and alg and alg[0] > 0]
+    telling = [(low, high) for low, high in ratios if (high - low) / 2 < apart]
+    return apart > 0.01 and len(telling) >= AGREEING and all(not low <= factor <= high for low, high in telling)
 
 
 def _legal(op: str) -> list[float]:

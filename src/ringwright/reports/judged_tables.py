@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from ringwright.reports import layout, mpi_ranks
 from ringwright.units import format_size
 
 WORST = 10  # tables that are named
+LINES = 3  # of a table that are named
 
 
 def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -18,9 +19,27 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
         _nccl(out, result)
     for each in result["mpi"]:
         mpi_ranks.write(out, each)
-    for reason in dict.fromkeys(each["reason"] for each in result["left_out"]):
-        left = [each["case"] for each in result["left_out"] if each["reason"] == reason]
-        layout.line(out, f"left out: {', '.join(left)}: {reason}", style="dim")
+    if result["refused"]:
+        _refused(out, result["refused"])
+
+
+def _refused(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write what is not judged, and why: a line for a table that is not placed, one for all rows of a table under one law."""
+    rows_of: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for each in rows:
+        rows_of.setdefault((each["case"], each["law"] or each["reason"]), []).append(each)
+    layout.line(out, f"refused, {len(rows):,} tables or rows of them:", style="bold", indent=0)
+    shown = [
+        [
+            case,
+            ", ".join(str(each["line"]) for each in group[:LINES] if each["line"])
+            + (f" and {len(group) - LINES:,} more" if len(group) > LINES else ""),
+            group[0]["law"],
+            group[0]["reason"],
+        ]
+        for (case, _), group in rows_of.items()
+    ]
+    layout.table(out, ["table", "lines", "law", "why"], shown, left=("table", "lines", "law", "why"))
 
 
 def _nccl(out: Any, result: Mapping[str, Any]) -> None:

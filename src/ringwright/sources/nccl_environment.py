@@ -14,14 +14,13 @@ from typing import NoReturn
 
 from ringwright.costs.nccl.constants import PROTOCOLS
 from ringwright.costs.nccl.environment import (
-    EVERY_OP,
     OWN,
     VARIABLE,
     NcclEnvironment,
     algorithms_of,
-    op_words,
-    spelled,
+    lists_of,
 )
+from ringwright.costs.nccl.names import spelled
 from ringwright.errors import InputError, UsageError
 from ringwright.sources.whole import read_whole
 
@@ -80,21 +79,10 @@ def _words(line: str, where: str) -> list[str]:
 
 
 def _lists(value: str, known: Mapping[str, str], where: str) -> dict[str, tuple[str, ...]]:
-    ops = {word: op for op, word in op_words()}
-    lists: dict[str, tuple[str, ...]] = {}
-    for at, part in enumerate(value.split(";") if value else ()):
-        head, colon, words = part.partition(":")
-        if not colon:
-            head, words = "", part
-        op = ops.get(head.lower(), EVERY_OP)
-        if (not colon and at) or (colon and op == EVERY_OP):
-            _fail(f"'{part[:60]}' should begin with a collective: {', '.join(ops)}", where)
-        listed = [known.get(word.lower(), "") for word in words.removeprefix("^").split(",")]
-        if "" in listed:
-            _fail(f"'{words[:60]}' has a word that is none of {', '.join(known)}", where)
-        chosen = [each for each in known.values() if each not in listed] if words.startswith("^") else listed
-        lists[op] = tuple(dict.fromkeys(chosen))
-    return lists
+    try:
+        return lists_of(value, lambda word: known.get(word.lower()), tuple(known.values()))
+    except UsageError as error:
+        _fail(error.what, where)
 
 
 def _number(value: str, where: str) -> int:

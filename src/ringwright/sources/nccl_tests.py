@@ -76,7 +76,7 @@ class _Open:
 def read_tables(paths: str | Path | list[str]) -> list[NcclTestsTable]:
     """Return every table of some files, in the order of the files; raise InputError where there is none."""
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
-    tables = [table for name in names for table in _file(name) if table.rows]
+    tables = [table for name in names for table in every_table(name) if table.rows]
     if not tables:
         raise InputError(
             "no nccl-tests table was found",
@@ -86,7 +86,8 @@ def read_tables(paths: str | Path | list[str]) -> list[NcclTestsTable]:
     return tables
 
 
-def _file(name: str) -> Iterator[NcclTestsTable]:
+def every_table(name: str) -> Iterator[NcclTestsTable]:
+    """Yield every table of a file, those without a row that could be used too; InputError for a file that holds none."""
     path = Path(name)
     if path.suffix == ".csv" and path.is_file():
         yield from csv_tables(path)

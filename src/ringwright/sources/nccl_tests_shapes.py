@@ -13,7 +13,8 @@ from pathlib import Path
 from ringwright.errors import InputError
 from ringwright.laws.tables import Side
 from ringwright.sources.csv_rows import csv_rows, finite, whole_number
-from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, lawful, op_in
+from ringwright.sources.nccl_columns import is_number
+from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
 
 
 def json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
@@ -40,33 +41,49 @@ def json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
 
 
 def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
-    """Yield a table per case of ``*_times.csv``; what the case is stands in ``*_cases.csv`` beside it."""
+    """Yield a table per case of ``*_times.csv``; what the case is stands in ``*_cases.csv`` beside it.
+
+    A row that cannot be read is refused with its line; a case without a time is a table without rows. InputError for a file
+    that is no such table.
+    """
     remedy = "give nccl-tests output, or a file like nccl_times.csv with its nccl_cases.csv"
     rows = csv_rows(path, ("case", "bytes", "time_us"), remedy=remedy)
     cases = _cases(path.with_name(path.name.replace("times", "cases")))
-    tables: dict[str, list[SizeRow]] = {}
+    tables: dict[str, list[SizeRow]] = {case: [] for case in cases}
+    refused: dict[str, list[TableRefusal]] = {}
     for number, row in enumerate(rows, 2):
+        mine = tables.setdefault(row["case"], [])
         try:
-            inplace = row.get("time_inplace_us")
-            side = Side(row["time_us"], row.get("algbw_gbps") or "", row.get("busbw_gbps") or "")
-            value = SizeRow(
-                whole_number(row["bytes"]),
-                finite(row["time_us"]) * 1e-6,
-                finite(inplace) * 1e-6 if inplace else None,
-                line=number,
-                sides=(side,),
-            )
+            mine.append(_size(row, number))
         except ValueError as error:
-            raise InputError(f"{error}", where=f"{path}:{number}", remedy="bytes and time_us are numbers") from error
-        tables.setdefault(row["case"], []).append(value)
+            refused.setdefault(row["case"], []).append(TableRefusal("time", number, str(error)))
     for case, measured in tables.items():
         facts = cases.get(case, {})
         op = OPS.get(facts.get("collective", ""), "") or op_in(case)
-        try:
-            ranks, nodes = (whole_number(facts.get(key) or "0") for key in ("ranks", "nodes"))
-        except ValueError as error:
-            raise InputError(f"case {case}: {error}", where=str(path), remedy="ranks and nodes are numbers") from error
-        yield lawful(NcclTestsTable(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts))
+        ranks, nodes = (_count(facts.get(key, "")) for key in ("ranks", "nodes"))
+        left = tuple(refused.get(case, ()))
+        yield lawful(
+            NcclTestsTable(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts, refused=left)
+        )
+
+
+def _size(row: dict[str, str], number: int) -> SizeRow:
+    """Return a row of ``*_times.csv``; ValueError for one without a size and a time above 0."""
+    inplace = row.get("time_inplace_us")
+    size, time_s = whole_number(row["bytes"]), finite(row["time_us"]) * 1e-6
+    if not time_s:
+        raise ValueError(f"{row['time_us'][:40]} us for {size} B is no time")
+    rates = [text if is_number(text := row.get(name) or "") else "" for name in ("algbw_gbps", "busbw_gbps")]
+    side = Side(row["time_us"], *rates)
+    return SizeRow(size, time_s, finite(inplace) * 1e-6 if inplace else None, line=number, sides=(side,))
+
+
+def _count(text: str) -> int:
+    """Return a number of ranks or nodes, 0 where it is not said."""
+    try:
+        return whole_number(text or "0")
+    except ValueError:
+        return 0
 
 
 def _cases(path: Path) -> dict[str, dict[str, str]]:

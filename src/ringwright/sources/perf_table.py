@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ringwright.costs.nccl.names import printed_algorithm
 from ringwright.errors import InputError
 from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
@@ -44,16 +45,6 @@ _PICO_OPS = (
 )
 _ALLOCATED = re.compile(r"\{\s*(\d{1,7})\s*:\s*(\S+)\s*-\s*(\d{1,4})\s*\}")
 _NAMED_RELEASE = re.compile(r"nccl[_-]?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
-_NCCL_ALGORITHMS = {
-    "ring": "ring",
-    "tree": "tree",
-    "collnet": "collnet_direct",
-    "collnetdirect": "collnet_direct",
-    "pat": "pat",
-    "collnetchain": "collnet_chain",
-    "nvls": "nvls",
-    "nvlstree": "nvls_tree",
-}
 
 
 @dataclass(slots=True)
@@ -145,7 +136,7 @@ def _pico(state: _Read, member: Member, match: re.Match[str]) -> None:
             table,
             iterations=len(steady),
             file=member.name,
-            algorithm=_NCCL_ALGORITHMS.get(algorithm.removeprefix("nccl_"), algorithm) if is_nccl else algorithm,
+            algorithm=printed_algorithm(algorithm.removeprefix("nccl_")) if is_nccl else algorithm,
         )
     )
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.errors import InputError
 from ringwright.sources.nccl_functions import OPS
 
@@ -187,7 +188,7 @@ def _measurements(samples: list[Sample]) -> list[Row]:
 
 def _measurement(sample: Sample, op: str) -> Row:
     name, labels, _, _, _ = sample
-    algorithm, _, protocol = labels.get("algo_proto", "").partition("_")
+    algorithm, _, protocol = labels.get("algo_proto", "").rpartition("_")
     is_known = algorithm.lower() not in ("", "unknown")
     table = "Inspector gauge of a size bucket" if name in _INSPECTOR else f"{name} level {labels.get('level', '?')}"
     return _metric(sample) | {
@@ -197,8 +198,8 @@ def _measurement(sample: Sample, op: str) -> Row:
         "size_bytes": bucket_bytes(labels.get("message_size", "")),
         "nranks": _whole(labels.get("nranks")),
         "nnodes": _whole(labels.get("n_nodes")),
-        "algorithm": algorithm.lower() if is_known else None,
-        "protocol": protocol.lower() or None if is_known else None,
+        "algorithm": printed_algorithm(algorithm) if is_known else None,
+        "protocol": printed_protocol(protocol) or None if is_known else None,
         "text": table,
         "ground": "inferred",
         "confidence": 0.8,

@@ -21,7 +21,7 @@ from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_
 from ringwright.costs.calibration.fit import LARGE_BYTES
 from ringwright.costs.nccl import placed
 from ringwright.costs.transports import USUAL_TRANSPORT, carrier
-from ringwright.errors import InputError
+from ringwright.errors import InputError, UsageError
 from ringwright.sources.nccl_tests import read_tables
 from ringwright.sources.nccl_tests_table import NcclTestsTable
 from ringwright.studies.accuracy_cases import known
@@ -107,6 +107,10 @@ def _case(table: NcclTestsTable) -> AccuracyCase | None:
     release = entry.release or _digits(table.facts.get("software", ""))
     gpus = table.facts.get("gpus_per_node", "")
     fabric = entry.fabric.format(n=table.nodes, g=gpus, r=table.nodes * int(gpus or 0))
+    try:
+        placed(fabric)
+    except UsageError:
+        return None  # more GPUs than one of its NVLink domains has
     rows = [row for row in table.rows if row.size_bytes > 0]
     measured = MeasuredTimes(
         table.op,

@@ -172,7 +172,7 @@ def _measured(table: NcclTestsTable, fabric: str, release: str | None, collectiv
         chosen,
         tuple(row.size_bytes for row in rows),
         tuple(row.steady_s for row in rows),
-        forced(facts.get("settings", "")),
+        forced(facts.get("settings", ""), op),
     )
 
 

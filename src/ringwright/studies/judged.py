@@ -15,10 +15,11 @@ from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, MeasuredCall
 from ringwright.costs.probable import NINETY
+from ringwright.errors import InputError
 from ringwright.studies import mpi_accuracy
 from ringwright.studies.judged_choices import choices
 from ringwright.studies.judged_engines import EVENTS, PROGRAM, engine_times_s
-from ringwright.studies.measured_calls import MeasuredFolder, measured_folder, mpi_tables
+from ringwright.studies.measured_calls import MeasuredFolder, RefusedRow, measured_folder, mpi_tables
 
 SCHEMA = "ringwright.accuracy/2"
 ENGINE, CLOSED = "library", "closed-form"
@@ -72,16 +73,33 @@ def study(
     prior = shipped()
     without: list[tuple[str, str]] = []
     rows = judged(asked.calls, given.calls, prior, engine=engine, without=without)
+    ranked, unread = _ranked(mpi, engine)
+    refused = [*asked.refused, *given.refused, *(RefusedRow(*each) for each in without), *unread]
     return {
         "schema": SCHEMA,
         "engine": engine,
         "rows": [asdict(row) for row in rows],
         "summary": summary(rows),
-        "left_out": [{"case": case, "reason": reason} for case, reason in (*asked.left_out, *given.left_out, *without)],
+        "left_out": [{"case": each.case, "reason": each.told} for each in refused],
+        "refused": [asdict(each) for each in refused],
         "choices": choices(asked.calls, _by_owner(given.calls), prior) if engine == ENGINE else [],
-        "mpi": [mpi_accuracy.study(path, engine) for path in mpi],
+        "mpi": ranked,
         "learnt_from": sorted({each.call.owner for each in asked.calls} & set(prior.systems)),
     }
+
+
+def _ranked(paths: Sequence[Path], engine: str) -> tuple[list[dict[str, Any]], list[RefusedRow]]:
+    """Return the tables of MPI algorithms, and what of them cannot be read."""
+    tables: list[dict[str, Any]] = []
+    refused: list[RefusedRow] = []
+    for path in paths:
+        try:
+            tables.append(mpi_accuracy.study(path, engine))
+        except InputError as error:
+            refused.append(RefusedRow(path.name, error.what))
+            continue
+        refused += [RefusedRow(path.name, each["reason"], each["line"]) for each in tables[-1]["refused"]]
+    return tables, refused
 
 
 def judged(

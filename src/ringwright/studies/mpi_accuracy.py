@@ -100,13 +100,19 @@ class Point:
 
 def is_table(path: str | Path) -> bool:
     """Return whether a file has the columns of such a table."""
-    with Path(path).open(newline="", encoding="utf-8", errors="replace") as stream:
-        head = next(csv.reader([stream.readline(_LONGEST_HEAD)]), [])
+    try:
+        with Path(path).open(newline="", encoding="utf-8", errors="replace") as stream:
+            head = next(csv.reader([stream.readline(_LONGEST_HEAD)]), [])
+    except (OSError, csv.Error):
+        return False
     return set(head) >= set(COLUMNS)
 
 
-def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
-    """Return the points of ``mpi_collectives_times.csv``, and rows per algorithm for which there is no program."""
+def points(path: str | Path, refused: list[tuple[int, str]] | None = None) -> tuple[list[Point], dict[str, int]]:
+    """Return the points of ``mpi_collectives_times.csv``, and rows per algorithm for which there is no program.
+
+    ``refused`` takes in (line, reason) of rows that cannot be read; without it they are an InputError.
+    """
     rows = csv_rows(path, COLUMNS)
     kept: list[Point] = []
     without: dict[str, int] = {}
@@ -114,7 +120,10 @@ def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
         try:
             point = _point(row)
         except ValueError as error:
-            raise InputError(f"the row cannot be read: {error}", where=f"{path}, line {line}") from error
+            if refused is None:
+                raise InputError(f"the row cannot be read: {error}", where=f"{path}, line {line}") from error
+            refused.append((line, str(error)))
+            continue
         if point is None:
             name = f"{row['collective']} {row['algorithm']}"
             without[name] = without.get(name, 0) + 1
@@ -227,11 +236,18 @@ def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
     """
     from dataclasses import asdict
 
-    measured, without = points(path)
+    refused: list[tuple[int, str]] = []
+    measured, without = points(path, refused)
     fitted, judged = _halves(measured)
     machines: dict[tuple[str, str], np.ndarray] = {}
-    for key in sorted({(point.system, point.transport) for point in measured}):
+    for key in sorted({(point.system, point.transport) for point in fitted}):
         machines[key] = prices([point for point in fitted if (point.system, point.transport) == key])
+    priced = [point for point in judged if (point.system, point.transport) in machines]
+    if len(priced) < len(judged):
+        refused.append(
+            (0, f"{len(judged) - len(priced)} sizes of a system and transport of which no other was measured")
+        )
+    judged = priced
     if engine == "events":
         judged = [point for point in judged if _is_small(point)]
     price = _by_events if engine == "events" else _declared
@@ -245,6 +261,7 @@ def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
         ],
         "ranked": [asdict(line) for line in rank(judged, times)],
         "without_program": without,
+        "refused": [{"line": line, "reason": reason} for line, reason in refused],
     }
 
 

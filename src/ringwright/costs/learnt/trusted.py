@@ -169,7 +169,7 @@ def outside(call: LibraryCall, size_bytes: int, prior: Prior, measured: Sequence
         "release": _within(
             release_numbers(call.release), [tuple(map(release_numbers, each.releases)) for each in held]
         ),
-        "gpu": any(call.system.capability in each.capabilities for each in held),
+        "gpu": call.kind.vendor == "nvidia" and any(call.system.capability in each.capabilities for each in held),
     }
     return tuple(name for name, is_known in told.items() if not is_known)
 

@@ -11,6 +11,7 @@ from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
 from ringwright.costs.nccl.graphs import Graph, Graphs, NcclSystem
 from ringwright.costs.nccl.model import TuningTables, predict_us, tables
+from ringwright.costs.nccl.names import algorithm_named, protocol_named
 from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, named_system, nvls_channels, placed, search
 from ringwright.costs.nccl.selection import (
     NcclChoice,
@@ -39,6 +40,7 @@ __all__ = [
     "TunerRule",
     "TuningTables",
     "algorithm_2_4",
+    "algorithm_named",
     "binary_tree",
     "choose",
     "chunking",
@@ -52,6 +54,7 @@ __all__ = [
     "nvls_channels",
     "placed",
     "predict_us",
+    "protocol_named",
     "rank_trees",
     "releases",
     "rules_from_choices",

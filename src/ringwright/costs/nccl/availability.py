@@ -67,6 +67,14 @@ def passed_over(constants: Constants, system: NcclSystem, op: str, algorithm: st
     return None
 
 
+def not_forced(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str) -> str | None:
+    """Say why a release cannot be forced to a combination; None if it can. LL128 may be forced where it is off by default."""
+    reason = not_computed(constants, system, op, algorithm, protocol)
+    if reason is None:
+        reason = switched_off(constants, system, op, algorithm, "simple" if protocol == "ll128" else protocol)
+    return reason or passed_over(constants, system, op, algorithm)
+
+
 def _ops(constants: Constants, algorithm: str) -> tuple[str, ...]:
     if algorithm == "ring":
         return ("broadcast", "reduce", "all-gather", "reduce-scatter", "all-reduce")

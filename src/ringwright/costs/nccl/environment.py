@@ -8,7 +8,7 @@ NCCL user guide, ``NCCL_ALGO``; NVIDIA/nccl ``src/graph/tuning.cc``; vllm-projec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ringwright.costs.nccl.availability import not_offered
@@ -109,11 +109,28 @@ def algorithms_of(release: str) -> tuple[str, ...]:
     return tuple(each for each in ALGORITHMS if each in held)
 
 
-def spelled(algorithm: str, release: str) -> str:
-    """Return an algorithm as the release's ``NCCL_ALGO`` has it: one word, and CollNet without its kind before 2.14."""
-    if algorithm == "collnet_direct" and release_numbers(release)[:2] < (2, 14):
-        return "collnet"
-    return algorithm.replace("_", "")
+def lists_of(value: str, named: Callable[[str], str | None], every: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the lists of a value of ``NCCL_ALGO`` or ``NCCL_PROTO`` by operation.
+
+    Such as ``ring,tree``, ``^nvls`` or ``allreduce:tree;allgather:ring``. ``named`` knows the words and ``every`` what there is;
+    UsageError for a word or a collective that is none.
+    """
+    ops = {word: op for op, word in op_words()}
+    lists: dict[str, tuple[str, ...]] = {}
+    for at, part in enumerate(value.split(";") if value else ()):
+        head, colon, words = part.partition(":")
+        if not colon:
+            head, words = "", part
+        op = ops.get(head.lower(), EVERY_OP)
+        if (not colon and at) or (colon and op == EVERY_OP):
+            raise UsageError(f"'{part[:60]}' should begin with a collective: {', '.join(ops)}")
+        listed = [named(word) for word in words.removeprefix("^").split(",")]
+        if any(each not in every for each in listed):
+            known = ", ".join(each.replace("_", "") for each in every)
+            raise UsageError(f"'{words[:60]}' has a word that is none of {known}")
+        chosen = [each for each in every if each not in listed] if words.startswith("^") else listed
+        lists[op] = tuple(dict.fromkeys(filter(None, chosen)))
+    return lists
 
 
 def op_words() -> Iterator[tuple[str, str]]:

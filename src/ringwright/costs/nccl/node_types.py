@@ -68,6 +68,7 @@ class NodeType:
     cpu_arch: str = "x86"
     domain: int = 1
     link_gbs: float = 0.0
+    vendor: str = "nvidia"  # of its GPUs
 
     @property
     def nvlink_gbs(self) -> float:
@@ -124,7 +125,20 @@ NODE_TYPES = {
         NodeType("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
         NodeType("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
         # RCCL counts 48 GB/s an xGMI link; its channels are taken to be like those of the NVIDIA GPUs of the same years.
-        NodeType("mi300", 8, 90, 7, 8, 50.0, 48.0, pair_links=1, type_inter="PXB", cpu_vendor="amd", link_gbs=48.0),
+        NodeType(
+            "mi300",
+            8,
+            90,
+            7,
+            8,
+            50.0,
+            48.0,
+            pair_links=1,
+            type_inter="PXB",
+            cpu_vendor="amd",
+            link_gbs=48.0,
+            vendor="amd",
+        ),
         NodeType("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
     )
 }
@@ -148,19 +162,30 @@ def named_system(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor
         )
     kind = _joined(kind, joined)
     groups = nodes // joined
+    kind = replace(kind, cpu_vendor=cpu_vendor or kind.cpu_vendor)
+    return system_of_nodes(kind, groups, mnnvl=joined > 1, collnet=collnet, name=f"{name}:{nodes}")
+
+
+def system_of_nodes(
+    kind: NodeType, nodes: int, *, ranks: int = 0, mnnvl: bool = False, collnet: bool = False, name: str = ""
+) -> NcclSystem:
+    """Return nodes of a kind as a system, its graphs searched; a node is a host, or (``mnnvl``) the hosts of an NVLink domain.
+
+    ``ranks`` where the nodes are not all full. ``collnet`` says that the network reduces (SHARP).
+    """
     return NcclSystem(
-        search(kind, groups, collnet=collnet),
-        nodes=groups,
-        ranks=groups * kind.gpus,
+        search(kind, nodes, collnet=collnet),
+        nodes=nodes,
+        ranks=ranks or nodes * kind.gpus,
         capability=kind.capability,
-        cpu_vendor=cpu_vendor or kind.cpu_vendor,
+        cpu_vendor=kind.cpu_vendor,
         cpu_arch=kind.cpu_arch,
         nvswitch=kind.nvswitch,
         nvls=kind.nvswitch and kind.capability >= 90,
         collnet=collnet,
-        mnnvl=joined > 1,
-        nvls_channels=nvls_channels(groups, mnnvl=joined > 1),
-        name=f"{name}:{nodes}",
+        mnnvl=mnnvl,
+        nvls_channels=nvls_channels(nodes, mnnvl=mnnvl),
+        name=name,
     )
 
 

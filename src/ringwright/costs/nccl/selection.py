@@ -6,9 +6,11 @@ Simple); the first of equals wins. Release 2.4 had no model: a size limit, NCCL_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ringwright.costs.nccl.availability import not_forced
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS, constants
 from ringwright.costs.nccl.graphs import NcclSystem
@@ -76,6 +78,36 @@ def choose(
     return NcclChoice(
         op, size_bytes, algorithm, protocol, channels, threads, time_us, used, system.nodes, system.ranks, held.release
     )
+
+
+def forced_pair(
+    choice: NcclChoice, system: NcclSystem, release: str, algorithm: str | None, protocol: str | None
+) -> tuple[str, str]:
+    """Return the combination that NCCL would take where algorithm or protocol are forced; UsageError with its own reason.
+
+    What it takes by itself where that is left, else the one that it predicts to be the fastest of those that are.
+    """
+    held = constants(release)
+    wanted = [(a, p) for a in ALGORITHMS for p in PROTOCOLS if algorithm in (None, a) and protocol in (None, p)]
+    why = {pair: not_forced(held, system, choice.op, *pair) for pair in wanted}
+    left = [pair for pair, reason in why.items() if reason is None]
+    if not left:
+        reason = next(filter(None, reversed(why.values())), "NCCL has no such name")
+        asked = " with ".join(each for each in (algorithm, protocol) if each)
+        raise UsageError(f"NCCL {release} cannot be forced to {asked} for this {choice.op}: {reason}")
+    return taken(choice, left, system, release)
+
+
+def taken(choice: NcclChoice, left: Sequence[tuple[str, str]], system: NcclSystem, release: str) -> tuple[str, str]:
+    """Return what is taken of the combinations that are left: the choice's own, or what NCCL predicts to be the fastest."""
+    if (choice.algorithm, choice.protocol) in left:
+        return choice.algorithm, choice.protocol
+
+    def order(pair: tuple[str, str]) -> tuple[float, bool]:
+        predicted_us = predict_us(choice.op, *pair, choice.size_bytes, system, release)
+        return math.inf if predicted_us is None else predicted_us, pair[1] != "simple"
+
+    return min(left, key=order)
 
 
 def sweep(

@@ -40,7 +40,7 @@ from ringwright.costs.nccl.chunking import Chunking
 from ringwright.costs.nccl.constants import Constants, constants
 from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
 from ringwright.costs.nccl.node_types import NodeType
-from ringwright.costs.nccl.selection import NcclChoice, choose, cut
+from ringwright.costs.nccl.selection import NcclChoice, choose, cut, forced_pair
 from ringwright.costs.transports import waits_s
 from ringwright.errors import UsageError
 
@@ -207,10 +207,13 @@ def stages(
         return _send_recv(size, kind, system, constants(release), transport)
     choice = choose(op, size, system, release)
     if forced is not None:
+        algorithm, protocol = choice.algorithm, choice.protocol
+        if forced.algorithm or forced.protocol:
+            algorithm, protocol = forced_pair(choice, system, release, forced.algorithm, forced.protocol)
         choice = replace(
             choice,
-            algorithm=forced.algorithm or choice.algorithm,
-            protocol=forced.protocol or choice.protocol,
+            algorithm=algorithm,
+            protocol=protocol,
             channels_used=forced.channels or choice.channels_used,
             buffer_bytes=forced.buffer_bytes or 0,
         )

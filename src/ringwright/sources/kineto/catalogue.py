@@ -18,6 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.errors import InputError
 from ringwright.sources.kineto.names import datatype, operation
 
@@ -127,8 +128,8 @@ def _kernel(rule: _Rule, said: dict[str, str | None]) -> Kernel:
     return Kernel(
         rule.library,
         op,
-        algorithm.lower() if algorithm else None,
-        protocol.lower() if protocol else None,
+        printed_algorithm(algorithm) if algorithm else None,
+        printed_protocol(protocol) if protocol else None,
         None if places else _reduction(said.get("reduce")),
         None if places else datatype(said.get("datatype")),
     )

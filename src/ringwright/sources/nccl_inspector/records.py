@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.sources.nccl_functions import OPS
 from ringwright.sources.source import is_damage
 
@@ -179,8 +180,8 @@ def call(perf: Mapping[str, object], prefix: str) -> InspectorCall | None:
         _number(perf.get(f"{prefix}_algobw_gbs")),
         whole(perf.get(f"{prefix}_sn")),
         whole(perf.get("p2p_peer")),
-        _name(perf.get(f"{prefix}_algo")),
-        _name(perf.get(f"{prefix}_proto")),
+        _name(perf.get(f"{prefix}_algo"), printed_algorithm),
+        _name(perf.get(f"{prefix}_proto"), printed_protocol),
         str(perf.get(f"{prefix}_timing_source", "unsaid"))[:32],
         called_us,
         started_us,
@@ -212,5 +213,5 @@ def _number(value: object) -> float | None:
     return float(value) if abs(value) < 1e18 else None
 
 
-def _name(value: object) -> str | None:
-    return value[:64].lower().replace("_", "-") if isinstance(value, str) and value != "unknown" else None
+def _name(value: object, printed: Callable[[str], str]) -> str | None:
+    return printed(value[:64]) if isinstance(value, str) and value != "unknown" else None

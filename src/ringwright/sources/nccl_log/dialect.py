@@ -7,6 +7,9 @@ and ``src/enqueue.cc`` of the release tags.
 
 from __future__ import annotations
 
+from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
+from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
+
 Version = tuple[int, int, int]
 
 DATATYPES: dict[int, tuple[str, int]] = {
@@ -45,8 +48,6 @@ PER_RANK_COUNT = frozenset({"all-gather", "reduce-scatter", "all-to-all", "gathe
 REDUCING = frozenset({"all-reduce", "reduce-scatter", "reduce"})
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 POINT_TO_POINT = frozenset({"send", "recv"})
-ALGORITHMS = ("tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-tree", "pat")
-PROTOCOLS = ("ll", "ll128", "simple")
 
 _BYTES_FROM: Version = (2, 4, 2)
 _BYTES_BELOW: Version = (2, 22, 0)
@@ -91,15 +92,15 @@ def size_bytes(op: str, count: int, unit_bytes: int, nranks: int) -> int:
 def algorithm(printed: str) -> str:
     """Return the algorithm's slug from a printed name or number."""
     if printed.isdecimal():
-        return ALGORITHMS[int(printed)] if int(printed) < len(ALGORITHMS) else f"algorithm-{printed}"
-    return printed.lower().replace("_", "-")
+        return printed_algorithm(ALGORITHMS[int(printed)]) if int(printed) < len(ALGORITHMS) else f"algorithm-{printed}"
+    return printed_algorithm(printed)
 
 
 def protocol(printed: str) -> str:
     """Return the protocol's slug from a printed name or number."""
     if printed.isdecimal():
         return PROTOCOLS[int(printed)] if int(printed) < len(PROTOCOLS) else f"protocol-{printed}"
-    return printed.lower()
+    return printed_protocol(printed)
 
 
 def sequence_is_printed(version: Version | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.sources.nccl_functions import OPS
 from ringwright.units import MOST_BYTES
 
@@ -85,8 +86,8 @@ def operation_rows(rows: pl.DataFrame) -> pl.DataFrame:
         sent.otherwise(size).alias("sent_bytes"),
         received.otherwise(size).alias("received_bytes"),
         pl.col("reduction").replace_strict(_REDUCTIONS, default=None, return_dtype=pl.String).alias("reduce_op"),
-        pl.col("algo").str.to_lowercase().alias("algorithm"),
-        pl.col("proto").str.to_lowercase().alias("protocol"),
+        pl.col("algo").map_elements(printed_algorithm, return_dtype=pl.String).alias("algorithm"),
+        pl.col("proto").map_elements(printed_protocol, return_dtype=pl.String).alias("protocol"),
         pl.format("0x{}", pl.col("stream").map_elements(lambda v: f"{v:x}", return_dtype=pl.String)).alias("stream"),
         pl.col("captured").cast(pl.Boolean).alias("graph_captured"),
         _seconds("enqueue_ns").alias("enqueue_s"),

@@ -38,6 +38,12 @@ class SizedNetwork:
         self._known: dict[NetworkPlan, float] = {}
         self._timed = HealthyTimes()
         self.reference_s = self._at(self.tiers.given)
+        if not self.reference_s:
+            raise InfeasibleError(
+                "its step takes no time: as far as is known, it computes nothing and sends nothing over a link",
+                where=f"{job.workload} on {topology.name}",
+                remedy="name the recordings of all its ranks; ringwright summary says how many were read",
+            )
         self.most_s = self.reference_s * (1 + within)
 
     def of_plan(self, plan: NetworkPlan) -> NetworkTiers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ringwright.costs.mpi_names import MPI_NAMES
-from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
+from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, algorithm_named, protocol_named
 from ringwright.errors import UsageError
 from ringwright.studies.sweep.point import GridPoint
 
@@ -113,13 +113,17 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], whose: str) -> None
 def _nccl(given: Mapping[str, str]) -> Knobs:
     """Return algorithm and protocol by their names here; UsageError for none of NCCL's, and for channels that are no number."""
     made: Knobs = {}
-    for name, knob, legal in (("NCCL_ALGO", "algorithm", ALGORITHMS), ("NCCL_PROTO", "protocol", PROTOCOLS)):
+    words = (
+        ("NCCL_ALGO", "algorithm", algorithm_named, ALGORITHMS),
+        ("NCCL_PROTO", "protocol", protocol_named, PROTOCOLS),
+    )
+    for name, knob, named, legal in words:
         if name in given:
-            plain = {each.replace("_", ""): each for each in legal}
-            value = given[name].lower().replace("_", "")
-            if value not in plain:
-                raise UsageError(f"{name}={given[name]} is not understood", remedy=f"one of: {', '.join(plain)}")
-            made[knob] = plain[value]
+            value = named(given[name])
+            if value is None:
+                plain = ", ".join(each.replace("_", "") for each in legal)
+                raise UsageError(f"{name}={given[name]} is not understood", remedy=f"one of: {plain}")
+            made[knob] = value
     if "NCCL_BUFFSIZE" in given:
         made["buffer_bytes"] = _number("NCCL_BUFFSIZE", given["NCCL_BUFFSIZE"], LEAST_BUFFER_BYTES)
     counts = [_number(name, given[name]) for name in ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS") if name in given]

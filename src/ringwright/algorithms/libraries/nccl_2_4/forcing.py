@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, NcclChoice, NcclSystem, constants, predict_us
-from ringwright.costs.nccl.availability import not_computed, passed_over, switched_off
+from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, NcclChoice, NcclSystem, constants
+from ringwright.costs.nccl.availability import not_forced
+from ringwright.costs.nccl.selection import taken
 from ringwright.errors import UsageError
 
 UNMODELLED = {"ring": ("ll", "simple"), "tree": ("ll", "simple")}  # of 2.4; its trees do all-reduce alone
@@ -57,20 +58,14 @@ def _pair(
     left = [pair for pair in allowed if algorithm in (None, pair[0]) and protocol in (None, pair[1])]
     if not left:
         raise _refused(chosen, system, release, algorithm, protocol, allowed)
-    if (chosen.algorithm, chosen.protocol) in left:
-        return chosen.algorithm, chosen.protocol
-    return min(left, key=lambda pair: (_time_us(chosen, pair, system, release), pair[1] != "simple"))
+    if is_2_4(release):
+        own = (chosen.algorithm, chosen.protocol)
+        return own if own in left else min(left, key=lambda pair: pair[1] != "simple")
+    return taken(chosen, left, system, release)
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
     return ((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS)
-
-
-def _time_us(chosen: NcclChoice, pair: tuple[str, str], system: NcclSystem, release: str) -> float:
-    if is_2_4(release):
-        return 0.0
-    predicted_us = predict_us(chosen.op, *pair, chosen.size_bytes, system, release)
-    return float("inf") if predicted_us is None else predicted_us
 
 
 def refusal(op: str, algorithm: str, protocol: str, system: NcclSystem, release: str) -> str | None:
@@ -79,11 +74,7 @@ def refusal(op: str, algorithm: str, protocol: str, system: NcclSystem, release:
         if protocol not in UNMODELLED.get(algorithm, ()):
             return f"NCCL 2.4 has no {algorithm} with {protocol}"
         return f"tree does not do {op} in NCCL 2.4" if algorithm == "tree" and op != "all-reduce" else None
-    held = constants(release)
-    reason = not_computed(held, system, op, algorithm, protocol)
-    if reason is None:
-        reason = switched_off(held, system, op, algorithm, "simple" if protocol == "ll128" else protocol)
-    return reason or passed_over(held, system, op, algorithm)
+    return not_forced(constants(release), system, op, algorithm, protocol)
 
 
 def _refused(
