@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.engines.job.run import simulate
@@ -92,6 +93,16 @@ def test_a_step_holds_what_is_its_own(mesh: str, policy: str, micro_batches: int
     assert held["last"].to_numpy() == pytest.approx(held["end"].to_numpy(), abs=1e-12)
     told = [each["time_s"] for each in summarise(made)["iterations"]]
     assert told[-1] == pytest.approx(result.step_s, rel=0.02)  # a last one ends with nothing behind it
+
+
+def test_metrics_tell_the_waiting_of_each_step() -> None:
+    made = recorded(lines=["rank 3 slow 4x"], policy="p3")[0]
+    told = metrics(made)
+    assert [each["interval"] for each in told] == [0.0, 1.0, 2.0]
+    assert len({each["comm/all-reduce/calls"] for each in told}) == 1
+    assert all(each["comm/all-reduce/wait_us"] > 0 for each in told)
+    healthy = metrics(recorded()[0])
+    assert max(each["comm/all-reduce/wait_us"] for each in healthy) < 1e-3
 
 
 def test_ranks_that_are_alike_stay_together_where_they_are_very_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,9 @@ def _by_work(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[Culprit
     if judged["iteration"].drop_nulls().n_unique() >= FEWEST_STEPS:
         return None
     told = slow_work(trace)
-    is_whole = judged["source"].is_in([SIMULATED_JOB]).all()
-    return told if told is not None and (told[2] or is_whole) else None
+    if judged["source"].is_in([SIMULATED_JOB]).all():
+        return told or ("cannot tell", "no rank does the same as another, or ranks that are alike stand together", [])
+    return told if told is not None and told[2] else None
 
 
 def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[Culprit]] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
+from ringwright.traced import HANDED_IN, SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,8 +48,10 @@ def metrics(trace: Trace, interval_s: float | None = None) -> list[dict[str, flo
     if interval_s is not None and not interval_s > 0:
         raise UsageError(f"an interval of {interval_s} s is not above 0", remedy="give seconds above 0")
     calls = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"])).collect()
-    least = pl.col("duration_s").min().over("communicator", "sequence", "op")
-    wait = pl.when(pl.col("sequence").is_not_null()).then(pl.col("duration_s") - least)
+    # Where a call begins when all have handed theirs in, a rank waits before it.
+    early = pl.when(pl.col("source").is_in(HANDED_IN)).then((pl.col("start_s") - pl.col("enqueue_s")).clip(0))
+    held = pl.col("duration_s") + early.fill_null(0.0)
+    wait = pl.when(pl.col("sequence").is_not_null()).then(held - held.min().over("communicator", "sequence", "op"))
     calls = calls.with_columns(
         wait.alias("wait_s"),
         pl.col("start_s").fill_null(pl.col("enqueue_s")).alias("at_s"),
@@ -77,7 +80,8 @@ def _placed(calls: pl.DataFrame, trace: Trace, interval_s: float | None) -> pl.D
         return calls.with_columns(pl.lit(0, pl.Int64).alias("interval"))
     numbered = starts.select(pl.col("start_s").alias("at_s"), pl.col("iteration").fill_null(0).alias("interval"))
     placed = calls.sort("at_s").join_asof(numbered.sort("at_s"), on="at_s", strategy="backward")
-    return placed.with_columns(pl.col("interval").fill_null(-1)).sort("interval")
+    told = pl.when(pl.col("source") == SIMULATED_JOB).then("iteration")  # its steps may overlap
+    return placed.with_columns(pl.coalesce(told, "interval").fill_null(-1).alias("interval")).sort("interval")
 
 
 def _by_op(calls: pl.DataFrame) -> dict[str, float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ class Places:
     def crosses(self, group: Collection[int]) -> bool:
         """Whether a group reaches beyond one host; True where no hosts are told."""
         return len({self.host.get(rank) for rank in group}) > 1 or not self.host
+
+    def are_apart(self, groups: Iterable[Collection[int]]) -> bool:
+        """Whether two of the groups have no NIC in common: else one part may be slow for all, for some more than others."""
+        used = [{self.nic.get(rank) for rank in group} - {None} for group in groups]
+        return any(one.isdisjoint(other) for one, other in combinations(used, 2))
 
     def all(self, ranks: Collection[int]) -> dict[str, list[Place]]:
         """Return the places that hold some of these ranks, by kind."""

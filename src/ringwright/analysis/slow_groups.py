@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ LONGER = 1.15  # times the siblings' time, and
 NOISES = 5.0  # standard deviations of what calls of healthy groups differ by
 STEADY = 0.75  # of a group's calls that must be so
 UNTOUCHED = 1.08  # times the siblings' time, up to which a group speaks for what it goes through
+EXPLAINED = 0.75  # of how slow groups are, as logarithms, that one place must explain
+AS_GOOD = 0.95  # of what the best place explains, for a narrower one
 BESIDE = 0.1  # power of the largest factor, below which a group is slow by what others do to it
 FEWEST_CALLS = 3
 MOST_SLOW = 0.5  # of the groups that are alike: with more of them nothing tells which are the usual ones
@@ -41,6 +43,7 @@ class Compared:
 
     ranks: Group
     op: str
+    kind: tuple[object, ...]
     factor: float
     is_slow: bool
     is_usual: bool
@@ -50,6 +53,8 @@ class Compared:
 
 def slow_groups(trace: Trace) -> list[Culprit]:
     """Return the place that slow groups of a recording have in common; none where no group stands out, or none explains them."""
+    if _is_folded(trace):
+        return []  # of most groups nothing stands there
     places = Places(trace)
     compared = _compared(trace, places)
     slow = _slowest(compared)
@@ -57,25 +62,47 @@ def slow_groups(trace: Trace) -> list[Culprit]:
         return []
     is_between = {places.crosses(ranks) for ranks in slow}
     doubtful = {each.ranks for each in compared if not each.is_usual}
-    usual = {each.ranks for each in compared if places.crosses(each.ranks) in is_between} - doubtful
-    found = narrowest(places, set(slow), usual)
+    # Where each rank has neighbours of its own, calls go through others' links: groups alike may be slow alike.
+    alike = {each.kind for each in compared if places.is_told or each.ranks in slow}
+    usual = {
+        each.ranks for each in compared if places.crosses(each.ranks) in is_between and each.kind in alike
+    } - doubtful
+    found = narrowest(places, {ranks: math.log(each.factor) for ranks, each in slow.items()}, usual)
     if not found or not (places.is_told or len(slow) > 1):
         return []
     return [_culprit(found, slow, len(usual))]
 
 
-def narrowest(places: Places, slow: Collection[Group], usual: Collection[Group]) -> list[Place]:
-    """Return the places of the narrowest kind through which all slow groups go and none of the usual ones."""
-    everyone = frozenset().union(*slow, *usual)
-    known = places.all(everyone)
-    for kind in KINDS:
-        fitting = [
-            place
-            for place in known[kind]
-            if all(place.is_left(group) for group in slow) and not any(place.is_left(group) for group in usual)
+def _is_folded(trace: Trace) -> bool:
+    """Whether calls stand for several ranks that are alike."""
+    import polars as pl
+
+    is_call = pl.col("kind").is_in(["collective", "p2p"])
+    of_class = is_call & pl.col("rank").is_null() & pl.col("rank_class").is_not_null()
+    return bool(trace.scan("events").select(of_class.any()).collect().item())
+
+
+def narrowest(places: Places, slow: Mapping[Group, float], usual: Collection[Group]) -> list[Place]:
+    """Return the places of the narrowest kind that explain the slow groups, by their weights, and none of the usual ones.
+
+    A place explains the groups that go through it. What none explains must be little: groups wait for slow ones beside them.
+    """
+    known = places.all(frozenset[int]().union(*slow, *usual))
+    weights = {
+        kind: [
+            (sum(weight for group, weight in slow.items() if place.is_left(group)), place)
+            for place in listed
+            if not any(place.is_left(group) for group in usual)
         ]
-        if fitting:
-            return fitting
+        for kind, listed in known.items()
+    }
+    most = max((weight for listed in weights.values() for weight, _ in listed), default=0.0)
+    if most < EXPLAINED * sum(slow.values()):
+        return []
+    for kind in KINDS:
+        best = max((weight for weight, _ in weights[kind]), default=0.0)
+        if best >= AS_GOOD * most:
+            return [place for weight, place in weights[kind] if weight >= best * (1 - 1e-9)]
     return []
 
 
@@ -95,7 +122,8 @@ def _compared(trace: Trace, places: Places) -> list[Compared]:
     kinds = defaultdict(lambda: defaultdict(list))
     for ranks, op, size, role, step, at, lasted in calls:
         kinds[op, size, role, places.shape(ranks)][ranks].append(((step, at), lasted))
-    return [each for (op, *_), groups in kinds.items() if len(groups) > 1 for each in _beside(str(op), groups)]
+    known = {kind: groups for kind, groups in kinds.items() if len(groups) > 1 and places.are_apart(groups)}
+    return [each for kind, groups in known.items() for each in _beside(kind, groups)]
 
 
 def _calls(trace: Trace) -> list[tuple[Group, str, int, str, int, int, float]]:
@@ -133,7 +161,7 @@ def _ranks(members: list[int], pair: int | None, peer: int | None) -> Group:
     return frozenset((pair, members[peer])) if peer is not None and 0 <= peer < len(members) else frozenset()
 
 
-def _beside(op: str, groups: dict[Group, list[tuple[tuple[object, ...], float]]]) -> list[Compared]:
+def _beside(kind: tuple[object, ...], groups: dict[Group, list[tuple[tuple[object, ...], float]]]) -> list[Compared]:
     """Return groups that do the same: each call against the same call of the others."""
     by_call: dict[tuple[object, ...], list[float]] = defaultdict(list)
     for calls in groups.values():
@@ -157,7 +185,11 @@ def _beside(op: str, groups: dict[Group, list[tuple[tuple[object, ...], float]]]
     made = []
     for ranks, each in factors.items():
         is_usual = tells and middle[ranks] <= max(UNTOUCHED, math.exp(noise))
-        made.append(Compared(ranks, op, middle[ranks], tells and ranks in slow, is_usual, len(each), len(factors) - 1))
+        made.append(
+            Compared(
+                ranks, str(kind[0]), kind, middle[ranks], tells and ranks in slow, is_usual, len(each), len(factors) - 1
+            )
+        )
     return made
 
 

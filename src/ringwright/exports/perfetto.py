@@ -125,8 +125,9 @@ def _names(events: pl.DataFrame, trace: Trace, tracks: dict[tuple[int, str], int
 
     devices = trace.table("topology").filter((pl.col("kind") == "device") & pl.col("rank").is_not_null())
     host = dict(devices.select("rank", "host").iter_rows())
+    unknown = "rank unknown" if events["rank_class"].is_null().all() else "ranks that are alike"
     for rank in events["rank"].unique().sort().to_list():
-        name = "rank unknown" if rank < 0 else f"rank {rank}" + (f" on {host[rank]}" if host.get(rank) else "")
+        name = unknown if rank < 0 else f"rank {rank}" + (f" on {host[rank]}" if host.get(rank) else "")
         yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": rank, "args": {"sort_index": rank}}
     for (rank, name), number in tracks.items():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ringwright.rewrites import Operation
     from ringwright.studies.jobs.senders import Senders
 
-MOST_APART = 200_000  # events of a Trace, beyond which ranks that are alike stay together
+MOST_APART = 400_000  # events of a Trace, beyond which ranks that are alike stay together
 Group = tuple[str, tuple[int, ...]]  # its role and its ranks, in order
 
 

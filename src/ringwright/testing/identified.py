@@ -1,0 +1,119 @@
+"""What the columns of a recording identify of a fault that was put in, by comparison with the run without it.
+
+A fault of a rank's own work is identified where another rank does the same. A fault of the network is identified by the groups
+whose calls it lengthens, so far as siblings show what is usual: half of the groups that are alike, or more, go on as without it.
+Each place (rank, NIC, host, part of the network) would lengthen the calls of the groups that go through it; those of the
+narrowest kind that agree with what was lengthened are what can be said, all of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.analysis.own_work import own_work
+from ringwright.analysis.places import Place, Places
+from ringwright.testing.planted_places import RANK_FAULTS, PlantedJob
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+AFFECTED, UNAFFECTED = 1.2, 1.08  # times the time without the fault
+BETWEEN = (1.2, 1.15, 1.1)  # what lies between may count as affected or not: each makes an answer that is right
+LONGER = 1.5  # times a step, of a fault of a rank's own work that must be named
+Group = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """The sets of ranks that may be named (none: nothing is identified; else ``why``), and whether one of them must be."""
+
+    ranks: frozenset[frozenset[int]]
+    why: str
+    must: bool
+
+
+NOTHING = frozenset[frozenset[int]]()
+
+
+def identified(job: PlantedJob) -> Identified:
+    """Return what can be said of a planted job."""
+    if job.kind == "healthy":
+        return Identified(NOTHING, "healthy", must=False)
+    if job.is_folded:
+        return Identified(NOTHING, "so many events that ranks which are alike stand together", must=False)
+    if job.kind in RANK_FAULTS:
+        seen = own_work(job.healthy)
+        (rank,) = job.ranks
+        has_peer = seen is not None and any(seen.ranks.index(rank) in rows and len(rows) > 1 for rows in seen.roles)
+        if not has_peer:
+            return Identified(NOTHING, "no other rank does the same", must=False)
+        return Identified(frozenset((job.ranks,)), "", must=job.times >= LONGER)
+    return _of_network(job)
+
+
+def _of_network(job: PlantedJob) -> Identified:
+    places = Places(job.healthy)
+    shown, most = _shown(job, places)
+    if not any(times >= AFFECTED for times in shown.values()):
+        why = "no call is lengthened by a fifth" if most < AFFECTED else "no sibling shows what is usual"
+        return Identified(NOTHING, why, must=False)
+    told = {_places_of(shown, places, least) for least in BETWEEN}
+    right = frozenset(ranks for ranks in told if ranks & job.ranks)
+    if not right:
+        return Identified(NOTHING, "no one place goes with the groups that are slow", must=False)
+    return Identified(right, "", must=True)
+
+
+def _places_of(shown: dict[Group, float], places: Places, least: float) -> Group:
+    """Return the ranks of the places that agree with the groups that are slow from so many times on."""
+    slow = {group for group, times in shown.items() if times >= least}
+    beyond = {places.crosses(group) for group in slow}
+    usual = {group for group, times in shown.items() if times <= UNAFFECTED and places.crosses(group) in beyond}
+    return frozenset[int]().union(*(place.ranks for place in _fitting(places, slow, usual)))
+
+
+def _fitting(places: Places, slow: set[Group], usual: set[Group]) -> list[Place]:
+    """Return the hypotheses of the narrowest kind that predict what was lengthened."""
+    for listed in places.all(frozenset[int]().union(*slow, *usual)).values():
+        told = [each for each in listed if {group for group in slow | usual if each.is_left(group)} == slow]
+        if told:
+            return told
+    return []
+
+
+def _shown(job: PlantedJob, places: Places) -> tuple[dict[Group, float], float]:
+    """Return how many times longer the calls of each group with usual siblings take, and the most of all groups."""
+    with_it, without = _times(job.trace, places), _times(job.healthy, places)
+    kinds: dict[tuple[object, ...], dict[Group, float]] = defaultdict(dict)
+    most = 1.0
+    for (group, kind), lasted in with_it.items():
+        before = without.get((group, kind))
+        if before:
+            kinds[kind][group] = lasted / before
+            most = max(most, lasted / before)
+    shown: dict[Group, float] = {}
+    for groups in kinds.values():
+        if len(groups) > 1 and 2 * sum(times <= UNAFFECTED for times in groups.values()) >= len(groups):
+            for group, times in groups.items():
+                shown[group] = max(times, shown.get(group, 0.0))
+    return shown, most
+
+
+def _times(trace: Trace, places: Places) -> dict[tuple[Group, tuple[object, ...]], float]:
+    """Return the median seconds of the calls by group, operation, size, role, and how the group lies."""
+    import polars as pl
+
+    calls = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"])).collect()
+    members = dict(trace.table("communicators").select("communicator", "members").iter_rows())
+    lasted: dict[tuple[Group, tuple[object, ...]], list[float]] = defaultdict(list)
+    columns = ("communicator", "op", "size_bytes", "role", "rank", "peer", "duration_s")
+    for number, op, size, role, rank, peer, seconds in calls.select(*columns).iter_rows():
+        ranks = members[number]
+        group = frozenset(ranks) if op != "send-recv" else frozenset((rank, ranks[peer]) if peer is not None else ())
+        if len(group) > 1:
+            lasted[group, (op, size, role, places.shape(group))].append(seconds)
+    return {key: float(np.median(times)) for key, times in lasted.items()}
