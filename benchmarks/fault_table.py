@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringwright.costs.protocols import PROTOCOLS
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.reports.simulated import in_words
 from ringwright.studies.asked_faults import AskedFaults
 from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
@@ -94,10 +95,10 @@ def judged(name: str, fault: str, transport: str) -> Judged:
     line = FAULTS[fault].format(link=asked.link, switch=asked.switch)
     try:
         row = _row(asked, transport, line)
-    except InfeasibleError as error:
-        return Judged(name, fault, transport, f"{error.what} ({error.where})", None)
     except UsageError as error:
         return Judged(name, fault, transport, f"refused: {error.what}", None)
+    if row["ends"]:
+        return Judged(name, fault, transport, in_words(row["ends"]), None)
     healthy_us = row["alone_us"] if is_congestion(line) else row["healthy_us"]
     ratio = row["time_us"] / healthy_us
     whys = [each["why"] for each in row["unaffected"]]

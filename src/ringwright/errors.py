@@ -15,6 +15,8 @@ RingwrightError
 ├── WorkloadError         exit 4   a workload is not legal
 └── InfeasibleError       exit 5   no answer exists, or none in the time allowed
     ├── DeclinedError     exit 5   this engine cannot answer exactly; another one may
+    ├── NeverArrivesError exit 5   a message waits for ever, as its link is down for good
+    ├── JobEndsError      exit 5   a transport gives up, or nothing tries again: the job ends, which is an answer
     └── RanksFailedError  exit 5   a rank of a job died, or nothing moved any more
 
 Examples
@@ -136,6 +138,31 @@ class InfeasibleError(RingwrightError):
     """The question has no answer, or none within the time given."""
 
     exit_code = EXIT_INFEASIBLE
+
+
+class NeverArrivesError(InfeasibleError):
+    """A message never arrives: ``src`` and ``dst`` are nodes of the machine, ``due_s`` is when the first such one was to go."""
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", src: int, dst: int, due_s: float) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.src, self.dst, self.due_s = src, dst, due_s
+
+
+class JobEndsError(InfeasibleError):
+    """The job ends. ``kind``: ``given-up`` (by a transport, after its own retries) or ``dead-link`` (where nothing tries again).
+
+    ``why`` in words; ``between`` the two ends; ``at_s``: when, in seconds from the start of the collective; ``prints``: what the
+    library would print; ``failover``: why it does not go on by another NIC, where the library has releases that can.
+    ``ranks``: of the collective that meets it, where a job asks.
+    """
+
+    def __init__(self, kind: str, why: str, *, between: str, at_s: float, prints: str) -> None:
+        where = f"{between} at {at_s:.6g} s; the library would print: {prints}"
+        remedy = "a shorter outage, or an algorithm and a fabric that avoid the dead link"
+        super().__init__(f"the job ends: {why}", where=where, remedy=remedy)
+        self.kind, self.why, self.between, self.at_s, self.prints = kind, why, between, at_s, prints
+        self.failover = ""
+        self.ranks: tuple[int, ...] = ()
 
 
 class RanksFailedError(InfeasibleError):

@@ -19,7 +19,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.notebook import line
 from ringwright.reports import cuts, html, job_page, machine_picture, ranks_picture, tables
 from ringwright.reports import pictures as geometry
@@ -312,7 +312,7 @@ def curves(
     >>> ringwright.pictures.curves("all-reduce", "dgx-h100:1", algorithms=["ring", "nvls-tree"], sizes=["1M", "64M"])
     Picture(Time over size: all-reduce on dgx-h100:1)
     """
-    from ringwright.reports.simulated import answered, declined
+    from ringwright.reports.simulated import answered, declined, ended
     from ringwright.studies import simulate, spelled
     from ringwright.studies.asked_faults import AskedFaults
     from ringwright.studies.library_calls import usual_algorithm
@@ -327,10 +327,12 @@ def curves(
     question = SimulationSpec(what, topology, healthy=healthy, faults=asked)
     names = list(algorithms) or [usual_algorithm(spelled.collective(what, topology), topology, None)]
     result = simulate.sweep(question, names, sorted({spelled.bytes_of(size) for size in sizes}))
+    if not answered(result):
+        raise InfeasibleError(ended(result)[0], remedy="a shorter outage")
     drawn = geometry.curves(answered(result))
     if drawn is None:
         raise UsageError(WITHOUT_SIZES, where=f"sizes={list(sizes)}", remedy="sizes=['1M', '64M']")
-    notes = [f"{name} declined: {why}" for name, why, _ in declined(result)]
+    notes = [*(f"{name} declined: {why}" for name, why, _ in declined(result)), *ended(result)]
     return _picture(f"Time over size: {what} on {topology.name}", 620, {"curves": drawn}, notes=notes)
 
 

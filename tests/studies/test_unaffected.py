@@ -73,6 +73,13 @@ REASONS: list[tuple[str, str, dict[str, Any], str]] = [
     (SLOW, "link rank3 latency 0.5us", {}, "that is the latency which it has"),
     (SLOW, "link rank2 rate 50%", {"group": range(2)}, "no message of this program crosses these 2 links"),
     (SLOW, "rank 3 slow 2x", {}, "adding takes no time on this fabric (its rate is not given)"),
+    (SLOW, "rank 3 slow 2x", {}, "a collective alone has no compute of rank3 to slow: in a job it would come late"),
+    (
+        "dgx-h100:2",
+        "rank 7 slow 2x",
+        {"by": "nccl-2-4", "engine": None},
+        "no compute of node0/gpu7 to slow: in a job it would come late (--model, or --arrivals late:7=2ms)",
+    ),
     (
         SLOW,
         "link rank3 dead from 5ms to 6ms",
@@ -128,7 +135,10 @@ def test_a_fault_that_changes_nothing_says_why(on: str, line: str, more: dict[st
 
 def test_a_slow_rank_that_adds_nothing_or_has_slack() -> None:
     top = dataclasses.replace(fabric("switch:4,rate=1Gb/s"), reduce_rate=50e9)
-    assert "rank3 computes nothing in this program" in reason(asked(top, "rank 3 slow 2x", op="all-gather"))
+    assert (
+        "compute of rank3 to slow: in a job it would come late (--model, or --arrivals late:3=2ms); rank3 adds nothing"
+        in reason(asked(top, "rank 3 slow 2x", op="all-gather"))
+    )
     six = dataclasses.replace(fabric("switch:6,rate=1Gb/s"), reduce_rate=5e9)
     slack = reason(asked(six, "rank 4 slow 2x", op="reduce", by="binomial", engine="events"))
     assert "adding has slack: rank4 adds for 2% of the time, slow as it is" in slack
@@ -193,7 +203,10 @@ def test_a_moment_that_ends_the_job_is_an_answer_and_a_fault_that_ends_it_is_the
     assert "'link rank3 dead at 1s' changes nothing: it begins at 1 s, the collective ends after 12.91 ms" in out
     assert "1 MiB: begun 1 s later, the job ends: roce gives up after 7 retries" in out
     assert main([*words, *sizes, "--fault", "link rank3 dead at 1ms"]) == EXIT_INFEASIBLE
-    assert "the job ends: roce gives up after 7 retries" in capsys.readouterr().err
+    out = " ".join(capsys.readouterr().out.split())
+    assert "ring at 1 MiB: the job ends after" in out
+    assert "roce gives up after 7 retries (rank2 to rank3)" in out
+    assert "without faults 12,906 us" in out
 
 
 def test_the_answer_for_machines_and_for_people(capsys: pytest.CaptureFixture[str]) -> None:

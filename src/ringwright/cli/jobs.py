@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ringwright.cli import options
-from ringwright.errors import UsageError
+from ringwright.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -326,10 +326,13 @@ class Results:
         from ringwright.cli import reading
         from ringwright.reports import job_page, jobs
 
+        ends = all(row.get("declined") is not None for row in result["rows"])
         if self.json:
             reading.print_json(result)
-            return 0
+            return EXIT_INFEASIBLE if ends else EXIT_GOOD
         jobs.write(result, sys.stdout, shows_bursts=self.bursts)
+        if ends:
+            return EXIT_INFEASIBLE
         if self.output:
             reading.write_page(self.output, job_page.page(result, reading.command_line()), force=self.force)
         return 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.sizes import Sizes
-from ringwright.errors import UsageError
+from ringwright.errors import EXIT_INFEASIBLE, UsageError
 
 OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 
@@ -40,6 +40,8 @@ def show(
     names = algorithms.split(",")
     with progress.steps("simulating") as advance:
         result = study.sweep(question, names, wanted, advance)
+    if not any(row["declined"] is None for row in result["rows"]):
+        return _ends(result, json=json)
     question = study.laid_out(question, result)
     if trace:
         from ringwright.studies.traced import trace as traced
@@ -65,6 +67,17 @@ def show(
         seen = followed.all_followed(question, details)
         reading.write_page(output, simulated_page.page(result, details, reading.command_line(), seen), force=force)
     return 0
+
+
+def _ends(result: dict[str, Any], *, json: bool) -> int:
+    """Show an answer without any time: how the job ends; there is nothing to draw or to save."""
+    if json:
+        reading.print_json(result | {"bursts": None, "bursts_unknown": "the job ends"})
+    else:
+        from ringwright.reports import simulated
+
+        simulated.write(result, sys.stdout)
+    return EXIT_INFEASIBLE
 
 
 def sizes_of_a_map(given: Sizes, nothing: Sizes) -> Sizes:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.event_loop import simulate_events
-from ringwright.engines.machine import FOREVER
+from ringwright.engines.machine import FOREVER, PS
 from ringwright.engines.result import Run
-from ringwright.errors import InfeasibleError
+from ringwright.errors import NeverArrivesError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,25 +23,29 @@ LEFT_OUT = ("packets and congestion control", "switch buffers and back-pressure"
 
 
 def run(flat: MessageGraph, machine: Machine, *, native: bool = True) -> Run:
-    """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
+    """Run a program laid out on a machine; raise NeverArrivesError where a message can never arrive."""
     simulate = loops.events if native else simulate_events
     start, end = simulate(flat, machine)
     n = flat.n_messages
     stuck = int((end[:n] >= FOREVER).sum())
     if stuck:
-        report_stuck(flat, machine, end)
+        report_stuck(flat, machine, start, end)
     return Run(start[:n], end[:n], int(end[:n].max(initial=0)), flat.n_hops, "events", LEFT_OUT)
 
 
-def report_stuck(flat: MessageGraph, machine: Machine, end: np.ndarray) -> None:
-    """Raise InfeasibleError that names the first message without an end."""
+def report_stuck(flat: MessageGraph, machine: Machine, start: np.ndarray, end: np.ndarray) -> None:
+    """Raise NeverArrivesError that names the first message without an end, in the order of time."""
     import numpy as np
 
     late = np.flatnonzero(end[: flat.n_messages] >= FOREVER)
-    first = int(late[0])
-    top = machine.topology
-    raise InfeasibleError(
+    first = int(late[start[late].argmin()])
+    top, due_ps = machine.topology, int(start[first])
+    src, dst = int(flat.src[first]), int(flat.dst[first])
+    raise NeverArrivesError(
         f"{len(late)} of {flat.n_messages} messages never arrive",
-        where=f"first: step {flat.step[first]}, {top.label(int(flat.src[first]))} to {top.label(int(flat.dst[first]))}",
+        where=f"first: step {flat.step[first]}, {top.label(src)} to {top.label(dst)}",
         remedy="end the fault (until 2s), or choose an algorithm that avoids the dead link",
+        src=src,
+        dst=dst,
+        due_s=due_ps / PS if due_ps < FOREVER else 0.0,
     )

@@ -37,7 +37,7 @@ def run(flat: MessageGraph, machine: Machine, *, native: bool = True) -> Run:
     n = flat.n_messages
     start, end, joint = _flown(delayed(flat, machine), machine, loops.flows if native else simulate_flows)
     if (end[:n] >= FOREVER).any():
-        report_stuck(flat, machine, end)
+        report_stuck(flat, machine, start, end)
     left_out: tuple[str, ...] = LEFT_OUT
     if joint:
         left_out += ("that switches which add take in a segment before they pass it on",)

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ringwright.reports import aggregated, bursts, html, job_remedies, pipeline_picture, tables
-from ringwright.reports.jobs import answered, burst_title, declined, fault_lines, likely, outage_lines, replay_words
+from ringwright.reports.jobs import (
+    answered,
+    burst_title,
+    declined,
+    ended,
+    fault_lines,
+    likely,
+    outage_lines,
+    replay_words,
+)
 from ringwright.units import format_count
 
 WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
@@ -51,6 +60,7 @@ def page(result: dict[str, Any], command: str) -> str:
             *filter(None, ["; ".join(fault_lines(result, rows))]),
             *result.get("warnings", []),
             *(f"{name} declined: {why}" for name, why in declined(result)),
+            *ended(result),
         ],
         assumptions=result["assumptions"],
         bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from ringwright.reports import aggregated, bursts, layout, memory
 from ringwright.reports.probable import OUTSIDE
+from ringwright.reports.simulated import in_words
 from ringwright.units import format_size
 
 MOST_CAUSES = 3
@@ -20,6 +21,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     """Write the object of schema ``ringwright.simulate-job/1`` for a terminal, ``shows_bursts`` where it holds them."""
     out = layout.console(file, width=width)
     rows = answered(result)
+    if not rows:
+        _only_ends(out, result)
+        return
     first = rows[0]
     layout.line(
         out,
@@ -45,6 +49,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     layout.table(out, head, [_cells(row, best) for row in rows], left=("policy",))
     for name, why in declined(result):
         layout.line(out, f"{name} declined: {why}", style="yellow")
+    _listed(out, ended(result), "The job ends")
     _likely(out, rows)
     _listed(out, outage_lines(rows), "Outages", "what passes, and how much longer steps are for it")
     if roles:
@@ -130,7 +135,26 @@ def answered(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def declined(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the policies that have none, and why."""
-    return [(row["policy"], row["declined"]) for row in result["rows"] if row.get("declined") is not None]
+    rows = [row for row in result["rows"] if row.get("declined") is not None and not row.get("ends")]
+    return [(row["policy"], row["declined"]) for row in rows]
+
+
+def ended(result: dict[str, Any]) -> list[str]:
+    """Return of each policy with which the job ends in which step, when, and how."""
+    return [
+        f"{row['policy']}: in step {ends['step']}, {in_words(ends)}"
+        for row in result["rows"]
+        if (ends := row.get("ends"))
+    ]
+
+
+def _only_ends(out: Any, result: dict[str, Any]) -> None:
+    """Say how a job ends that has no step by any policy."""
+    layout.line(out, f"simulated: {result['workload']} on {result['fabric']}", style="bold", indent=0)
+    _listed(out, ended(result), "The job ends")
+    for name, why in declined(result):
+        layout.line(out, f"{name} declined: {why}", style="yellow")
+    _listed(out, result["assumptions"], "Assumed")
 
 
 def _replayed(out: Any, result: dict[str, Any]) -> None:

@@ -26,8 +26,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     rows = answered(result)
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     ground = f"{result['collective']} on {result['fabric']}, {format_count(result['ranks'])} ranks"
-    models = probable.models(rows)
-    layout.line(out, f"simulated: {ground}, by {models}; {result['link_model']} links", style="bold", indent=0)
+    models = f"by {probable.models(rows)}; " if rows else ""
+    layout.line(out, f"simulated: {ground}, {models}{result['link_model']} links", style="bold", indent=0)
     if result.get("arrivals"):
         last = time(result["last_arrival_us"])
         layout.line(out, f"arrivals: {result['arrivals']}; the last rank comes at {last} us", style="dim", indent=0)
@@ -37,6 +37,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
     for told in fault_costs(result, rows):
         layout.line(out, told, style="yellow", indent=0)
+    _ended(out, result)
+    if not rows:
+        return
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
         _alone(out, rows)
     else:
@@ -54,6 +57,40 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         bursts.write(out, result["bursts"], result["bursts_unknown"], burst_title(result["bursts"]))
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))
+
+
+def ended(result: dict[str, Any]) -> list[str]:
+    """Return how the job ends, a line for each algorithm and size that it ends with; how it ends is said once."""
+    told: list[str] = []
+    said: dict[str, str] = {}
+    for row in result["rows"]:
+        if not (ends := row.get("ends")):
+            continue
+        who, size = row["algorithm"], format_size(row["size_bytes"])
+        first = said.setdefault(f"{who} {ends['why']}", size)
+        well = f"; without faults {time(row['healthy_us'])} us" if row["healthy_us"] else ""
+        told.append(
+            f"{who} at {size}: " + (in_words(ends) if first == size else f"the same after {_later(ends)}") + well
+        )
+    return told
+
+
+def in_words(ends: Mapping[str, Any]) -> str:
+    """Return how a job ends: when, why, what the library prints, and why it does not go on."""
+    words = f"the job ends after {_later(ends)}: {ends['why']} ({ends['between']})"
+    words += f"; the library would print: {ends['prints']}"
+    return words + (f"; {ends['failover']}" if ends["failover"] else "")
+
+
+def _later(ends: Mapping[str, Any]) -> str:
+    return format_time(ends["at_us"] / 1e6)
+
+
+def _ended(out: Console, result: dict[str, Any]) -> None:
+    if told := ended(result):
+        layout.heading(out, "The job ends")
+    for each in told:
+        layout.line(out, each, style="yellow")
 
 
 def burst_title(told: Mapping[str, Any] | None) -> str:
@@ -169,7 +206,7 @@ def declined(result: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
     """Return who declined and why, with the sizes."""
     sizes_of: dict[tuple[str, str], list[int]] = {}
     for row in result["rows"]:
-        if row.get("declined") is not None:
+        if row.get("declined") is not None and not row.get("ends"):
             sizes_of.setdefault((row["algorithm"], row["declined"]), []).append(row["size_bytes"])
     return [(name, why, sizes) for (name, why), sizes in sizes_of.items()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.reports import bursts, html, pictures, player, probable, tables
-from ringwright.reports.simulated import answered, burst_title, declined, fault_costs, time, unaffected
+from ringwright.reports.simulated import answered, burst_title, declined, ended, fault_costs, time, unaffected
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def page(
                 for each in result["disagreements"]
             ),
             *(f"{name} declined: {why}" for name, why, _ in declined(result)),
+            *ended(result),
             *(
                 f"{row['algorithm']} at {format_size(row['size_bytes'])}: {unaffected(each)}"
                 for row in rows

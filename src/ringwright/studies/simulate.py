@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,8 @@ from ringwright.costs.link_models import NAME_OF
 from ringwright.costs.probable import LEARNT
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.engines.packets.carriage import carriers
-from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
-from ringwright.studies import spelled
+from ringwright.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
+from ringwright.studies import job_ends, spelled
 from ringwright.studies.answers import FAR_APART, Answered, Answers
 from ringwright.studies.floors import Floors
 from ringwright.studies.in_switches import StreamAsUsed, in_switches
@@ -89,6 +90,7 @@ class SimulatedRow:
     stream: StreamAsUsed | None = None  # how packets go through switches that add; this and what follows: where they do
     switch_memory_bytes: int | None = None  # leased of the switch that lends the most
     healthy: HealthyTime | None = None  # as ``healthy_us``, with its interval
+    ends: Mapping[str, Any] | None = None  # how the job ends, in a row without times for that reason
     declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
@@ -119,8 +121,9 @@ def sweep(
 
     ``sums_too``: say as well what sums are worth that switches make in a number format of their own.
 
-    An algorithm that declines a size beside others that answer is a row with its reason in ``declined`` and no times; where
-    none answers its error is raised. ``progress`` is told of each row.
+    Where a fault ends the job the row says how in ``ends``, and has no times. An algorithm that declines a size beside others
+    that answer is a row with its reason in ``declined`` and no times; where none answers its error is raised. ``progress`` is
+    told of each row.
     """
     left_out: dict[str, None] = {}
     spellings = list(spellings)
@@ -141,6 +144,9 @@ def sweep(
             row = _begun_at_worst(_answered(row, told.said, question), asked, algorithm, told)
             row = _beside_healthy(row, asked, algorithm, told)
             by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
+        except JobEndsError as error:
+            rows.append(_declined(spelling, collective, error) | _ended(asked, algorithm, size, error))
+            continue
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
@@ -249,6 +255,15 @@ def _declined(name: str, collective: Collective, error: RingwrightError) -> dict
     """Return the row of an algorithm that has no answer at this size: its reason, and null for all that was measured."""
     known = {"algorithm": name, "ranks": collective.p, "size_bytes": collective.size_bytes, "declined": error.what}
     return {field.name: known.get(field.name) for field in fields(SimulatedRow)}
+
+
+def _ended(asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int, error: JobEndsError) -> dict[str, Any]:
+    """Return what a row says of a job that ends, beside the time without the faults."""
+    well_us = None
+    if asked.question.faults is not None:
+        with suppress(RingwrightError):
+            well_us = asked.without_faults.healthy(algorithm, size_bytes).time_us
+    return {"ends": job_ends.document(error), "healthy_us": well_us}
 
 
 def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:

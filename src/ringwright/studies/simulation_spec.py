@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from ringwright.collective import Collective, carried
 from ringwright.engines.packets.carriage import acts_on_packets
 from ringwright.engines.packets.options import PacketOptions
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import DeclinedError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.studies.arrivals import Arrivals, Asked, arriving
 from ringwright.studies.asked import AskedOf, asked_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
@@ -84,17 +86,34 @@ class SimulationSpec:
         ``late``: with the arrivals asked about; ``seed``: of losses, another than the one asked about; ``folded`` False: each
         message by itself, where the engine follows messages; ``calm``: by the engine of an answer without losses.
         """
-        from ringwright.engines.choose import simulate
-
         come = self.come() if late else None
         seconds = None if come is None else come.seconds
         asked = self.packets if seed is None else replace(self.packets or PacketOptions(), seed=seed)
         engine = self.engine or ("packets" if self.needs_packets and not calm else "auto")
-        if self.beside:
-            return self._both(program, on, engine, asked)[1]
+        try:
+            if self.beside:
+                return self._both(program, on, engine, asked)[1]
+            return self._alone(program, on, engine, seconds, asked, folded=folded)
+        except (NeverArrivesError, JobEndsError) as error:
+            from ringwright.studies import job_ends
+
+            raise job_ends.told(error, on) from error
+
+    def _alone(
+        self,
+        program: Program,
+        on: Topology,
+        engine: str,
+        seconds: np.ndarray | None,
+        packets: PacketOptions | None,
+        *,
+        folded: bool,
+    ) -> Run:
+        from ringwright.engines.choose import simulate
+
         try:
             return simulate(
-                program, on, engine, alpha=self.alpha, arrivals=seconds, packets=asked, fold_symmetry=folded
+                program, on, engine, alpha=self.alpha, arrivals=seconds, packets=packets, fold_symmetry=folded
             )
         except DeclinedError:
             if self.engine is not None or engine == "auto":

@@ -118,13 +118,15 @@ def _adding(pair: FaultPair) -> str:
         return ""
     names = pair.top.label(ranks[0]) if len(ranks) == 1 else f"these {len(ranks)} ranks"
     adders = pair.ill.machine.reducer[ranks]
+    compute = f"a collective alone has no compute of {names} to slow"
+    compute += f": in a job it would come late (--model, or --arrivals late:{ranks[0]}=2ms)"
     if (adders < 0).all():
-        return f"adding takes no time on this fabric (its rate is not given), and {names} slows nothing else"
+        return f"{compute}; adding takes no time on this fabric (its rate is not given)"
     if not len(pair.ill.bytes):
         return ""
     adders = adders[adders >= 0]
     if not pair.ill.bytes[adders].sum():
-        return f"{names} computes nothing in this program"
+        return f"{compute}; {names} adds nothing in this program"
     if _little(pair):
         return ""
     slow = min(each.value for each in pair.effects)

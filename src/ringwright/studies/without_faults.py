@@ -98,13 +98,17 @@ class WithoutFaults:
         self._question, self._sizes = asked.question, asked.sizes_bytes
         self._others: dict[int, AskedOnce] = {}
 
+    def healthy(self, algorithm: Algorithm, size_bytes: int) -> SaidTime:
+        """Return the answer without faults."""
+        return self._asked(-1, None).answer(algorithm, size_bytes)
+
     def beside(self, algorithm: Algorithm, ill: SaidTime) -> BesideHealthy:
         """Return what an answer is beside that without faults, and beside that with each of them alone."""
         faults, size = self._question.faults, ill.program.collective.size_bytes
         jobs = unaffected.of_neighbours(self._question, ill, PER_MILLE) if self._question.beside else ()
         if faults is None:
             return BesideHealthy(unaffected=jobs)
-        well = self._asked(-1, None).answer(algorithm, size)
+        well = self.healthy(algorithm, size)
         healthy = self._question.healthy or self._question.topology
         least_us = well.time_us if unaffected.is_harm(faults.effects(healthy), healthy) else 0.0
         lines = {number: line for number, text in enumerate(faults.lines) if (line := text.partition("#")[0].strip())}

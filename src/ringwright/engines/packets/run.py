@@ -18,7 +18,7 @@ from ringwright.engines.packets.options import STARTS, PacketOptions
 from ringwright.engines.packets.ports import least_of
 from ringwright.engines.result import Run
 from ringwright.engines.slots import machines
-from ringwright.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.errors import DeclinedError, JobEndsError, UsageError
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ def run(
 ) -> Run:
     """Run messages on a machine whose links lose nothing by themselves (``layout.without_losses`` of ``top``).
 
-    ``jobs``: whose each message is, None where all are of one job. Raises InfeasibleError where a connection is given up, in the
-    words of the library, or a message never arrives.
+    ``jobs``: whose each message is, None where all are of one job. Raises JobEndsError where a connection is given up, in the
+    words of the library, NeverArrivesError where a message waits for ever.
     """
     from ringwright.engines.packets import loops
 
@@ -151,7 +151,7 @@ def run(
         raise _given_up(net, machine, told)
     n = flat.n_messages
     if (end[:n] >= FOREVER).any():
-        report_stuck(flat, machine, end)
+        report_stuck(flat, machine, start, end)
     met = _met(told, used, options)
     return Run(start[:n], end[:n], int(end[:n].max(initial=0)), met.hops, "packets", LEFT_OUT, packets=met)
 
@@ -190,15 +190,16 @@ def quantile(bars: np.ndarray, share: float) -> int:
     return least_of(int(np.searchsorted(np.cumsum(bars), math.ceil(share * total))))
 
 
-def _given_up(net: PacketNetwork, machine: Machine, told: PacketRun) -> InfeasibleError:
+def _given_up(net: PacketNetwork, machine: Machine, told: PacketRun) -> JobEndsError:
     number, time_ps = told.gave_up
     top, used = machine.topology, net.protocol
-    message = int(np.flatnonzero(net.connection == number)[0])
     first = int(net.connections.path_ports[net.connections.path_starts[net.connections.first_path[number]]])
     last = int(net.connections.path_ports[net.connections.path_starts[net.connections.first_path[number] + 1] - 1])
     ends = f"{top.label(int(top.src[first]))} to {top.label(int(top.dst[last]))}"
-    return InfeasibleError(
-        f"the job ends: {used.name} gives up after {used.retries} retries",
-        where=f"{ends} at {time_ps / PS:.6g} s, message {message}; the library would print: {used.ends}",
-        remedy="a shorter outage, or an algorithm and a fabric that avoid the dead link",
+    return JobEndsError(
+        "given-up",
+        f"{used.name} gives up after {used.retries} retries",
+        between=ends,
+        at_s=time_ps / PS,
+        prints=used.ends,
     )

@@ -21,9 +21,10 @@ from ringwright.engines.beside import LOWER_BOUND
 from ringwright.engines.choose import simulate
 from ringwright.engines.crossed import crossed
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.errors import InfeasibleError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.registry import algorithm
 from ringwright.software import NO_SOFTWARE
+from ringwright.studies import job_ends
 from ringwright.studies.jobs.at_once import made_once, timed_at_once
 from ringwright.studies.jobs.copies import copied_s
 from ringwright.studies.jobs.faults import marked
@@ -87,6 +88,7 @@ class FabricCosts:
     known: InitVar[KnownOperations | None] = None
     met: KnownOperations = field(init=False, repr=False)
     stays: tuple[str, ...] = field(init=False, default=())  # sentences about faults that begin late or pass
+    dead_since_s: float = field(init=False, default=0.0)  # when the first link is down that stays so
     left: dict[str, str] = field(init=False, default_factory=dict)  # what was left to the library: operation -> why
     packets: FollowedPackets = field(init=False, default_factory=FollowedPackets, repr=False)
 
@@ -97,6 +99,7 @@ class FabricCosts:
         object.__setattr__(self, "topology", stays.topology)
         object.__setattr__(self, "passing", (*self.passing, *stays.passing))
         object.__setattr__(self, "stays", stays.told)
+        object.__setattr__(self, "dead_since_s", stays.dead_since_s)
         if self.topology.n_ranks < self.mesh.size:
             raise UsageError(
                 f"{self.mesh.size} ranks do not fit on {self.topology.name}, which has {self.topology.n_ranks}",
@@ -126,6 +129,7 @@ class FabricCosts:
         """Return the costs of operations that these do; what is known of each system on the machine is known to both."""
         other = replace(self, algorithms=algorithms, known=self.met)
         object.__setattr__(other, "stays", self.stays)
+        object.__setattr__(other, "dead_since_s", self.dead_since_s)
         other.__dict__.update({name: each for name, each in self.__dict__.items() if name in OF_MACHINE})
         return other
 
@@ -297,6 +301,20 @@ class FabricCosts:
 
     def _made(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...]) -> Timed:
         machine = self._machine(groups[-1])
+        try:
+            timed = self._at_once(op, size_bytes, groups, machine)
+        except (NeverArrivesError, JobEndsError) as error:
+            ends = job_ends.told(error, machine)
+            if isinstance(ends, JobEndsError):
+                ends.ranks = groups[-1].ranks
+            raise ends from error
+        if groups[-1].healthy:
+            return timed
+        healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
+        return max(timed, healthy, key=lambda each: each.seconds)
+
+    def _at_once(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> Timed:
+        """Return what the last of some groups takes while all of them are at work on a machine, with what packets lose."""
         lost_s = self._lost_s(op, size_bytes, groups, machine)
         programs = [self.program(op, size_bytes, group) for group in groups]
         self._keep_sent(op, size_bytes, groups[-1], programs[-1])
@@ -309,11 +327,7 @@ class FabricCosts:
         )
         if only_least:
             self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
-        timed = timed.lasting(timed.seconds + lost_s) if lost_s else timed
-        if groups[-1].healthy:
-            return timed
-        healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
-        return max(timed, healthy, key=lambda each: each.seconds)
+        return timed.lasting(timed.seconds + lost_s) if lost_s else timed
 
     def _lost_s(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> float | None:
         """Return what an operation's packets add, in seconds; None where nothing acts on them or they cannot be followed."""

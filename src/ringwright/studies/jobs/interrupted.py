@@ -24,6 +24,7 @@ from ringwright.engines.job.step import PS
 from ringwright.engines.packets.carriage import inside, without_losses
 from ringwright.errors import DeclinedError, UsageError
 from ringwright.registry import algorithm
+from ringwright.studies.job_ends import across
 from ringwright.studies.jobs.account import Account, account, combined
 from ringwright.studies.jobs.costs import LIBRARY
 from ringwright.studies.jobs.passing import RATE, PassingFault
@@ -38,7 +39,6 @@ LONG = 20  # steps: what a longer outage does beyond is known
 MOST_OUTAGES = 50_000
 MOST_INSTANCES = 2_000_000  # of a run of as many steps as are worth it
 MESSAGE = 4 << 20  # bytes of the message that shows when a transport goes on
-RANKS_TRIED = 64
 
 
 @runtime_checkable
@@ -252,7 +252,7 @@ def _held(topology: Topology, fault: PassingFault) -> PassingFault:
     down = [(begin, end) for begin, end, left in fault.segments if left <= 0]
     if not down or bool(inside(topology)[list(fault.links)].all()):
         return fault
-    pair = _across(topology, fault.links)
+    pair = across(topology, fault.links)
     if pair is None:
         return fault
     begin, end = max(down, key=lambda each: each[1] - each[0])
@@ -267,22 +267,6 @@ def _held(topology: Topology, fault: PassingFault) -> PassingFault:
         walked.append((max(start, ahead), max(stop + longer, start, ahead), left))
         ahead = walked[-1][1]
     return replace(fault, segments=tuple(walked), text=text)
-
-
-def _across(topology: Topology, links: Sequence[int]) -> tuple[int, int] | None:
-    """Return two ranks whose messages cross one of the links; None where no such two are near it."""
-    ends = np.unique([int(node[link]) for link in links for node in (topology.src, topology.dst)])
-    near = {topology.label(int(node)).partition("/")[0] for node in ends}
-    ranks = range(topology.n_ranks)
-    mine = [rank for rank in ranks if topology.label(rank).partition("/")[0] in near] or list(ranks[:RANKS_TRIED])
-    others = np.unique(np.linspace(0, topology.n_ranks - 1, RANKS_TRIED).astype(np.int64))
-    for rank in mine[:RANKS_TRIED]:
-        far = others[others != rank]
-        starts, crossed = topology.routes(np.full(len(far), rank), far)
-        hit = np.flatnonzero(np.isin(crossed, links))
-        if len(hit):
-            return rank, int(far[int(np.searchsorted(starts, hit[0], side="right")) - 1])
-    return None
 
 
 def _held_s(topology: Topology, links: Sequence[int], pair: tuple[int, int], lasts_s: float) -> float:

@@ -52,11 +52,15 @@ class PassingFault:
 
 @dataclass(frozen=True)
 class StayingFaults:
-    """A machine whose faults are all there from the start, the outages that come over it, and sentences about both."""
+    """A machine whose faults are all there from the start, the outages that come over it, and sentences about both.
+
+    ``dead_since_s``: when the first link is down that stays so; 0 where that is from the start, or none is.
+    """
 
     topology: Topology
     passing: tuple[PassingFault, ...] = ()
     told: tuple[str, ...] = ()
+    dead_since_s: float = 0.0
 
 
 def staying(topology: Topology) -> StayingFaults:
@@ -89,7 +93,10 @@ def staying(topology: Topology) -> StayingFaults:
             told.setdefault((shown.field, shown.value, shown.time_s, shown is last), []).append(shown)
     passing = [each for walked, links in episodes.items() for each in _passing(topology, walked, tuple(links))]
     sentences = (*_earlier(topology, before), *_told(topology, told))
-    return StayingFaults(replace(topology, faults=tuple(kept)), tuple(passing), sentences)
+    dead_s = min(
+        (rows[-1].time_s for rows in at.values() if rows[-1].field == RATE and rows[-1].value <= 0), default=0.0
+    )
+    return StayingFaults(replace(topology, faults=tuple(kept)), tuple(passing), sentences, dead_s)
 
 
 def _stays_from(topology: Topology, series: Iterable[Sequence[Fault]]) -> dict[int, float]:

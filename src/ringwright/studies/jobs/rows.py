@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ringwright import steps
 from ringwright.algebra import RewriteError
 from ringwright.engines.job.measured import without_products
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.errors import JobEndsError, RingwrightError, UsageError
 from ringwright.rewrites import is_sent_whole
 from ringwright.studies.asked import AskedOf, asked_of
+from ringwright.studies.jobs import ended
 from ringwright.studies.jobs.auto import PolicySearch
 from ringwright.studies.jobs.memory import fitting, peak
 from ringwright.studies.jobs.named_remedies import NamedRemedies
@@ -44,9 +45,9 @@ def document(
     ``pictures`` adds what a timeline needs to each row; ``kept`` is shown each answer, whose run is let go before the next
     begins. A policy that declines the job, contradicts itself, or needs more than ``memory_bytes`` on a rank, beside others
     that do not, is a row with its reason in ``declined``, what declined where in ``declined_by``, and null for its times.
-    ``search`` is what found the policies, and is told. ``remedies`` say which policy removes how much of what the first one
-    leaves exposed. UsageError for a policy that is named twice or not known, and the
-    policy's own error where all decline.
+    Where a fault ends the job the row says in ``ends`` how, in which step and when. ``search`` is what found the policies, and is
+    told. ``remedies`` say which policy removes how much of what the first one leaves exposed. UsageError for a policy that is
+    named twice or not known, and the policy's own error where all decline.
     """
     if len(set(policies)) < len(policies):
         raise UsageError("a policy is named twice", remedy="each once: --policy pytorch-ddp,p3")
@@ -58,6 +59,9 @@ def document(
         try:
             result = answer(job, spelling)
             fitting(result.workload, memory_bytes)
+        except JobEndsError as error:
+            rows.append(_declining(labels[spelling], error) | {"ends": ended.document(job, spelling, error)})
+            continue
         except DECLINES as error:
             refused.append(error)
             rows.append(_declining(labels[spelling], error))
@@ -222,6 +226,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         "policy": result.policy,
         "declined": None,
         "declined_by": None,
+        "ends": None,
         "step_us": spent.step_s * 1e6,
         "step_us_hit": None if result.met is None else result.met.hit_s * 1e6,
         "step_us_p05": None if likely is None else likely.p05_us,

@@ -146,15 +146,15 @@ def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     No fault makes a step shorter: where operations meet in another order with it, which by chance takes less, the step without
     it is returned, and says so.
     """
-    result, sound = _simulated(job, policy), _without_faults(job)
-    well = result if sound is None else _simulated(sound, policy)
+    result, sound = simulated(job, policy), without_faults(job)
+    well = result if sound is None else simulated(sound, policy)
     if well.step_s <= result.step_s * (1 + 1e-9):
         return result if sound is None else replace(result, healthy=well)
     by_luck = BY_LUCK.format(1 - result.step_s / well.step_s)
     return replace(well, decided=(*well.decided, by_luck, *(result.met.told if result.met else ())), healthy=well)
 
 
-def _without_faults(job: Job) -> Job | None:
+def without_faults(job: Job) -> Job | None:
     """Return the job on the machine without its faults; None where it has none."""
     costs, healthy = job.costs, job.healthy
     if isinstance(costs, FabricCosts) and not (isinstance(healthy, FabricCosts) and costs.differs_from(healthy)):
@@ -162,7 +162,8 @@ def _without_faults(job: Job) -> Job | None:
     return None if healthy is None else replace(job, costs=healthy, healthy=None, slowdowns={}, marked=())
 
 
-def _simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
+def simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
+    """Return the run of a policy on the job's machine as it is."""
     label, schedule = scheduled_by(policy)
     began = time.perf_counter()
     scheduled = schedule(job.workload, job.costs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.studies.sweep.environment import knobs, library_of
 from ringwright.studies.sweep.point import ROLES, GridPoint
 from ringwright.studies.sweep.program import must_issue
@@ -115,6 +115,8 @@ def _timed(point: GridPoint, turn: str, row: ExpectedRow, topology: Topology, ra
     op = "send-recv" if row.op == "send" else row.op
     question = SimulationSpec(op, topology, group=group(point, row.role, ranks), dtype=point.dtype)
     answer = sweep(question, [_spelling(point, question, row.size_bytes)], [row.size_bytes])["rows"][0]
+    if answer["ends"]:
+        raise InfeasibleError(answer["declined"], where=answer["ends"]["between"])
     return {
         "turn": turn,
         "what": "collective",
