@@ -11,13 +11,18 @@ CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 class AdvisedStep(TypedDict):
     """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
-    The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed.
+    The measured ones are null of a model, all of a recording without times; ``iterations`` were replayed. Of a model
+    ``step_us_p50`` is the most probable step with its interval, as simulate answers, null where no such steps were measured;
+    ``replayed_us`` is the simulated one, of which the exposed time is a part.
     """
 
     measured_us: float | None
     measured_us_p05: float | None
     measured_us_p95: float | None
     replayed_us: float | None
+    step_us_p05: float | None
+    step_us_p50: float | None
+    step_us_p95: float | None
     fidelity: float | None
     iterations: int
     policy: str

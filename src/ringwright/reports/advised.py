@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ringwright.advise.document import Advice, AdvisedChange
 
+ENDS: Final = ("step_us_p50", "step_us_p05", "step_us_p95")  # most probable first; of one step all are known or none
 TELLS: Final = ("where", "risk", "ground", "export", "measure")  # of a change, beside its figures
 
 
@@ -56,6 +57,10 @@ def today_words(result: Advice) -> list[str]:
             f"measured {milliseconds(base['measured_us'])} ms a step, replayed {milliseconds(base['replayed_us'])} ms "
             f"({base['fidelity']:+.1%}) in {base['iterations']} iterations"
         )
+    elif base["step_us_p50"] is not None:
+        middle, *ends = (milliseconds(base[name] or 0.0) for name in ENDS)
+        told.append(f"most probable {middle} ms a step, {' to '.join(ends)} in 90 %, as simulate answers")
+        told.append(f"the engine's own, simulated: {milliseconds(base['replayed_us'])} ms")
     else:
         told.append(f"simulated {milliseconds(base['replayed_us'])} ms a step")
     return [*told, f"{milliseconds(base['exposed_us'])} ms of it are exposed communication"]
