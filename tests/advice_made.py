@@ -30,6 +30,7 @@ def made_advice() -> Advice:
             "policy": "as recorded",
             "exposed_us": 2e4,
             "healthy_us": 9e4,
+            "healthy_us_p50": None,
         },
         "changes": [_change("buckets of 25 MiB", 0.05, 0.1, 0.15), _change(HOSTILE, -0.02, 0.12, 0.2)],
         "refused": [{"what": HOSTILE, "why": "it would gain " + "much " * 40, "remedy": "--fabric dgx-h100:2"}],

@@ -144,11 +144,15 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
             "measured_us_p95": None,
             "steps": len(situation.measured_s),
             "replayed_us": None,
+            "step_us_p05": None,
+            "step_us_p50": None,
+            "step_us_p95": None,
             "fidelity": None,
             "iterations": situation.iterations,
             "policy": situation.policy,
             "exposed_us": None,
             "healthy_us": None,
+            "healthy_us_p50": None,
         },
         "changes": [],
         "refused": [],
@@ -168,19 +172,29 @@ def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed
     measured = situation.measured_s
     low, _, high = mean_interval(measured, seed)
     replayed_s = mean(replays)
-    middle = mean(measured) if measured else None
+    middle, likely, well = mean(measured) if measured else None, result.probable, result.healthy
     return {
         "measured_us": None if middle is None else middle * 1e6,
         "measured_us_p05": low * 1e6 if measured else None,
         "measured_us_p95": high * 1e6 if measured else None,
         "steps": len(measured),
         "replayed_us": replayed_s * 1e6,
+        "step_us_p05": None if likely is None else likely.p05_us,
+        "step_us_p50": None if likely is None else likely.p50_us,
+        "step_us_p95": None if likely is None else likely.p95_us,
         "fidelity": None if not middle else replayed_s / middle - 1,
         "iterations": situation.iterations,
         "policy": situation.policy,
         "exposed_us": result.exposed_s * 1e6,
-        "healthy_us": None if result.healthy is None else result.healthy.step_s * 1e6,
+        "healthy_us": None if well is None else well.step_s * 1e6,
+        "healthy_us_p50": None if well is None or well.probable is None else well.probable.p50_us,
     }
+
+
+def step_today_us(base: AdvisedStep) -> float | None:
+    """Return the step that advice begins from, in us: measured, else the most probable one, else as it was simulated."""
+    told = (base["measured_us"], base["step_us_p50"], base["replayed_us"])
+    return next((each for each in told if each is not None), None)
 
 
 def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
@@ -225,7 +239,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
     written = [files_of(evaluator.situation, each.settings) for each in told_so_far]
     made.changes, made.files = told_so_far, [files for files, _ in written]
     changes = [
-        _change(each, draws, evaluator, spec, files, why)
+        _change(each, draws, evaluator, spec, files, why, step_today_us(told["base"]) or 0.0)
         for each, (files, why) in zip(told_so_far, written, strict=True)
     ]
     doubts = [_doubt(each, draws) for each in doubtful]
@@ -280,13 +294,12 @@ def _change(
     spec: AdviceSpec,
     files: Sequence[AdvisedFile],
     fileless: Sequence[str],
+    today_us: float,
 ) -> AdvisedChange:
-    """Return a change as it is told; ``fileless`` says why it has no file."""
+    """Return a change as it is told; ``fileless`` says why it has no file, ``today_us`` is the step without any change."""
     gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
-    measured = evaluator.situation.measured_s
-    whole_s = mean(measured) if measured else (base.step_s or 0.0)
     after, alone = evaluator.run(each.after), evaluator.run(Setup.of(each.settings))
     held = (base.peak_bytes, after.peak_bytes)
     unequal = [] if after.exact else [NOT_EQUAL]
@@ -298,7 +311,7 @@ def _change(
         "layer": each.settings[0].layer,
         "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured, *software]),
         "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
-        "step_us": whole_s * (1 - middle) * 1e6,
+        "step_us": today_us * (1 - middle),
         "gain_p05": low,
         "gain_p50": middle,
         "gain_p95": high,

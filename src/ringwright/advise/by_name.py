@@ -105,7 +105,8 @@ def _situation(job: Trace | str | Path, on: spelled.Machine | None, gpus: int | 
 def _seen(result: Advice) -> Seen:
     """Return the verdict, the step of today, a row a change, and what was refused."""
     base = result["base"]
-    times = {"measured": base["measured_us"], "replayed": base["replayed_us"], "exposed": base["exposed_us"]}
+    times = {"measured": base["measured_us"], "most probable": base["step_us_p50"], "replayed": base["replayed_us"]}
+    times |= {"exposed": base["exposed_us"]}
     today = {name: f"{us / 1e3:,.6g} ms" for name, us in times.items() if us is not None}
     rows = [
         (

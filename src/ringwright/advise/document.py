@@ -14,7 +14,9 @@ class AdvisedStep(TypedDict):
     """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
     The measured ones are null of a model, all of a recording without times; ``steps`` were measured, of which ``iterations`` were
-    replayed. ``healthy_us`` is the simulated step on the machine without its faults, null where it has none.
+    replayed. Of a model ``step_us_p50`` is the most probable step with its interval, as simulate answers, null where no such
+    steps were measured; ``replayed_us`` is the simulated one, of which the exposed time is a part, and ``healthy_us`` that on the
+    machine without its faults (``healthy_us_p50`` the most probable), null where it has none.
     """
 
     measured_us: float | None
@@ -22,11 +24,15 @@ class AdvisedStep(TypedDict):
     measured_us_p95: float | None
     steps: int
     replayed_us: float | None
+    step_us_p05: float | None
+    step_us_p50: float | None
+    step_us_p95: float | None
     fidelity: float | None
     iterations: int
     policy: str
     exposed_us: float | None
     healthy_us: float | None
+    healthy_us_p50: float | None
 
 
 class AdvisedChange(TypedDict):

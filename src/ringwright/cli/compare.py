@@ -61,7 +61,7 @@ def _jobs(table: Path, *, json: bool) -> int:
     from ringwright.studies.jobs import accuracy, measured
 
     with progress.steps("simulating") as advance:
-        document = accuracy.document(*accuracy.judge(measured.read(table), progress=advance))
+        document = accuracy.document(*accuracy.judge(measured.read(table), progress=advance, answers=True))
     if json:
         reading.print_json(document)
     else:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ringwright.advise.document import Advice, AdvisedChange
 
+ENDS: Final = ("step_us_p50", "step_us_p05", "step_us_p95")  # most probable first; of one step all are known or none
 TELLS: Final = ("where", "risk", "ground", "export", "measure")  # of a change, beside its figures
 
 
@@ -50,9 +51,9 @@ def _base(out: Console, result: Advice) -> None:
 def faults_words(result: Advice) -> str:
     """Say which faults the machine has, and what they cost where that was simulated."""
     base, lines = result["base"], ", ".join(f"'{line}'" for line in result["asked"]["faults"])
-    if base["healthy_us"] is None or base["replayed_us"] is None:
-        return f"faults: {lines}"
-    return f"faults: {lines}: a step takes {cost_of_faults(base['replayed_us'], base['healthy_us'])}"
+    pairs = ((base["step_us_p50"], base["healthy_us_p50"]), (base["replayed_us"], base["healthy_us"]))
+    known = next(((ill, well) for ill, well in pairs if ill is not None and well is not None), None)
+    return f"faults: {lines}" + (f": a step takes {cost_of_faults(*known)}" if known else "")
 
 
 def today_words(result: Advice) -> list[str]:
@@ -67,6 +68,10 @@ def today_words(result: Advice) -> list[str]:
             f"measured {milliseconds(base['measured_us'])} ms a step{mean}, replayed {milliseconds(base['replayed_us'])} ms "
             f"({base['fidelity']:+.1%}) in {base['iterations']} iterations"
         )
+    elif base["step_us_p50"] is not None:
+        middle, *ends = (milliseconds(base[name] or 0.0) for name in ENDS)
+        told.append(f"most probable {middle} ms a step, {' to '.join(ends)} in 90 %, as simulate answers")
+        told.append(f"the engine's own, simulated: {milliseconds(base['replayed_us'])} ms")
     else:
         told.append(f"simulated {milliseconds(base['replayed_us'])} ms a step")
     return [*told, f"{milliseconds(base['exposed_us'])} ms of it are exposed communication"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from ringwright.advise.advise import step_today_us
 from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import html, layout, tables
 from ringwright.reports.advised import TELLS, faults_words, gain_words, memory_words, searched_words, today_words
@@ -68,7 +69,7 @@ def advice_page(result: Advice, steps: Sequence[DrawnStep], command: str) -> str
 
 def _figures(result: Advice) -> list[tuple[str, str]]:
     base, changes = result["base"], result["changes"]
-    today = base["measured_us"] or base["replayed_us"]
+    today = step_today_us(base)
     figures = [
         ("Step today", "not known" if today is None else f"{milliseconds(today)} ms"),
         ("Exposed there", "not known" if base["exposed_us"] is None else f"{milliseconds(base['exposed_us'])} ms"),

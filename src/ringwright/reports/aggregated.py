@@ -23,7 +23,7 @@ def write(out: Console, told: Mapping[str, Any] | None) -> None:
         out, "By who does the collectives", f"a step of {told['policy']} in ms; + the network's switches add"
     )
     table = [_row(each) for each in told["systems"] if each["declined"] is None]
-    layout.table(out, ["system", "step", "exposed", "most probable", "90 % interval"], table, left=("system",))
+    layout.table(out, ["system", "simulated", "exposed", "most probable", "90 % interval"], table, left=("system",))
     for each in told["systems"]:
         if each["declined"] is not None:
             layout.line(out, f"{each['system']} declined: {each['declined']}", style="yellow")
@@ -136,7 +136,7 @@ def of_page(told: Mapping[str, Any] | None) -> list[tables.PageTable]:
             [
                 "System",
                 "In the network",
-                "Step ms",
+                "Simulated step ms",
                 "Exposed ms",
                 "Most probable ms",
                 "5 % below",

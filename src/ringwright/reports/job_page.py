@@ -37,7 +37,7 @@ def page(result: dict[str, Any], command: str) -> str:
             ("Ranks", format_count(first["ranks"])),
             ("Policies", str(len(rows))),
             ("Fastest", best["policy"]),
-            ("Its step", f"{best['step_us'] / 1e3:,.1f} ms"),
+            *_step_figures(best),
             ("Exposed there", f"{best['exposed_comm_us'] / 1e3:,.1f} ms"),
             ("Ceiling", f"{first['ceiling']:.3f}"),
         ],
@@ -78,6 +78,15 @@ def _ground(result: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
     return [*told, replay_words(result["step"], result["baseline"])] if result.get("baseline") else told
 
 
+def _step_figures(best: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the step of the fastest policy: the most probable one where there is one, with its interval, and the simulated."""
+    simulated = f"{best['step_us'] / 1e3:,.1f} ms"
+    if best["step_us_p50"] is None:
+        return [("Its step", simulated)]
+    ends = " to ".join(f"{best[name] / 1e3:,.1f}" for name in ("step_us_p05", "step_us_p95"))
+    return [("Its step", f"{best['step_us_p50'] / 1e3:,.1f} ms"), ("90 %", f"{ends} ms"), ("Simulated", simulated)]
+
+
 def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:
     """Return how long such steps took on GPUs, policy by policy; None where none were measured."""
     told = likely(rows)
@@ -97,7 +106,7 @@ def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:
 def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = [
         "Policy",
-        "Step ms",
+        "Simulated step ms",
         "Against first",
         "Compute ms",
         "Update ms",

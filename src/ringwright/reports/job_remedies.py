@@ -57,7 +57,7 @@ def tried(search: Mapping[str, Any] | None) -> tables.PageTable | None:
         ]
         for each in ranked
     ]
-    columns = ["Policy", "Step ms", "Peak memory", "On the frontier", "Declined, or not simulated"]
+    columns = ["Policy", "Simulated step ms", "Peak memory", "On the frontier", "Declined, or not simulated"]
     return tables.table("tried", "What was tried", columns, lines)
 
 

@@ -42,15 +42,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     layout.line(out, alike, indent=0)
     if result.get("ground"):
         _replayed(out, result)
-    layout.heading(out, "Time of a step in ms", "means over ranks; the fastest is starred")
-    best = min(row["step_us"] for row in rows)
+    _steps(out, rows)
     roles = list(dict.fromkeys(role for row in rows for role in row["by_role"]))
-    head = ["policy", "step", "compute", "update", "exposed", "idle", "overlap"]
-    layout.table(out, head, [_cells(row, best) for row in rows], left=("policy",))
     for name, why in declined(result):
         layout.line(out, f"{name} declined: {why}", style="yellow")
     _listed(out, ended(result), "The job ends")
-    _likely(out, rows)
     _listed(out, outage_lines(rows), "Outages", "what passes, and how much longer steps are for it")
     if roles:
         layout.heading(out, "Exposed communication in ms", "on the wire while its rank computed nothing; by role")
@@ -112,7 +108,9 @@ def fault_lines(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) ->
     lines = [f"faults: {', '.join(acting)}"] if acting else []
     for row in told[:MOST_COSTS]:
         whose = "a step" if len(rows) == 1 else f"{row['policy']}: a step"
-        lines.append(f"{whose} takes {cost_of_faults(row['step_us'], row['healthy']['step_us'])}")
+        known = row.get("step_us_p50") is not None and row["healthy"].get("step_us_p50") is not None
+        answer = "step_us_p50" if known else "step_us"
+        lines.append(f"{whose} takes {cost_of_faults(row[answer], row['healthy'][answer])}")
     return lines
 
 
@@ -151,6 +149,8 @@ def ended(result: dict[str, Any]) -> list[str]:
 def _only_ends(out: Any, result: dict[str, Any]) -> None:
     """Say how a job ends that has no step by any policy."""
     layout.line(out, f"simulated: {result['workload']} on {result['fabric']}", style="bold", indent=0)
+    for line in fault_lines(result, ()):
+        layout.line(out, line, style="yellow", indent=0)
     _listed(out, ended(result), "The job ends")
     for name, why in declined(result):
         layout.line(out, f"{name} declined: {why}", style="yellow")
@@ -180,10 +180,36 @@ def replay_words(step: str, baseline: Mapping[str, Any]) -> str:
     return f"{own}; measured {milliseconds(baseline['measured_us'])} ms a step, the mean of {baseline['steps']} steps"
 
 
+def _steps(out: Any, rows: list[dict[str, Any]]) -> None:
+    """Write the answer, how long such a step takes, and where the simulated one goes; they are one where none was measured."""
+    best = min(row["step_us"] for row in rows)
+    title, about, simulated = "Time of a step in ms", "means over ranks; the fastest is starred", "step"
+    if told := likely(rows):
+        layout.heading(out, title, f"most probable, {told.ground}; simulated: an engine's own; the fastest is starred")
+        layout.table(
+            out, ["policy", "step", "90 %", "simulated"], [_answer(row, best) for row in rows], left=("policy",)
+        )
+        title, about, simulated, best = "Where the simulated step goes in ms", "means over ranks", "simulated", -1.0
+    layout.heading(out, title, about)
+    head = ["policy", simulated, "compute", "update", "exposed", "idle", "overlap"]
+    layout.table(out, head, [_cells(row, best) for row in rows], left=("policy",))
+
+
+def _starred(row: Mapping[str, Any], time_us: float, best: float) -> str:
+    return milliseconds(time_us) + ("*" if row["step_us"] <= best * (1 + 1e-9) else "")
+
+
+def _answer(row: Mapping[str, Any], best: float) -> list[str]:
+    """Return a policy's most probable step, its interval and the simulated step; without the former where it has none."""
+    if row["step_us_p50"] is None:
+        return [row["policy"], "-", "none", milliseconds(row["step_us"])]
+    ends = f"{milliseconds(row['step_us_p05'])} to {milliseconds(row['step_us_p95'])}"
+    return [row["policy"], _starred(row, row["step_us_p50"], best), ends, milliseconds(row["step_us"])]
+
+
 def _cells(row: dict[str, Any], best: float) -> list[str]:
-    star = "*" if row["step_us"] <= best * (1 + 1e-9) else ""
     times = [milliseconds(row[name]) for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")]
-    return [row["policy"], f"{milliseconds(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
+    return [row["policy"], _starred(row, row["step_us"], best), *times, layout.percent(row["overlap"])]
 
 
 @dataclass(frozen=True)
@@ -202,18 +228,6 @@ def likely(rows: Sequence[Mapping[str, Any]]) -> LikelySteps | None:
     away = ", ".join(OUTSIDE[word] for word in told[0]["outside"])
     beyond = f"; extrapolated beyond them in {away}" if away else ""
     return LikelySteps(told, f"from measured steps of such models on GPUs{beyond}")
-
-
-def _likely(out: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Say how long such steps took on GPUs, where some were measured."""
-    told = likely(rows)
-    if told is None:
-        return
-    layout.heading(out, "Most probable step in ms", told.ground)
-    table = [
-        [row["policy"], *(milliseconds(row[f"step_us_{name}"]) for name in ("p50", "p05", "p95"))] for row in told.rows
-    ]
-    layout.table(out, ["policy", "most probable", "5 % below", "95 % below"], table, left=("policy",))
 
 
 def rules_applied(rows: Sequence[Mapping[str, Any]]) -> list[str]:

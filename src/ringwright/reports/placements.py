@@ -31,7 +31,8 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
         for at, row in enumerate(rows, 1)
     ]
     sizes = [f"{axis} {size}" for axis, size in result["mesh"].items()]
-    layout.table(out, ["no.", *sizes, "step", "exposed", "times"], table, left=("no.", *sizes))
+    simulated = "simulated" if likely(rows) else "step"
+    layout.table(out, ["no.", *sizes, simulated, "exposed", "times"], table, left=("no.", *sizes))
     left = result["placements"] - len(rows)
     if result["placements"] == 1:
         layout.line(

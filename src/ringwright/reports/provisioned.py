@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import layout
 from ringwright.reports.jobs import milliseconds
@@ -114,9 +115,10 @@ def _steps(out: Console, rows: list[ProvisionRow]) -> None:
     likely = any(row["step_us_p50"] is not None for row in rows)
     drawn = any(row["longer_p50"] is not None for row in rows)
     columns = ["as given", "recommended", "longer by", *(["of 90 % of draws"] * drawn), "network without limit"]
+    likeliest = ["most probable as given", "recommended"] if likely else []
     layout.table(
         out,
-        (*FIRST, *columns, *(["most probable"] * likely)),
+        (*FIRST, *columns, *likeliest),
         [
             (
                 _name(row),
@@ -125,7 +127,7 @@ def _steps(out: Console, rows: list[ProvisionRow]) -> None:
                 _more(row, row["step_us"]),
                 *([_drawn(row)] if drawn else []),
                 _ms(row["unlimited_us"]),
-                *([_probable(row)] if likely else []),
+                *([_probable(row, "reference_us"), _probable(row, "step_us")] if likely else []),
             )
             for row in rows
         ],
@@ -143,10 +145,10 @@ def _drawn(row: ProvisionRow) -> str | None:
     return f"{100 * row['longer_p05']:+.1f} to {100 * row['longer_p95']:+.1f} %"
 
 
-def _probable(row: ProvisionRow) -> str | None:
-    if row["step_us_p50"] is None:
+def _probable(row: Mapping[str, Any], step: str) -> str | None:
+    if row[f"{step}_p50"] is None:
         return None
-    return f"{_ms(row['step_us_p50'])} ({_ms(row['step_us_p05'])} to {_ms(row['step_us_p95'])})"
+    return f"{_ms(row[f'{step}_p50'])} ({_ms(row[f'{step}_p05'])} to {_ms(row[f'{step}_p95'])})"
 
 
 def _edges(out: Console, rows: list[ProvisionRow]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ringwright.reports import layout
@@ -34,7 +35,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         for each in result["groups"]
     ]
     layout.table(out, head, cells, left=("table", "device", "half"))
-    layout.heading(out, "Error of each row", "times in ms")
+    told = any(each["step_us_p50"] is not None for each in rows)
+    about = "; step: as simulate --policy none answers; predicted: with all exchanges in line" if told else ""
+    layout.heading(out, "Error of each row", f"times in ms{about}")
     table = [
         [
             each["row"],
@@ -42,14 +45,14 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
             str(each["gpus"]),
             each["half"],
             f"{each['measured_s'] * 1e3:,.1f}",
+            *(_answer(each) if told else ()),
             f"{each['predicted_s'] * 1e3:,.1f}",
             f"{each['error']:+.1%}",
         ]
         for each in rows
     ]
-    layout.table(
-        out, ["row", "device", "GPUs", "half", "measured", "predicted", "error"], table, left=("row", "device", "half")
-    )
+    head = ["row", "device", "GPUs", "half", "measured", *(("step", "90 %") if told else ()), "predicted", "error"]
+    layout.table(out, head, table, left=("row", "device", "half"))
     if result["refused"]:
         layout.heading(out, "Refused")
         for each in result["refused"]:
@@ -57,3 +60,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     layout.heading(out, "Assumed")
     for each in (*result["fits"], *result["assumptions"]):
         layout.line(out, each)
+
+
+def _answer(row: Mapping[str, Any]) -> list[str]:
+    """Return the most probable step and its interval, in ms."""
+    if row["step_us_p50"] is None:
+        return ["-", "none"]
+    ends = " to ".join(f"{row[name] / 1e3:,.1f}" for name in ("step_us_p05", "step_us_p95"))
+    return [f"{row['step_us_p50'] / 1e3:,.1f}", ends]

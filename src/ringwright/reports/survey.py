@@ -12,7 +12,7 @@ from ringwright.units import format_size
 NOTHING = "-"
 ROUNDED = "the best pair changes what travels: its sums are not the plain ones, to the bit"
 HERE = ["built", "simulated", "real ranks", "same bits", "claimed", "got", "kind"]
-THERE = ["step ms", "gain", "exposed ms", "wire"]
+THERE = ["step ms", "simulated", "gain", "exposed ms", "wire"]
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -53,6 +53,7 @@ def recorded_cells(row: dict[str, Any]) -> list[str]:
 def job_cells(row: dict[str, Any]) -> list[str]:
     """Return what a system does for the job."""
     return [
+        time(row["step_us"] if row["step_us_p50"] is None else row["step_us_p50"]),
         time(row["step_us"]),
         NOTHING if row.get("speedup") is None else f"{row['speedup']:.3f}x",
         time(row["exposed_us"]),
@@ -132,7 +133,16 @@ def _figures(figures: dict[str, Any]) -> str:
     if figures["step_us"] is None:
         return "no step"
     wire = "" if figures["wire_bytes"] is None else f", {format_size(round(figures['wire_bytes']))} on the wire"
-    return f"step {time(figures['step_us'])} ms, exposed {time(figures['exposed_us'])} ms{wire}"
+    return f"step {step(figures)}, exposed {time(figures['exposed_us'])} ms{wire}"
+
+
+def step(figures: dict[str, Any]) -> str:
+    """Return a step: the most probable one with its interval and the simulated beside it; where none is known, the simulated."""
+    simulated = f"{time(figures['step_us'])} ms"
+    if figures["step_us_p50"] is None:
+        return simulated
+    ends = " to ".join(time(figures[name]) for name in ("step_us_p05", "step_us_p95"))
+    return f"{time(figures['step_us_p50'])} ms ({ends}; simulated {simulated})"
 
 
 def _ground(out: Any, result: dict[str, Any]) -> None:
@@ -159,7 +169,8 @@ LEGEND = (
     "claimed, got, kind: of its paper's rows the one that its abstract states (ringwright reproduce SLUG shows all)",
 )
 JOB_LEGEND = (
-    "step, exposed, wire: an algorithm with the baseline's policy, a policy with the baseline's algorithm; means over ranks",
+    "step: most probable, as simulate answers; simulated: the engine's own, of which exposed is a part",
+    "simulated, exposed, wire: an algorithm with the baseline's policy, a policy with the baseline's algorithm; means over ranks",
     "gain: the baseline's step over this one's",
     "wire: bytes that a rank sends in a step, with the flags of protocols; what switches send is not counted",
 )

@@ -10,14 +10,15 @@ from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
 from ringwright.survey.entries import PROFILER, TREE, Entry, entries
-from ringwright.survey.measured import Runs, StepOutcome, best, figures, scene, untouched_by
+from ringwright.survey.measured import LIKELY, Runs, StepOutcome, best, figures, scene, untouched_by
 from ringwright.survey.needs import NEEDS, Scene, unmet
 
 SCHEMA = "ringwright.survey/1"
 ALGORITHMS, POLICIES = ("collective-library", "in-network-aggregation"), ("communication-scheduling",)
 NOT_BUILT = "not built"
 NO_JOB: dict[str, Any] = {
-    **dict.fromkeys(("step_us", "exposed_us", "wire_bytes", "healthy", "speedup", "why_not", "declined", "command")),
+    **dict.fromkeys(("step_us", *LIKELY, "exposed_us", "wire_bytes", "healthy")),
+    **dict.fromkeys(("speedup", "why_not", "declined", "command")),
     "left_to_library": [],
 }
 

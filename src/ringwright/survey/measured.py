@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import LinkCosts
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
@@ -20,15 +20,21 @@ from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.survey.asked import Asked
 from ringwright.workload import Workload
 
+if TYPE_CHECKING:
+    from ringwright.costs.probable import Probable
+
 Pair = tuple[str, str]  # algorithm, policy
 FAMILIES = ("algorithm", "policy")
+LIKELY = ("step_us_p05", "step_us_p50", "step_us_p95")
 
 
 @dataclass(frozen=True)
 class StepOutcome:
     """One pair's step: times in us, bytes that a rank puts on wires, or why there are none in ``declined``.
 
-    ``left`` says what the algorithm left to the library; ``equal_bits`` whether every gradient travels as it is.
+    ``step_us`` is the simulated step, ``likely_us`` 5, 50 and 95 % of the most probable one, as simulate answers (None: no such
+    steps were measured). ``left`` says what the algorithm left to the library; ``equal_bits`` whether every gradient travels
+    as it is.
     """
 
     step_us: float | None
@@ -38,7 +44,8 @@ class StepOutcome:
     left: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     equal_bits: bool | None = None
-    healthy_us: float | None = None  # the step on the machine without its faults; None: it has none
+    healthy: StepOutcome | None = None  # on the machine without its faults; None: it has none
+    likely_us: tuple[float | None, float | None, float | None] = (None, None, None)
 
 
 @dataclass
@@ -77,13 +84,18 @@ class Runs:
             left=tuple(job.remarks()),
             decided=answer.decided,
             equal_bits=is_sent_whole(answer.run.laid.operations),
-            healthy_us=None if answer.healthy is None else answer.healthy.step_s * 1e6,
+            healthy=None if answer.healthy is None else _healthy(answer.healthy),
+            likely_us=_likely(answer.probable),
         )
 
     def step_us(self, pair: Pair) -> float:
         """Return a pair's step, infinite where it declines."""
         us = self.outcome(*pair).step_us
         return float("inf") if us is None else us
+
+
+def _likely(said: Probable | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if said is None else (said.p05_us, said.p50_us, said.p95_us)
 
 
 def untouched_by(scheduler: Callable[..., Workload]) -> bool | None:
@@ -141,11 +153,19 @@ def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], or
     return pair
 
 
+def _healthy(answer: study.PolicyResult) -> StepOutcome:
+    """Return the times of a step alone."""
+    return StepOutcome(
+        answer.account.step_s * 1e6, answer.account.exposed_s * 1e6, None, likely_us=_likely(answer.probable)
+    )
+
+
 def figures(outcome: StepOutcome) -> dict[str, Any]:
     """Return an outcome's figures as keys of a row."""
-    return {
+    own = {
         "step_us": outcome.step_us,
         "exposed_us": outcome.exposed_us,
         "wire_bytes": outcome.wire_bytes,
-        "healthy": None if outcome.healthy_us is None else {"step_us": outcome.healthy_us},
+        "healthy": None if outcome.healthy is None else figures(outcome.healthy),
     }
+    return own | dict(zip(LIKELY, outcome.likely_us, strict=True))

@@ -19,9 +19,11 @@ from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.known import KnownOperations
 from ringwright.studies.jobs.measured import MeasuredStep
+from ringwright.studies.jobs.study import NONE, Job, answer
 from ringwright.studies.model_workload import WorkloadSpec
 
 if TYPE_CHECKING:
+    from ringwright.costs.probable import Probable
     from ringwright.costs.stages import Costs
     from ringwright.topology import Topology
 
@@ -36,10 +38,15 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class JudgedStep:
-    """A measured step beside its prediction, in seconds."""
+    """A measured step beside its prediction, in seconds: that of the condensed job, which is what a fit and factors are made of.
+
+    ``said`` is what ``simulate --policy none`` answers for the whole job; None where that was not asked, or such steps were not
+    measured.
+    """
 
     row: MeasuredStep
     predicted_s: float
+    said: Probable | None = None
 
     @property
     def error(self) -> float:
@@ -64,7 +71,15 @@ class Predictor:
             self.known[key] = self._simulated(row)
         return self.known[key]
 
+    def answer(self, row: MeasuredStep) -> Probable | None:
+        """Return the most probable step, as every verb tells it, of the whole job, whose gradients travel when all are made."""
+        return answer(self._job(row), NONE).probable
+
     def _simulated(self, row: MeasuredStep) -> float:
+        job = self._job(row)
+        return simulate(condensed(job.workload, job.costs), job.costs, steps=STEPS).step_s
+
+    def _job(self, row: MeasuredStep) -> Job:
         card = WorkloadSpec(
             row.model,
             row.gpus,
@@ -83,7 +98,7 @@ class Predictor:
         costs: Costs = (
             replace(job.costs, known=KnownOperations(timed)) if isinstance(job.costs, FabricCosts) else job.costs
         )
-        return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s
+        return replace(job, costs=costs)
 
     def _topology(self, row: MeasuredStep) -> Topology:
         key = (row.fabric, row.calibration)
@@ -105,14 +120,22 @@ class RefusedStep:
 
 
 def judge(
-    rows: Iterable[MeasuredStep], predictor: Predictor | None = None, progress: steps.Advance | None = None
+    rows: Iterable[MeasuredStep],
+    predictor: Predictor | None = None,
+    progress: steps.Advance | None = None,
+    *,
+    answers: bool = False,
 ) -> tuple[list[JudgedStep], list[RefusedStep]]:
-    """Return each row beside its prediction, and those whose parallel form the model refuses."""
+    """Return each row beside its prediction, and those whose parallel form the model refuses.
+
+    ``answers``: beside what ``simulate`` answers too, which takes several times as long.
+    """
     predictor = predictor or Predictor()
     judged, refused = list[JudgedStep](), list[RefusedStep]()
     for row in steps.told([*rows], progress, lambda row: row.label):
         try:
-            judged.append(JudgedStep(row, predictor.seconds(row)))
+            predicted_s = predictor.seconds(row)
+            judged.append(JudgedStep(row, predicted_s, predictor.answer(row) if answers else None))
         except UsageError as error:
             refused.append(RefusedStep(row, error.what))
     return judged, refused
@@ -163,11 +186,18 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
                 "measured_s": each.row.seconds,
                 "predicted_s": each.predicted_s,
                 "error": each.error,
+                **_said(each.said),
             }
             for each in judged
         ],
         "refused": [{"table": each.row.table, "row": each.row.label, "why": each.why} for each in refused],
     }
+
+
+def _said(said: Probable | None) -> dict[str, float | None]:
+    """Return the most probable step and its interval as keys of a row, in us."""
+    ends = (None,) * 3 if said is None else (said.p05_us, said.p50_us, said.p95_us)
+    return dict(zip(("step_us_p05", "step_us_p50", "step_us_p95"), ends, strict=True))
 
 
 def fitted(

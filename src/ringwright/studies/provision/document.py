@@ -95,7 +95,9 @@ class ProvisionRow(TypedDict):
     """A workload on a fabric; all but the first four are null where ``declined`` or a device that is too small says why.
 
     ``longer_*``: by which share of the step on the fabric as it is the step is longer, of 5, 50 and 95 % of draws; null unless
-    asked for. ``export`` is the file of the recommended network, null unless one was written.
+    asked for. ``reference_us`` (the fabric as it is) and ``step_us`` (the least network) are simulated; ``*_p50`` is the most
+    probable one, as simulate answers, null where no such steps were measured. ``export`` is the file of the recommended
+    network, null unless one was written.
     """
 
     workload: str
@@ -111,6 +113,9 @@ class ProvisionRow(TypedDict):
     device_memory_bytes: int | None
     given: NetworkRow | None
     reference_us: float | None
+    reference_us_p05: float | None
+    reference_us_p50: float | None
+    reference_us_p95: float | None
     unlimited_us: float | None
     most_us: float | None
     step_us: float | None

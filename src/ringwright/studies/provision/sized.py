@@ -15,6 +15,7 @@ from ringwright.studies.provision.network import NetworkPlan, NetworkTiers
 from ringwright.studies.provision.variants import with_fewer_nics
 
 if TYPE_CHECKING:
+    from ringwright.costs.probable import Probable
     from ringwright.studies.jobs.study import PolicyResult
     from ringwright.studies.provision.asked import SizedJob
     from ringwright.studies.provision.document import NetworkRow, ProvisionEdge
@@ -37,7 +38,9 @@ class SizedNetwork:
         self.simulated = 0
         self._known: dict[NetworkPlan, float] = {}
         self._timed = HealthyTimes()
-        self.reference_s = self._at(self.tiers.given)
+        as_given = self._answer(self.of_plan(self.tiers.given).sized(self.tiers.given))
+        self.reference_s = self._known[self.tiers.given] = as_given.step_s
+        self.reference: Probable | None = as_given.probable
         if not self.reference_s:
             raise InfeasibleError(
                 "its step takes no time: as far as is known, it computes nothing and sends nothing over a link",

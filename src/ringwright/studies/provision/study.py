@@ -103,6 +103,12 @@ def _fill(
     row["reference_us"], row["most_us"] = sized.reference_s * 1e6, sized.most_s * 1e6
     row["unlimited_us"] = sized.unlimited_us()
     row["step_us"] = sized.result.step_s * 1e6
+    if (given := sized.reference) is not None:
+        row["reference_us_p05"], row["reference_us_p50"], row["reference_us_p95"] = (
+            given.p05_us,
+            given.p50_us,
+            given.p95_us,
+        )
     if likely is not None:
         row["step_us_p05"], row["step_us_p50"], row["step_us_p95"] = likely.p05_us, likely.p50_us, likely.p95_us
     row["nics_per_gpu"], row["nic_gbs"] = network["nics_per_gpu"], network["nic_gbs"]
