@@ -7,13 +7,14 @@ import json
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ringwright.advise.advise import AdviceSpec, advise
-from ringwright.advise.backtest import BackTest, of_halves, of_pair, wander
+from ringwright.advise.backtest import BackTest, is_telling, of_halves, of_pair, wander
 from ringwright.advise.changes import setup_of
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import Draws, size_sigma
@@ -70,6 +71,25 @@ def test_a_pair_is_predicted_from_its_first_recording_alone(made: RecordedPair, 
     assert [other[name] for name in ("gain_p05", "gain_p50", "gain_p95")] == [
         judged[name] for name in ("gain_p05", "gain_p50", "gain_p95")
     ], "what was measured afterwards is not seen"
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "high", "sentence"),
+    [
+        (-0.257, 0.002, 0.204, "Too wide to tell: 0.2% in -25.7% to 20.4% was predicted, and 5.6% was measured"),
+        (-0.01, 0.05, 0.2, "Too wide to tell: 5.0% in -1.0% to 20.0% was predicted, and 5.6% was measured"),
+        (0.01, 0.05, 0.2, "The change did what was predicted: 5.6% was measured, 5.0% in 1.0% to 20.0% was predicted"),
+        (0.07, 0.1, 0.2, "The change gained less than was predicted: 5.6%"),
+    ],
+)
+def test_an_interval_in_which_nearly_anything_lies_is_no_success(
+    judged: BackTest, low: float, middle: float, high: float, sentence: str
+) -> None:
+    gains = {"gain_p05": low, "gain_p50": middle, "gain_p95": high, "measured_gain": 0.056}
+    verdict: dict[str, Any] = {"is_inside": low <= 0.056 <= high, "is_telling": is_telling(low, high), "kind": "pair"}
+    out = io.StringIO()
+    write_judged({**judged, **gains, **verdict}, out, width=200)  # type: ignore[typeddict-item]
+    assert out.getvalue().splitlines()[0].strip() == sentence
 
 
 @pytest.mark.once
@@ -374,7 +394,7 @@ def test_the_verdict_comes_first(judged: BackTest, width: int) -> None:
     out = io.StringIO()
     write_judged(judged, out, width=width)
     lines = out.getvalue().splitlines()
-    assert lines[0].startswith("The change")
+    assert lines[0].startswith("The change" if judged["is_telling"] or not judged["is_inside"] else "Too wide to tell")
     assert all(len(line) <= width for line in lines)
     refused: BackTest = {**judged, "gain_p05": None, "gain_p50": None, "gain_p95": None, "is_inside": None, "why": "so"}
     out = io.StringIO()

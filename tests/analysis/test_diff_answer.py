@@ -51,6 +51,30 @@ def answer(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return dict(diff(before, after)["answer"])  # type: ignore[arg-type]
 
 
+def stepping(op: str, seconds: float, pieces: int = 1) -> dict[str, Any]:
+    """Return a job of twenty steps, each with calls of 1 MiB in all."""
+    rows: list[dict[str, Any]] = []
+    for number in range(20):
+        at = {"rank": 0, "iteration": number, "start_s": number * seconds, "clock": "one", "multiplicity": 1}
+        rows.append(at | {"kind": "step", "op": "step", "duration_s": seconds * (1 + 0.01 * (number % 2))})
+        for piece in range(pieces):
+            call = {"kind": "collective", "op": op, "size_bytes": (1 << 20) // pieces, "communicator": 0}
+            rows.append(at | call | {"sequence": number * pieces + piece})
+    group = pl.DataFrame({"communicator": [0], "size": [2], "members": [[0, 1]]})
+    frames = {"events": pl.DataFrame(rows, infer_schema_length=None), "communicators": group}
+    return dict(summarise(Trace.of(frames, {"source": "calls", "inputs": ["job"]})))
+
+
+def test_a_step_of_another_job_is_not_faster() -> None:
+    before = stepping("all-reduce", 1e-2)
+    told = answer(before, stepping("send", 1e-3))
+    assert told["kind"] == "cannot-tell"
+    assert told["sentence"].startswith("These are different jobs: not one operation and size is in both")
+    assert answer(before, stepping("all-reduce", 1e-3))["sentence"].startswith("Faster: a step takes 0.10x as long")
+    recut = answer(before, stepping("all-reduce", 1e-3, pieces=4))
+    assert recut["sentence"].startswith("Faster: a step takes 0.10x as long"), "the same bytes in other buckets"
+
+
 @pytest.mark.parametrize(("factor", "kind", "word"), [(3.0, "slower", "Slower"), (0.5, "faster", "Faster")])
 def test_the_largest_size_that_changed(factor: float, kind: str, word: str) -> None:
     told = answer(table(1.0), table(factor))

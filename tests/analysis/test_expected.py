@@ -45,6 +45,35 @@ def table(
     return Trace.of({"events": rows("events", events), "claims": rows("claims", claims)}, {"source": "bench"})
 
 
+def logged(times_us: dict[int, float], **said: str) -> Trace:
+    """Return a table on four nodes of eight A100 whose log says more, such as network or platform."""
+    trace = table("a", times_us, ranks=32, nodes=4, release="2.12.12")
+    own = trace.table("claims").to_dicts()
+    own += [{"field": field, "value": value, "source": "nccl-log", "ground": "read"} for field, value in said.items()]
+    return Trace.of({"events": trace.table("events"), "claims": rows("claims", own)}, trace.meta)
+
+
+def test_the_box_is_that_of_the_platform_that_the_log_names() -> None:
+    """An instance with a quarter of the NICs' rate has a quarter of the ceiling: what is 6x below one box is 1.6x below it."""
+    time_us = {1 << 30: 70253.0}
+    (plain,) = expected(logged(time_us))
+    assert plain["title"].startswith("6.0x below NCCL's own cost model: looks like default network settings")
+    for said in ({"platform": "p4d.24xlarge"}, {"network": "AWS Libfabric"}):
+        (told,) = expected(logged(time_us, **said))
+        assert told["title"] == "63% of what NCCL's own cost model says"
+        assert "taken as p4d:4, for its log names the" in told["detail"]
+
+
+@pytest.mark.parametrize(
+    ("network", "title"),
+    [("IB", "its log names the network IB, so that plain sockets are not the cause"), ("Socket", "plain sockets")],
+)
+def test_a_cause_that_the_log_excludes_is_not_said(network: str, title: str) -> None:
+    (told,) = expected(logged({1 << 30: 70253.0}, network=network))
+    assert title in told["title"]
+    assert "looks like" not in told["title"]
+
+
 def titles(found: list[dict[str, Any]]) -> list[str]:
     return [f"{item['severity']}: {item['title']}" for item in found]
 

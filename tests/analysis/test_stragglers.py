@@ -144,6 +144,24 @@ def test_ranks_in_turn_are_those_that_were_last() -> None:
     assert found.delay == 0.8
 
 
+def test_one_rank_does_not_take_turns() -> None:
+    """Five steps of one rank alone: too few for the surest rule, and yet nobody else; named, with what chance would make of it."""
+    late = quiet()[:4]
+    late[1, 3:36:7] = 9.0
+    found = held_up(seen(late))
+    assert (found.kind, found.rows, found.steps) == ("at-times", (1,), (3, 10, 17, 24, 31))
+    assert found.chance == pytest.approx(4 * 0.25**5)
+    told = culprit(seen(late), found, 1.0)
+    assert (told["kind"], told["ranks"], told["confidence"]) == ("straggler", [11], 0.6)
+    assert told["evidence"][0].startswith("rank 11 holds the others up now and then: in 8% of 60 steps")
+    assert "every 7 of them" in told["evidence"][0]
+
+
+def test_a_few_ranks_in_turn_are_named() -> None:
+    found = HeldUp("in-turn", (1, 4, 6), (), tuple(range(0, STEPS, 4)), 0.8)
+    assert said(found)[0].startswith("cannot tell one rank: ranks 11, 14, 16 hold the others up in turn, in 25% of")
+
+
 def test_nobody() -> None:
     assert held_up(seen(quiet())) == HeldUp("none", (), (), (), 0.0)
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -160,10 +161,27 @@ def test_what_is_sent_is_opened(served: Served) -> None:
         lambda state: any(job["id"] == opened["id"] and job["state"] == "done" for job in state["jobs"])
     )
     kept = next(job for job in state["jobs"] if job["id"] == opened["id"])
-    assert kept["name"].endswith("job.log.gz")
+    assert kept["name"] == "job.log.gz"
     assert Path(kept["path"]).read_bytes() == data
     assert served.ask("DELETE", f"/api/jobs/{opened['id']}")[0] == 200
     assert not Path(kept["path"]).exists()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_saved_trace_may_be_sent_packed_or_file_by_file(served: Served, tmp_path: Path, packed: bool) -> None:
+    saved = ringwright.read(ringwright.sample()).save(tmp_path / "run.trace")
+    files = sorted(saved.iterdir())
+    if packed:
+        with tarfile.open(tmp_path / "rt.tgz", "w:gz") as archive:
+            archive.add(saved, saved.name)
+        files = [tmp_path / "rt.tgz"]
+    upload = served.json("POST", "/api/uploads")["upload"]
+    for file in files:
+        served.json("PUT", f"/api/uploads/{upload}?name={file.name}", file.read_bytes())
+    opened = served.json("POST", f"/api/uploads/{upload}/open")
+    served.until(lambda state: any(job["id"] == opened["id"] and job["state"] == "done" for job in state["jobs"]))
+    assert opened["name"] == ("rt.tgz" if packed else f"{files[0].name} and {len(files) - 1} more")
+    assert served.json("GET", f"/api/jobs/{opened['id']}/summary")["ranks_seen"] == 16
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(served: Served) -> None:

@@ -149,6 +149,30 @@ def test_several_tables_and_prefixes(tmp_path: Path) -> None:
     assert both[0].rows == both[1].rows
 
 
+ON_H100 = "".join(
+    f"#  Rank  {rank} Group  0 Pid 19761{rank} on GPU BOX device  {rank} [0000:0{rank}:00] NVIDIA H100 80GB HBM3\n"
+    for rank in range(8)
+) + (
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+    "  8589934592    2147483648     float     sum      -1    31356  273.95  479.41      0    31308  274.36  480.14      0\n"
+)
+
+
+@pytest.mark.parametrize("name", ["all_reduce_perf.txt", "mine.txt"])
+def test_the_same_bytes_are_the_same_table_under_any_name(name: str, tmp_path: Path) -> None:
+    """The ratio of both bandwidths settles the operation, so its own ceiling holds: switches that add are above a link."""
+    (tmp_path / name).write_text(ON_H100)
+    (table,) = read_tables(str(tmp_path / name))
+    assert (table.op, len(table.rows), table.refused) == ("all-reduce", 1, ())
+
+
+def test_a_host_may_have_a_space_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(ON_H100)
+    (table,) = read_tables(str(tmp_path / "a.txt"))
+    assert (table.ranks, table.nodes, table.gpu) == (8, 1, "NVIDIA H100 80GB HBM3")
+    assert table.hosts[7] == "GPU BOX"
+
+
 def test_json_lines(tmp_path: Path) -> None:
     line = '{"name":"allgather", "kernel":1, "ranks":16, "ranksPerNode":8, "size":8192, "time":83.5}\n'
     (table,) = tables(tmp_path, line, "baseline.jsonl")

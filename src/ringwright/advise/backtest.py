@@ -35,6 +35,7 @@ MOST_ALIKE = 0.8  # of neighbouring steps: their correlation, as far as so few s
 RUN_SIGMA = 0.008  # by which a run differs from the next one as a whole, and half of one from the other
 PER_DRAW = 32  # means of recordings that are drawn for each draw of a gain
 MOST_DRAWS = 32
+NARROW = 0.05  # of a step: an interval around nothing, as wide at most, still says that nothing is gained
 FREEDOM = 8  # degrees of it: how well so few steps tell how far they wander
 
 
@@ -42,6 +43,7 @@ class BackTest(TypedDict):
     """A prediction and what was measured; gains are shares of the step before, times in us.
 
     ``change`` is empty where nothing was changed. ``is_told``: advice would tell the change, not only that it may gain.
+    ``is_telling``: the interval holds only gains, or only losses, or is narrow; else nearly anything would be inside.
     ``is_inside``: the measured gain lies within the predicted interval; null where nothing was predicted, and ``why`` says why.
     """
 
@@ -60,6 +62,7 @@ class BackTest(TypedDict):
     gain_p95: float | None
     measured_gain: float
     is_inside: bool | None
+    is_telling: bool | None
     is_told: bool
     why: str
     seed: int
@@ -134,10 +137,16 @@ def _judged(kind: str, before: Situation, after: Situation, change: str, seed: i
         "gain_p95": ends[2] if ends else None,
         "measured_gain": measured,
         "is_inside": ends[0] <= measured <= ends[2] if ends else None,
+        "is_telling": is_telling(ends[0], ends[2]) if ends else None,
         "is_told": is_told,
         "why": why,
         "seed": seed,
     }
+
+
+def is_telling(low: float, high: float) -> bool:
+    """Say whether an interval of predicted gains, as shares of a step, would be refuted by what a change may well do."""
+    return low > 0 or high < 0 or high - low <= NARROW
 
 
 def _means(situation: Situation) -> float:

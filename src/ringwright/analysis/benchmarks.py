@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.costs import nccl
+from ringwright.costs.transports import carrier
 from ringwright.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _GPU_MEMORY = re.compile(
 )  # from the first digit on, or many digits are tried from each
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
 _CLAIMED = ("gpu", "release", "hosts", "nodes")
+_OF_LOG = ("platform", "network")  # which a log says of all that it holds
 _NODE_TYPES = {
     ("A100", 8): "dgx-a100",
     ("H100", 8): "dgx-h100",
@@ -36,6 +38,8 @@ _NODE_TYPES = {
     ("GB200", 4): "gb200",
     ("L40S", 4): "pcie",
 }
+# Where a log names the network: the box of so many such GPUs that has it, if its NICs are others than the standard one's.
+_ON_NETWORK = {("A100", 8, "efa"): "p4d"}
 
 
 @dataclass
@@ -54,6 +58,8 @@ class BenchmarkTimes:
     release: str = ""
     hosts: frozenset[str] = frozenset()
     variant: str = ""
+    platform: str = ""  # and network: as the log that holds the table says, empty where it is silent
+    network: str = ""
 
     @property
     def label(self) -> str:
@@ -93,7 +99,7 @@ class BenchmarkTimes:
 
 def tables(trace: Trace, rates: list[Row] | None = None) -> list[BenchmarkTimes]:
     """Return the tables of a Trace, in the order in which they were read; ``rates`` is its bandwidth where that is known."""
-    claims = TableClaims(trace, _CLAIMED)
+    claims = TableClaims(trace, (*_CLAIMED, *_OF_LOG))
     source = str(trace.meta.get("source", ""))
     groups: dict[tuple[Any, ...], BenchmarkTimes] = {}
     for entry in bandwidth(trace) if rates is None else rates:
@@ -107,13 +113,22 @@ def tables(trace: Trace, rates: list[Row] | None = None) -> list[BenchmarkTimes]
             table = BenchmarkTimes(
                 entry["table"], entry["op"] or "unknown", entry["nranks"], entry["nnodes"], entry["kind"], source
             )
-            table.variant = entry["algorithm"] or ""
+            # of a benchmark all rows of a table have it: it was forced; a job's calls only say which one was chosen
+            table.variant = (entry["algorithm"] or "") if entry["kind"] == "benchmark" else ""
             _describe(table, claims, trace)
             groups[key] = table
         side = table.inplace_s if entry["task"] == "in-place" else table.times_s
         time_s = entry["time_us"] * 1e-6
         side[entry["size_bytes"]] = min(time_s, side.get(entry["size_bytes"], time_s))
+    if len({table.name.partition(" ")[0] for table in groups.values()}) == 1:  # else whose words they are is not known
+        for table in groups.values():
+            table.platform, table.network = (_undisputed(claims, name) for name in _OF_LOG)
     return list(groups.values())
+
+
+def _undisputed(claims: TableClaims, field: str) -> str:
+    told = claims.job(field)
+    return "" if told is None or told.is_disputed else told.value
 
 
 def _describe(table: BenchmarkTimes, claims: TableClaims, trace: Trace) -> None:
@@ -169,11 +184,21 @@ def system_of(table: BenchmarkTimes, box: str | None) -> tuple[NcclSystem, str]:
             f"the table does not name its {' and '.join(lacking) or 'GPUs per node'}", remedy="name the box"
         )
     each, model = table.nranks // nodes, gpu_model(table.gpu).split("-")[0]
-    for (known, gpus), name in _NODE_TYPES.items():
-        if model == known and each == gpus:
-            spec = f"{name}:{nodes}"
-            return nccl.placed(spec)[1], f"{each} x {model} a node taken as {spec}"
+    name, why = _box_of(table, model, each)
+    if name:
+        return nccl.placed(f"{name}:{nodes}")[1], f"{each} x {model} a node taken as {name}:{nodes}{why}"
     raise UsageError(f"no standard box has {each} x {model} a node", remedy="name the box")
+
+
+def _box_of(table: BenchmarkTimes, model: str, each: int) -> tuple[str, str]:
+    """Return the box by what the log says of platform and network, else the standard one of so many such GPUs; and why."""
+    named = table.platform.partition(".")[0]
+    if named in nccl.NODE_TYPES and nccl.NODE_TYPES[named].gpus == each:
+        return named, f", for its log names the platform {table.platform}"
+    over = carrier(table.network, "") if table.network else ""
+    if (name := _ON_NETWORK.get((model, each, over))) is not None:
+        return name, f", for its log names the network {table.network}"
+    return _NODE_TYPES.get((model, each), ""), ""
 
 
 def release_of(table: BenchmarkTimes, release: str | None) -> str:

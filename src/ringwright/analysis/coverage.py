@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringwright.analysis.document import Facts
 from ringwright.analysis.findings import is_log
+from ringwright.analysis.made_by import release
 
 _ONLY_THE_LOG = [
     "when a collective ran or how long it took: the line is printed when it is enqueued",
@@ -36,8 +37,6 @@ def coverage(facts: Facts) -> str:
     expected = facts["ranks_expected"]
     ranks = f"{facts['ranks_seen']}/{expected if expected is not None else '?'} ranks"
     hosts = f"{facts['hosts']} host{'s' if facts['hosts'] != 1 else ''}"
-    name = (facts["library"] or "nccl").upper()
-    version = f"{name} {', '.join(facts['nccl_versions'])}" if facts["nccl_versions"] else f"{name} version unknown"
     ledger = facts["ledger"]
     unit = "lines" if is_log(facts) else "records"
     counts = f"{ledger['lines']:,} {unit}: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
@@ -48,7 +47,7 @@ def coverage(facts: Facts) -> str:
     gone = ledger["missing"]
     share = gone / (gone + ledger["understood"] + ledger["repaired"]) if gone else 0.0
     lost = f", {gone:,} missing ({share:.1%} by sequence numbers)" if gone else ""
-    whole = f"{where} · {version} · {counts}{lost}"
+    whole = f"{where} · {release(facts)} · {counts}{lost}"
     return whole if is_log(facts) else f"{facts['kind']}{_asked(facts)} · {whole}"
 
 

@@ -11,6 +11,7 @@ from ringwright.analysis.document import Summary
 from ringwright.laws import wrong_results
 
 SCHEMA = "ringwright.diff/1"
+RECUT = 0.05  # by which an operation's bytes a step may differ and still be the same gradients, cut otherwise
 Tally = dict[tuple[Any, ...], tuple[int, int]]  # key -> (count, bytes)
 
 
@@ -41,7 +42,7 @@ def diff(before: Summary, after: Summary) -> RunDifference:
     times = diff_times.times(before, after)
     return {
         "schema": SCHEMA,
-        "answer": diff_answer(_side(after), times, rows, changes, share),
+        "answer": diff_answer(_side(after), times, rows, changes, share, is_other_job=_is_other_job(before, after)),
         "before": _side(before),
         "after": _side(after),
         "changed_share": share,
@@ -84,6 +85,24 @@ def _sizes(summary: Summary) -> Tally:
         for e in o.get("size_histogram") or []
         if e["size_bytes"] is not None
     )
+
+
+def _is_other_job(before: Summary, after: Summary) -> bool:
+    """Say whether both runs have calls of known sizes, or timed sizes, and share neither an operation and size nor its bytes.
+
+    An operation that moves the same bytes a step in other pieces is the same job with other buckets.
+    """
+    one, two = (
+        {*_sizes(side), *((row["op"], row["size_bytes"]) for row in side.get("bandwidth") or [])}
+        for side in (before, after)
+    )
+    if not one or not two or one & two:
+        return False
+    moved = [
+        {op: size / max(1, len(side.get("iterations") or [])) for (op,), (_, size) in _operations(side).items() if size}
+        for side in (before, after)
+    ]
+    return not any(abs(moved[1][op] / moved[0][op] - 1) <= RECUT for op in moved[0].keys() & moved[1].keys())
 
 
 def _communicators(summary: Summary) -> Tally:

@@ -22,6 +22,8 @@ def diff_answer(
     sizes: Sequence[TimedSize],
     changes: Sequence[CountChange],
     changed_share: float,
+    *,
+    is_other_job: bool = False,
 ) -> FirstAnswer:
     """Return the answer to "what changed?": of steps where both runs have them, else of the largest size that changed.
 
@@ -33,9 +35,15 @@ def diff_answer(
         What was timed in both runs: the whole job's, and each operation's and size's.
     changes, changed_share
         What was called otherwise, and the share of calls or bytes that it makes.
+    is_other_job
+        Whether not one operation and size is in both runs: then no time of one says anything of the other.
     """
     kind, sentence, figures = (
-        _of_results(after) or _of_steps(times) or _of_sizes(sizes) or _of_counts(times, sizes, changes, changed_share)
+        _of_results(after)
+        or (_of_other_jobs(changed_share) if is_other_job else None)
+        or _of_steps(times)
+        or _of_sizes(sizes)
+        or _of_counts(times, sizes, changes, changed_share)
     )
     told: list[Figure] = [{"name": name, "value": value} for name, value in figures]
     return {
@@ -50,6 +58,12 @@ def _of_results(after: RunCounts) -> Told | None:
     if not after["wrong_results"]:
         return None
     return "wrong", f"The results of the later run are wrong: {after['wrong_results']}.", []
+
+
+def _of_other_jobs(share: float) -> Told:
+    figures = [("calls or bytes that changed", f"{share:.1%}"), ("operations and sizes in both", "0")]
+    sentence = "These are different jobs: not one operation and size is in both, so no time says which is faster."
+    return "cannot-tell", sentence, figures
 
 
 def _of_steps(times: Sequence[TimedWhole]) -> Told | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 SLOW, MUCH_SLOWER = 1.5, 3.0
 NEAR = 1.25
+SOCKET = "Socket"  # NCCL's word for plain sockets
 CLIFF = 0.7  # of the bandwidth of the next smaller size
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=nccl.%h.%p.log"
@@ -120,6 +121,10 @@ def _cause(table: BenchmarkTimes, factor: float, size: int, peer: BenchmarkTimes
     if factor < MUCH_SLOWER:
         return "", _LOOK
     if (table.nnodes or 1) > 1:
+        if table.network == SOCKET:
+            return ": its log says that traffic between nodes goes over plain sockets", _LOOK
+        if table.network:
+            return f": its log names the network {table.network}, so that plain sockets are not the cause", _LOOK
         # plain sockets move a few GB/s however many cards there are; a wrong algorithm does not cost this much
         return ": looks like default network settings (sockets instead of RDMA or the vendor's plug-in)", _LOOK
     return ": looks like traffic that left NVLink (peer access off, or PCIe)", _LOOK

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ringwright.analysis import remedies
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.series import Series, series
 from ringwright.analysis.slow_cells import Cell, Slow, explained
@@ -101,12 +102,14 @@ def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culpr
     slowed = _slow_pairs(trace) + [
         culprit
         for each in series(trace)
-        for culprit in _slowed(each, change_points(each.time_s, least_factor=least_factor), least_factor)
+        for culprit in _slowed(
+            each, change_points(each.time_s, least_factor=least_factor), least_factor, remedies.pairs(trace.meta)
+        )
     ]
     return sorted(slowed, key=lambda culprit: -culprit["confidence"])
 
 
-def _slowed(series: Series, changes: list[ChangePoint], least_factor: float) -> list[Culprit]:
+def _slowed(series: Series, changes: list[ChangePoint], least_factor: float, command: str) -> list[Culprit]:
     slower = [
         change
         for number, change in enumerate(changes)
@@ -124,7 +127,6 @@ def _slowed(series: Series, changes: list[ChangePoint], least_factor: float) -> 
         f"the series begins at {series.where}",
         "cannot tell who: all members of a collective share its time",
     ]
-    command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
     return [_culprit([], [], "fail-slow", 0.3, evidence, command)]
 
 
@@ -198,7 +200,7 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
     for slow in itertools.chain(*slow_parts(trace)):
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
-        command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
+        command = remedies.pairs(trace.meta)
         culprits.append(
             _culprit(
                 ranks,

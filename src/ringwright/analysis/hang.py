@@ -26,6 +26,7 @@ from ringwright.analysis.hang_waits import (
     vote,
     waits,
 )
+from ringwright.analysis.made_by import GLOO, MPI, made_by
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
@@ -76,7 +77,7 @@ def hang(trace: Trace) -> list[Culprit]:
         culprits += _gone(state)
     culprits.sort(key=lambda culprit: -culprit["confidence"])
     usual = remedies.report(trace.meta)
-    return [_with_next(culprit, usual) for culprit in culprits]
+    return [_with_next(culprit, usual, has_gpu=made_by(trace.meta) not in (GLOO, MPI)) for culprit in culprits]
 
 
 def _gone(state: Progress) -> list[Culprit]:
@@ -102,11 +103,13 @@ def _gone(state: Progress) -> list[Culprit]:
     return []
 
 
-def _with_next(culprit: Culprit, usual: str) -> Culprit:
-    """Add the command to type next, else the ``usual`` one, and to the evidence what it shows."""
+def _with_next(culprit: Culprit, usual: str, *, has_gpu: bool) -> Culprit:
+    """Add the command to type next, else the ``usual`` one, and to the evidence what it shows; a GPU is asked where one is."""
     kind = "mismatch" if culprit["kind"].startswith("hang-mismatch") else culprit["kind"]
     who = say_ranks(culprit["ranks"]) if culprit["ranks"] else "the ranks in the evidence"
-    command, shows = _NEXT.get(kind, _NEXT[NOT_ENTERED])
+    command, shows = _NEXT[
+        NOT_ENTERED if kind not in _NEXT or (kind in (DEVICE, NOT_STARTED) and not has_gpu) else kind
+    ]
     evidence = [*culprit["evidence"], f"next: {shows.format(who=who)}"]
     return {**culprit, "command": command or usual, "evidence": evidence}
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import remedies
 from ringwright.analysis.bandwidth import bus_factor
 from ringwright.analysis.benchmarks import BenchmarkTimes, tables
+from ringwright.analysis.made_by import OF_NCCL, UNKNOWN, made_by
 from ringwright.analysis.normal_document import NormalRow
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.costs.learnt.call import LibraryCall
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 MOST_TABLES = 64  # that are compared: some 50 ms each
+FEWEST_SYSTEMS = 5  # of which a percentile can be told
 SOCKETS = "tcp"
+_OTHER_LIBRARY = "{} made its calls, and what other systems reach is known of NCCL"
 NAMED_BY = "network"  # the claim that names what joins the nodes: NCCL's "Using network"
 TAILS = (0.05, 0.5, 0.95)
 SIMULATED_TIMES = "its times are simulated, and compared with no measured system"
@@ -54,9 +57,9 @@ def normal(trace: Trace, rates: list[Row] | None = None) -> Normal:
     rows: list[NormalRow] = []
     unknown: dict[str, list[str]] = {}
     mine = [each for each in tables(trace, rates) if each.source != "perf-table" and each.sizes]
-    network = _network(trace)
+    network, library = _network(trace), made_by(trace.meta)
     for table in mine[:MOST_TABLES]:
-        told = _compared(table, network)
+        told = _compared(table, network, library)
         if isinstance(told, str):
             unknown.setdefault(told, []).append(table.label)
         else:
@@ -73,12 +76,12 @@ def _network(trace: Trace) -> str:
     return "" if told is None or told.is_disputed else told.value
 
 
-def _compared(table: BenchmarkTimes, network: str) -> list[NormalRow] | str:
+def _compared(table: BenchmarkTimes, network: str, library: str) -> list[NormalRow] | str:
     """Return the rows of a table, or in words why there are none."""
     if table.variant:
         return "its algorithm was forced"
     if not table.gpu:
-        return "it does not name its GPU"
+        return "it does not name its GPU" if library in (*OF_NCCL, UNKNOWN) else _OTHER_LIBRARY.format(library.upper())
     nodes = table.nnodes
     if not table.nranks or not nodes or table.nranks % nodes:
         return "it does not name its nodes"
@@ -104,6 +107,8 @@ def _compared(table: BenchmarkTimes, network: str) -> list[NormalRow] | str:
     calls = [replace(each, transport=over) if nodes > 1 else each for each in shapes for over in carriers]
     said = list(zip(*expected(calls, (), prior), strict=True))
     systems = sum(prior.seen[each].systems for each in carriers if each in prior.seen)
+    if systems < FEWEST_SYSTEMS:
+        return f"{systems} such system{'s were' if systems != 1 else ' was'} measured, and a percentile needs {FEWEST_SYSTEMS}"
     return [_row(table, each, systems, assumed) for each in said]
 
 

@@ -17,8 +17,9 @@ from ringwright.analysis import overlap_remedies, variables_seen
 from ringwright.analysis.copied_collectives import copies_of
 from ringwright.analysis.fusion_rows import PRODUCTS, Fusion, FusionRows, begin_end, fusion_rows
 from ringwright.analysis.fusions import Fusions, fusions
+from ringwright.analysis.made_by import XLA, made_by
 from ringwright.analysis.overlap_audit import SHARE, Case
-from ringwright.analysis.overlap_remedies import NOT_MATCHED, ONE_COMMUNICATOR
+from ringwright.analysis.overlap_remedies import NOT_MATCHED, ONE_COMMUNICATOR, OverlapRemedy
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
@@ -42,6 +43,11 @@ class OverlapAccount:
     names: dict[int, str] = field(default_factory=dict)
     is_on: bool = False  # whether products were meant to be fused: some are, or fell back
     variables: list[variables_seen.Variable] = field(default_factory=list)
+    library: str = ""  # that made the calls
+
+    def switched(self, remedy: OverlapRemedy) -> OverlapRemedy:
+        """Return a remedy without its switch where that is another world's: PyTorch's are none of XLA's."""
+        return replace(remedy, switch="") if self.library == XLA else remedy
 
 
 def account(trace: Trace, cases: list[Case]) -> OverlapAccount:
@@ -50,6 +56,7 @@ def account(trace: Trace, cases: list[Case]) -> OverlapAccount:
     known = trace.scan("communicators").select("communicator", "name").collect()
     names = {number: str(name or number).strip() for number, name in known.rows()}
     made = OverlapAccount(fusions=fusions(ranks, names), names=names, ranks={rows.rank: rows for rows in ranks})
+    made.library = made_by(trace.meta)
     made.is_on = bool(made.fusions.fired & set(PRODUCTS)) or any(rows.fallen for rows in ranks)
     made.variables = variables_seen.variables(trace)
     queues = {rank: _queues(rows) for rank, rows in made.ranks.items()}
@@ -187,7 +194,7 @@ def _fusions(made: OverlapAccount) -> list[Row]:
 def _fusion(made: OverlapAccount, pattern: str, layer: str, group: int | None, each: list[Fusion]) -> Row:
     missed = [one for one in each if not one.fired]
     known = sorted({made.names[one.communicator] for one in each if one.communicator in made.names})
-    remedy = overlap_remedies.of_fusion(pattern)
+    remedy = made.switched(overlap_remedies.of_fusion(pattern))
     gains = [one.looped_us for one in missed if one.looped_us is not None]
     return {
         "pattern": pattern,
@@ -218,7 +225,7 @@ def _exposed(made: OverlapAccount) -> list[Row]:
     for (group, op, phase, layer, cause, pair), each in grouped.items():
         role = next((rows.roles.get(group) for rows in made.ranks.values() if group is not None), None)
         largest = max((case.row.get("size_bytes") or 0 for case in each), default=0)
-        remedy = overlap_remedies.remedy_of(cause, op, role, phase, pair, largest or None)
+        remedy = made.switched(overlap_remedies.remedy_of(cause, op, role, phase, pair, largest or None))
         gains = [case.evidence["gain_us"] for case in each if "gain_us" in case.evidence]
         told.append(
             {

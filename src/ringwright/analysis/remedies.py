@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringwright.analysis.made_by import is_nccl
+
 _SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 SIMULATED = "simulator"  # source of a trace that no run was read from
 MOST_NAMED = 4  # files, beyond which their folder is named
@@ -65,6 +67,11 @@ def perfetto(document: Mapping[str, Any]) -> str:
 def _on_all(command: str, document: Mapping[str, Any]) -> str:
     names = given(document)
     return "" if document.get("inputs") and not names else command.format(inputs(names))
+
+
+def pairs(meta: Mapping[str, Any]) -> str:
+    """Return what measures one pair of ranks after the other in the world of the recording; empty where nothing is known."""
+    return "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100" if is_nccl(meta) else ""
 
 
 def perf(op: str, low_bytes: int, high_bytes: int) -> str:

@@ -178,7 +178,10 @@ def _above(late: Floats, limit: float) -> HeldUp | None:
 
 
 def _in_turn(late: Floats, noise: float) -> HeldUp | None:
-    """Return the steps that some rank holds up, another one each time: they stand apart from the other steps, or are all."""
+    """Return the steps that some rank holds up, another one each time: they stand apart from the other steps, or are all.
+
+    Where it is the same rank each time, that one is late now and then, in fewer steps than ``_above`` asks for.
+    """
     worst = late.max(axis=0)
     limit, gap = _limit(worst)
     if float(np.median(worst)) >= max(2 * TURN, TURN_NOISES * noise) and gap < TURN:
@@ -189,6 +192,10 @@ def _in_turn(late: Floats, noise: float) -> HeldUp | None:
     if held.sum() < max(FEWEST, LEAST_TURNS * late.shape[1]):
         return None
     rows = tuple(sorted(set(late.argmax(axis=0)[held].tolist())))
+    if len(rows) == 1:  # nobody takes turns with it
+        total = int(held.sum())
+        chance = min(1.0, len(late) * at_least(total, total, 1 / len(late)))
+        return HeldUp("at-times", rows, (), tuple(np.flatnonzero(held).tolist()), float(np.median(worst[held])), chance)
     return HeldUp("in-turn", rows, (), tuple(np.flatnonzero(held).tolist()), float(np.median(worst[held])))
 
 

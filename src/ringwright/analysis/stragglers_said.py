@@ -7,11 +7,12 @@ import numpy as np
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.hang_mismatch import say_ranks
 from ringwright.analysis.lateness import Lateness
-from ringwright.analysis.stragglers import HeldUp, Stretch
+from ringwright.analysis.stragglers import CHANCE, HeldUp, Stretch
 
 MOVING, IN_TURN, STRAGGLER = "straggler-moving", "stragglers-in-turn", "straggler"
 AT_FIRST = 0.8  # of a delay before the step's first call, from which on what precedes that call is named
 MOST_SPANS = 6
+MOST_NAMED = 4  # of ranks that take turns
 
 
 def culprit(seen: Lateness, stragglers: HeldUp, ground: float) -> Culprit:
@@ -34,8 +35,15 @@ def culprit(seen: Lateness, stragglers: HeldUp, ground: float) -> Culprit:
 
 
 def _confidence(stragglers: HeldUp, ground: float) -> float:
-    sure = {"lasting": 0.95, "moving": 0.85, "at-times": 0.8, "in-turn": 0.3}[stragglers.kind]
+    sure = {"lasting": 0.95, "moving": 0.85, "at-times": _at_times_sure(stragglers.chance), "in-turn": 0.3}[
+        stragglers.kind
+    ]
     return round(sure * max(ground, 0.6), 2)
+
+
+def _at_times_sure(chance: float) -> float:
+    """Return how sure it is that a rank is late now and then, where so many steps would be its by chance."""
+    return next(sure for most, sure in ((CHANCE, 0.8), (0.01, 0.6), (1.0, 0.3)) if chance <= most)
 
 
 def _lasting(seen: Lateness, stragglers: HeldUp, share: float) -> list[str]:
@@ -94,9 +102,11 @@ def _rhythm(stragglers: HeldUp) -> str:
 
 
 def _in_turn(seen: Lateness, stragglers: HeldUp, share: float) -> list[str]:
+    ranks = [seen.ranks[row] for row in stragglers.rows]
+    who = say_ranks(ranks) if len(ranks) <= MOST_NAMED else f"{len(ranks)} ranks"
     return [
         (
-            f"cannot tell one rank: {len(stragglers.rows)} ranks hold the others up in turn, in {share:.0%} of "
+            f"cannot tell one rank: {who} hold the others up in turn, in {share:.0%} of "
             f"{len(seen.labels)} {seen.unit}s, by {_cost(seen, stragglers)} each"
         ),
         "pauses that go around: collection of garbage at each rank's own time, data that come late, uneven work",

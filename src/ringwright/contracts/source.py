@@ -100,6 +100,29 @@ def communicators(trace: Trace, events: pl.DataFrame) -> Answer:
     return f"communicator {small['comm_id'][0]} has no ranks" if len(small) else None
 
 
+def named(trace: Trace, events: pl.DataFrame) -> Answer:
+    """Calls name their rank and their communicator, rows of a benchmark how many ranks; or the Trace says why they cannot.
+
+    The reason stands among ``limits`` of the meta data and begins with what is missing: ``"rank: one process prints"``.
+    Without either nobody can tell a bandwidth, nor how many ranks of how many were read.
+    """
+    calls, rows = events["kind"].is_in(CALLS), events["kind"] == "measurement"
+    nobody = events["rank"].is_null() & events["rank_class"].is_null()
+    apart = events["communicator"].is_null()
+    lacking = {
+        "rank": calls & nobody,
+        "communicator": calls & apart,
+        "nranks": rows & nobody & apart & events["nranks"].is_null(),
+    }
+    limits = [str(limit) for limit in trace.meta.get("limits") or []]
+    for what, broken in lacking.items():
+        why = f"names no {what}: add it, or say why not: trace(limits=['{what}: ...'])"
+        is_told = any(limit.startswith(f"{what}: ") for limit in limits)
+        if not is_told and (problem := _none_of(events, broken, why)) is not None:
+            return problem
+    return None
+
+
 def grounds(trace: Trace, events: pl.DataFrame) -> Answer:
     """What is claimed says whether it was read, inferred or assumed, from where, and how sure that is, from 0 to 1."""
     for name in ("claims", "communicators"):
@@ -153,6 +176,7 @@ CHECKS: dict[str, Callable[[Trace, pl.DataFrame], Answer]] = {
     "sizes": sizes,
     "devices": devices,
     "communicators": communicators,
+    "named": named,
     "grounds": grounds,
     "ledger": ledger,
     "origin": origin,

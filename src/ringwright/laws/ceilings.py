@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ringwright.costs.links import FASTEST, links_of
 
 SLACK = 1.05  # of a rate: times are rounded, and clocks differ
+_LOOSEST = ("all-reduce", "unknown", "")  # and an operation that nobody names may be one
 GATHERED = ("all-gather", "reduce-scatter", "gather", "scatter")
 
 
@@ -26,14 +27,15 @@ class Ceiling:
 def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", *, nics: int = 0) -> Ceiling | None:
     """Return the ceiling of an operation over ``ranks`` on ``nodes``; None for one rank, which moves nothing.
 
-    What is not known is assumed to allow most: the fastest GPU, one node, many ranks. ``nics`` NICs are known to be
-    in a node, each in a PCIe slot of its GPUs' generation; where that is 0, the GPUs' own PCIe links bound what leaves a node.
+    What is not known is assumed to allow most: an all-reduce, the fastest GPU, one node, many ranks. ``nics`` NICs are known
+    to be in a node, each in a PCIe slot of its GPUs' generation; where that is 0, the GPUs' own PCIe links bound what leaves
+    a node.
     """
     if ranks is not None and ranks < 2:
         return None
     links = links_of(gpu) or FASTEST
     named = links.name if links is FASTEST else gpu.strip() or links.name
-    adds = op == "all-reduce" and links.reduces
+    adds = op in _LOOSEST and links.reduces
     inside = links.gpu_gbs * (_twice(ranks) if adds else 1.0)
     how = ", adding switches included" if adds else ""
     limit = Ceiling(inside, f"{links.gpu_gbs:g} GB/s a direction of {named}{how}")
@@ -62,7 +64,7 @@ def _twice(ranks: int | None) -> float:
 def _outward(op: str, ranks: int, nodes: int) -> float:
     """Return the most bus bandwidth for each GB/s out of a node."""
     shared = (ranks - 1) / ranks / ((nodes - 1) / nodes)
-    if op == "all-reduce":
+    if op in _LOOSEST:
         return _twice(ranks)
     if op == "all-to-all":
         return shared * nodes / ranks

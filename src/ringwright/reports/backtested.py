@@ -43,7 +43,10 @@ def _verdict(result: BackTest) -> str:
     whose = "The second half" if result["kind"] == "halves" else "The change"
     if result["is_inside"] is None:
         return f"Cannot tell: {result['why']}"
+    predicted = f"{result['gain_p50']:.1%} in {result['gain_p05']:.1%} to {result['gain_p95']:.1%} was predicted"
+    if result["is_inside"] and not result["is_telling"]:
+        return f"Too wide to tell: {predicted}, and {result['measured_gain']:.1%} was measured"
     if result["is_inside"]:
-        return f"{whose} did what was predicted: {result['measured_gain']:.1%}"
+        return f"{whose} did what was predicted: {result['measured_gain']:.1%} was measured, {predicted}"
     off = "less" if result["measured_gain"] < (result["gain_p05"] or 0.0) else "more"
     return f"{whose} gained {off} than was predicted: {result['measured_gain']:.1%}"

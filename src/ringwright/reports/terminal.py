@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.analysis.document import Provision, Summary
+from ringwright.analysis.findings import is_log
 from ringwright.reports import adders, bursts, layout, said_first, timed, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
 from ringwright.trace_tables import CHECKPOINT
@@ -161,7 +162,8 @@ def _communicators(out: Console, view: Summary) -> None:
     listed = view["communicator_list"]
     if not listed:
         if not view["communicators"]:
-            layout.line(out, "none seen; the INIT subsystem names them: NCCL_DEBUG_SUBSYS=INIT,COLL", style="yellow")
+            names = "; the INIT subsystem names them: NCCL_DEBUG_SUBSYS=INIT,COLL" if is_log(view) else ""
+            layout.line(out, f"none seen{names}", style="yellow")
             return
         layout.table(
             out, ("size", "count"), [(c["size"], c["count"]) for c in view["communicators"][:TOP_COMMUNICATORS]]

@@ -14,7 +14,17 @@ from ringwright.analysis.event_levels import EventLevels
 from ringwright.errors import InputError, UsageError
 from ringwright.serve import opened, questions
 from ringwright.serve.runs import Commands
-from ringwright.serve.workspace import AskedRun, OpenedJob, Workspace, job_id, job_name, new_id, safe_name, stamp
+from ringwright.serve.workspace import (
+    AskedRun,
+    OpenedJob,
+    Workspace,
+    job_id,
+    job_name,
+    new_id,
+    safe_name,
+    sent_name,
+    stamp,
+)
 
 PAGE, RESULT, OUT, ERRORS = "page.html", "trace", "out.txt", "err.txt"
 MOST_RUNS = 500  # that are kept; the oldest that have ended go first
@@ -97,13 +107,13 @@ class ServedJobs:
                 listed.append({"path": str(entry), "name": entry.name, "folder": entry.is_dir(), "size_bytes": size})
         return listed
 
-    def open(self, path: str, *, uploaded: bool = False) -> OpenedJob:
-        """Open a job, or return it where it is open and unchanged since it was read."""
+    def open(self, path: str, *, uploaded: bool = False, called: str = "") -> OpenedJob:
+        """Open a job, or return it where it is open and unchanged since it was read; ``called``: what it is shown as."""
         name = job_id(path)
         job = self.workspace.jobs.get(name)
         now = stamp(path)
         if job is None:
-            job = OpenedJob(name, job_name(path), path, time.time(), uploaded=uploaded)
+            job = OpenedJob(name, called or job_name(path), path, time.time(), uploaded=uploaded)
             self.workspace.keep(job)
         if job.state == "done" and job.stamp == now:
             return job
@@ -238,7 +248,8 @@ class ServedJobs:
         files = sorted(folder.iterdir()) if folder.is_dir() else []
         if not files:
             raise UsageError("nothing was sent", remedy="choose files first")
-        return self.open(str((files[0] if len(files) == 1 else folder).resolve()), uploaded=True)
+        path = files[0] if len(files) == 1 else folder
+        return self.open(str(path.resolve()), uploaded=True, called=sent_name(files))
 
     # ---- runs
 

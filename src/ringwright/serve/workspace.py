@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -160,6 +161,12 @@ def job_name(path: str) -> str:
     """Return what a job is called: its folder, or its file and the folder that holds it."""
     real = Path(path).resolve()
     return (real.name if real.is_dir() else "/".join(real.parts[-2:]))[-LONGEST:]
+
+
+def sent_name(files: Sequence[Path]) -> str:
+    """Return what a job is called whose files a browser sent: by the user's own names, not by the folder that took them."""
+    first, more = files[0].name, len(files) - 1
+    return f"{first[-LONGEST:]}" + (f" and {more} more" if more else "")
 
 
 def stamp(path: str) -> str:

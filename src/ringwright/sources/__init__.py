@@ -61,23 +61,19 @@ def read(
     >>> ringwright.read(ringwright.sample())
     Trace(nccl-log, 16 ranks)
     """
-    from ringwright.trace import Trace, is_capture
+    from ringwright.sources.captures import parted
 
     if events not in _KINDS:
         raise UsageError(f"events is '{events}'", remedy="use auto, all or folded")
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
-    if len(names) == 1 and is_capture(Path(names[0])):
-        opened = Trace.open(names[0])
-        return replace(opened, meta={"inputs": names, **opened.meta})
-    captures = [name for name in names if is_capture(Path(name))]
-    others = [name for name in names if name not in captures]
-    parts = [Trace.open(name) for name in captures]
-    if others:
+    named = parted(names)
+    parts = [each.open() for each in named.saved.values()]
+    if named.sources or not parts:
         from ringwright.sources import ranks
         from ringwright.sources.kineto import catalogue
 
         with catalogue.patterns(kernel_patterns), ranks.named_by(rank_from):
-            parts += _read_files(others, events, progress)
+            parts += _read_files(named.sources, events, progress)
     if len(parts) == 1:
         return parts[0]
     from ringwright.sources.fusion import fuse
@@ -85,26 +81,21 @@ def read(
     return fuse(parts)
 
 
-def detected(paths: Sequence[str]) -> list[tuple[Source, tuple[str, ...]]]:
-    """Return every source that some paths name with its kinds, none for what is no recording."""
-    from ringwright.sources.inputs import find
+def detected(paths: Sequence[str]) -> tuple[list[str], list[tuple[Source, tuple[str, ...]]]]:
+    """Return the saved Traces that some paths name, and every other source with its kinds, none for what is no recording."""
+    from ringwright.sources.captures import kinds_of, parted
 
-    return [_told(source) for source in find([*paths])]
-
-
-def _told(source: Source) -> tuple[Source, tuple[str, ...]]:
-    """Return a source, or the lines inside where they lie in something else, with its kinds."""
-    from ringwright.sources.detect import PEEK_BYTES, detect
-    from ringwright.sources.wrapped import unwrapped
-
-    head = source.head(PEEK_BYTES)
-    text = unwrapped(source, head)
-    return text, detect(text, head if text is source else None)
+    named = parted([*paths])
+    return [each.name for each in named.saved.values()], [kinds_of(source) for source in named.sources]
 
 
-def _read_files(names: list[str], events: str, progress: Callable[[int], None] | None) -> list[Trace]:
+def _read_files(sources: list[Source], events: str, progress: Callable[[int], None] | None) -> list[Trace]:
     """Read each kind of recording with its reader; what is no recording is named, not read."""
-    return read_each(detected(names), lambda kind, sources: _read_kind(kind, sources, events, progress))
+    from ringwright.sources.captures import kinds_of
+
+    return read_each(
+        [kinds_of(each) for each in sources], lambda kind, sources: _read_kind(kind, sources, events, progress)
+    )
 
 
 def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -> list[Trace]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 import shutil
 import tarfile
 import zipfile
@@ -20,11 +21,14 @@ from ringwright.drafts import told
 from ringwright.errors import InputError, OutputError
 from ringwright.scratch import ROOM, TemporaryFolder
 from ringwright.sources.source import BOMB_FLOOR, Source
+from ringwright.trace_tables import TABLES
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MOST_FILES = 100_000
 UNPACKED_RATIO = 100  # of an archive on disk; recordings become 10 to 50 times as large
 _PIECE_BYTES = 1 << 20
+# A file of a saved Trace, at the end of its path: nothing that climbs can match.
+CAPTURED = re.compile(rf"(?:^|/)(?:meta\.json|(?:{'|'.join(TABLES)})\.parquet|events/part-[\w-]{{1,40}}\.parquet)$")
 # NotImplementedError: a zip of a later kind; RuntimeError: one with a password.
 _DAMAGE = (
     tarfile.TarError,
@@ -51,10 +55,11 @@ def unpack(path: Path) -> list[Source]:
     sources: list[Source] = []
     losses: list[tuple[str, int]] = []
     total = 0
+    folders: dict[str, int] = {}
     members = _zip(path) if path.suffix.lower() == ".zip" else _tar(path)
     try:
         for name, stream in members:
-            target = held.path / f"{len(sources):06d}{Path(name).suffix}"
+            target = _target(held.path, name, len(sources), folders)
             size, whole = _copy(stream, target, allowed - total)
             total += size
             sources.append(_source(f"{path}!{name}", target, held))
@@ -70,6 +75,17 @@ def unpack(path: Path) -> list[Source]:
         raise InputError(what, where=str(path), remedy="unpack it by hand and name the files")
     sources[-1].losses.extend(losses)
     return sorted(sources, key=lambda source: source.name)
+
+
+def _target(top: Path, name: str, number: int, folders: dict[str, int]) -> Path:
+    """Return where a member goes: files of a saved Trace stay together under their names, all others get one of ours."""
+    part = CAPTURED.search(name)
+    if part is None:
+        return top / f"{number:06d}{Path(name).suffix}"
+    folder = top / f"trace-{folders.setdefault(name[: part.start()], len(folders)):06d}"
+    target = folder / part[0].lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target if not target.exists() else top / f"{number:06d}{target.suffix}"
 
 
 def _allowed(path: Path, scratch: Path) -> tuple[int, str]:
@@ -114,4 +130,4 @@ def _source(name: str, target: Path, held: TemporaryFolder) -> Source:
             raise FileNotFoundError(name)
         return gzip.open(target, "rb") if target.suffix == ".gz" else target.open("rb")  # type: ignore[return-value]
 
-    return Source(name, opened, target.stat().st_size if target.suffix == ".gz" else 0)
+    return Source(name, opened, target.stat().st_size if target.suffix == ".gz" else 0, file=target)

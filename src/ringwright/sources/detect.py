@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from ringwright.sources.kinds import MAGIC, NO, kinds
+from ringwright.sources.kinds import ANY_TEXT, MAGIC, NO, kinds
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -22,6 +22,13 @@ def detect(source: Source, head: bytes | None = None) -> tuple[str, ...]:
         return ()
     also = [each.name for each in kinds().values() if kind in each.within and each.lies_in and each.lies_in(head)]
     return (kind, *also)
+
+
+def is_recording(source: Source) -> bool:
+    """Say whether a source is of a kind that more speaks for than that it is text."""
+    head = source.head(PEEK_BYTES)
+    packed = kind_of(head, source.name) if _is_gzip(head) or _is_tar(head) else None
+    return packed is not None or _surest(head, source.name, least=ANY_TEXT + 1) is not None
 
 
 def kind_of(head: bytes, name: str = "", *, is_packed: bool = False) -> str | None:

@@ -28,7 +28,7 @@ from ringwright.sources.source import Source
 from ringwright.sources.wrapped import unwrapped
 
 _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r")(?:_perf|\.exe)\b")
-_DEVICE = re.compile(r"(?:^\s*|#\s*)Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
+_DEVICE = re.compile(r"(?:^\s*|#\s*)Rank\s+(\d+)\s.{0,120}?\bon\s+(\S.{0,254}?)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
 _VERSION = re.compile(r"\b(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)|nccl-library=(\d+)")
 _LAST = re.compile(r"#\s*(?:Avg bus bandwidth|Out of bounds|Collective test concluded|$)")
 LONGEST_NUMBER = 18  # digits of a size

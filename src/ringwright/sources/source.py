@@ -6,6 +6,7 @@ import lzma
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 BOMB_RATIO = 500
@@ -28,6 +29,7 @@ class Source:
     is_over: bool = False
     is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
     peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
+    file: Path | None = None  # where it lies, of what was unpacked
 
     def head(self, size_bytes: int) -> bytes:
         """Return the first bytes; none where an archive is damaged that early."""

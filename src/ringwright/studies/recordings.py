@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources import detected
 from ringwright.sources.kinds import kinds as known_kinds
-from ringwright.trace import is_capture
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
@@ -18,11 +16,11 @@ SCHEMA = "ringwright.read/1"
 
 def document(paths: list[str], read: Callable[[list[str]], Trace]) -> dict[str, Any]:
     """Return the object of schema ``ringwright.read/1``: a row per file, and one line about the Trace."""
-    files = [{"file": path, "kind": "capture", "what": "saved Trace"} for path in paths if is_capture(Path(path))]
-    others = [path for path in paths if not is_capture(Path(path))]
     trace = read(paths)
+    saved, others = detected([path for path in paths if path != "-"])
+    files = [{"file": path, "kind": "capture", "what": "saved Trace"} for path in saved]
     sources = str(trace.meta.get("source")).split("+")
-    for source, kinds in detected([path for path in others if path != "-"]):
+    for source, kinds in others:
         named = [known_kinds()[kind] for kind in kinds if kind == kinds[0] or kind in sources]
         files.append(
             {

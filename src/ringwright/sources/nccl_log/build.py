@@ -257,6 +257,8 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Ro
         claim(f"env {name}", ", ".join(value for value, _ in values.most_common(3)), "read")
     for name, _ in state.network.most_common(3):
         claim("network", name, "read")
+    for name, _ in state.platform.most_common(3):
+        claim("platform", name, "read")
     if fold.records:
         claim(
             "operation counts", "lower bound", "inferred", "a replayed CUDA graph prints no line; captures count once"

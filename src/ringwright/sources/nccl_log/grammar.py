@@ -76,6 +76,7 @@ RULES = (
     _rule("network", r"Using network (?P<name>.{1,80})$"),
     _rule("nics", r"NET/(?P<net>IB|Socket) *: Using (?P<list>\[0\].*)$"),
     _rule("ofi", r"NET/OFI Selected Provider is (?P<provider>[\w;.-]{1,60})(?: \(found (?P<nics>\d+) nics\))?.*$"),
+    _rule("platform", r"NET/OFI Running on (?P<name>[\w.-]{1,60}) platform\b.*$"),
     _rule("bootstrap", r"Bootstrap *: Using (?:\[0\])?(?P<interface>[\w.-]{1,40}):(?P<address>\S+).*$"),
     _rule("environment", r"(?P<name>NCCL_\w{1,80}) set (?:by \w+ )?to (?P<value>.{0,200}?)\.?$"),
     _rule(

@@ -178,6 +178,10 @@ def _nics(match: re.Match[str], segment: LineSegment, state: LogState, where: Pl
         state.nics[segment.host, index] = name
 
 
+def _platform(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
+    state.platform[match["name"]] += 1
+
+
 def _network(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.network[match["name"]] += 1
 
@@ -219,6 +223,7 @@ _HANDLERS: dict[str, Callable[[re.Match[str], LineSegment, LogState, Place], Non
     "version": _version,
     "nics": _nics,
     "network": _network,
+    "platform": _platform,
     "environment": _environment,
     "chain": _chain,
 }
