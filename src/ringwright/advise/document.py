@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from ringwright.studies.jobs.memory import PeakMemory
+
 SCHEMA = "ringwright.advise/1"
 CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 
 
-class AdvisedStep(TypedDict):
+class AdvisedStep(PeakMemory):
     """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
     The measured ones are null of a model, all of a recording without times; ``steps`` were measured, of which ``iterations`` were
-    replayed.
+    replayed. ``fits`` and what is beside it tell of the memory of a rank.
     """
 
     measured_us: float | None

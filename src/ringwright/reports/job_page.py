@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ringwright.reports import aggregated, bursts, html, job_remedies, pipeline_picture, tables
+from ringwright.reports import aggregated, bursts, html, job_remedies, memory, pipeline_picture, tables
 from ringwright.reports.jobs import answered, burst_title, declined, likely, outage_lines, replay_words
 from ringwright.units import format_count
 
@@ -47,7 +47,11 @@ def page(result: dict[str, Any], command: str) -> str:
         in_network=aggregated.of_page(result.get("in_network")),
         outages=outage_lines(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
-        warnings=[*result.get("warnings", []), *(f"{name} declined: {why}" for name, why in declined(result))],
+        warnings=[
+            *memory.unfitting(rows),
+            *result.get("warnings", []),
+            *(f"{name} declined: {why}" for name, why in declined(result)),
+        ],
         assumptions=result["assumptions"],
         bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),
         left_out=result["left_out"],

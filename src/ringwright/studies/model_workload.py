@@ -59,6 +59,7 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
     step, roofline = steps[0], _roofline(card, question, steps[0], device)
     jobs = [job(card, each, roofline, most=TURNS * step.parallel.pp) for each in steps]
     rows = {each.mode: _requests(card, each, question) for each in steps}
+    held, there = memory.worst([memory.stages(each) for each in jobs]), memory.device_bytes(jobs[0])
     return {
         "schema": "ringwright.workload/1",
         "model": question.model,
@@ -80,8 +81,8 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
         "collectives": totals([row for each in steps for row in collectives(card, each)]),
         "requests": [row for mine in rows.values() for row in mine],
         "request_sizes": [row for mode, mine in rows.items() for row in request_sizes(mine, mode)],
-        "memory": memory.worst([memory.stages(each) for each in jobs]),
-        "device_memory_bytes": memory.device_bytes(jobs[0]),
+        "memory": held,
+        **memory.held_at_most(max((each["peak_bytes"] for each in held), default=None), there),
     }
 
 

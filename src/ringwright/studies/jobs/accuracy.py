@@ -19,6 +19,7 @@ from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.known import KnownOperations
 from ringwright.studies.jobs.measured import MeasuredStep
+from ringwright.studies.jobs.memory import PeakMemory, peak
 from ringwright.studies.model_workload import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -36,10 +37,11 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class JudgedStep:
-    """A measured step beside its prediction, in seconds."""
+    """A measured step beside its prediction, in seconds, and what a rank is predicted to hold."""
 
     row: MeasuredStep
     predicted_s: float
+    held: PeakMemory
 
     @property
     def error(self) -> float:
@@ -54,17 +56,21 @@ class Predictor:
     figures: Mapping[str, float] = field(default_factory=dict)
     topologies: dict[tuple[str, str], Topology] = field(default_factory=dict, repr=False)
     timed: dict[str, dict[Any, Any]] = field(default_factory=dict, repr=False)
-    known: dict[tuple[Any, ...], float] = field(default_factory=dict, repr=False)
+    known: dict[tuple[Any, ...], tuple[float, PeakMemory]] = field(default_factory=dict, repr=False)
 
     def seconds(self, row: MeasuredStep) -> float:
-        """Return the predicted seconds of a step, once for all rows that ask the same; UsageError where the row cannot be."""
+        """Return the predicted seconds of a step; UsageError where the row cannot be."""
+        return self.predicted(row)[0]
+
+    def predicted(self, row: MeasuredStep) -> tuple[float, PeakMemory]:
+        """Return seconds and memory of a step, once for all rows that ask the same; UsageError where the row cannot be."""
         asked = replace(row, table="", label="", half="", seconds=0.0, dims=())  # type: ignore[arg-type]
         key = (asked, tuple(row.dims.items()), tuple(self.figures.items()))
         if key not in self.known:
             self.known[key] = self._simulated(row)
         return self.known[key]
 
-    def _simulated(self, row: MeasuredStep) -> float:
+    def _simulated(self, row: MeasuredStep) -> tuple[float, PeakMemory]:
         card = WorkloadSpec(
             row.model,
             row.gpus,
@@ -83,7 +89,7 @@ class Predictor:
         costs: Costs = (
             replace(job.costs, known=KnownOperations(timed)) if isinstance(job.costs, FabricCosts) else job.costs
         )
-        return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s
+        return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s, peak(job.workload)
 
     def _topology(self, row: MeasuredStep) -> Topology:
         key = (row.fabric, row.calibration)
@@ -112,7 +118,7 @@ def judge(
     judged, refused = list[JudgedStep](), list[RefusedStep]()
     for row in steps.told([*rows], progress, lambda row: row.label):
         try:
-            judged.append(JudgedStep(row, predictor.seconds(row)))
+            judged.append(JudgedStep(row, *predictor.predicted(row)))
         except UsageError as error:
             refused.append(RefusedStep(row, error.what))
     return judged, refused
@@ -163,6 +169,7 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
                 "measured_s": each.row.seconds,
                 "predicted_s": each.predicted_s,
                 "error": each.error,
+                **each.held,
             }
             for each in judged
         ],
