@@ -15,6 +15,7 @@ from ringwright.workloads.job import job
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, parse
+from ringwright.workloads.recomputed import OPERATIONS
 from ringwright.workloads.replicas import has_ddp
 from ringwright.workloads.requests import RankRequest, request_sizes, requests
 from ringwright.workloads.stage_layers import listed, sizes
@@ -113,6 +114,13 @@ def remembered(step: StepSpec, device: str, *, takes_samples: bool) -> Iterator[
         f"memory on {device}: what forward keeps for backward{scores}, parameters, gradients and buffers of what is sent; "
         "not what a kernel needs within itself, fragments, or the libraries' own"
     )
+    if step.recompute == OPERATIONS:
+        yield (
+            "recomputation as torchtitan does it by default: attention and every second matrix are kept, all else of a block "
+            "runs once more; the loss is PyTorch's cross-entropy in 32 bits"
+        )
+    elif step.trains and step.recompute == "none" and step.parallel.zero == 3:
+        yield f"nothing is recomputed; torchtitan's default is --recompute {OPERATIONS}"
     if step.trains:
         yield "optimizer: Adam, with a copy of parameters of 16 bits in 32"
 

@@ -11,7 +11,7 @@ from ringwright.memory import UNKNOWN, memory, peak_bytes
 from ringwright.units import format_size
 from ringwright.workload import Resource, Workload
 
-KEEPING_LESS = "--recompute full"
+KEEPING_LESS = "--recompute selective-op or full"
 MEMORY = "memory"  # the resource whose capacity is that of the device, in bytes
 
 
