@@ -31,9 +31,10 @@ from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
+from ringwright.memory import peak_bytes
 from ringwright.studies.asked import asked_of
 from ringwright.studies.jobs.costs import LIBRARY
-from ringwright.studies.jobs.memory import device_bytes
+from ringwright.studies.jobs.memory import device_bytes, held_at_most
 from ringwright.studies.jobs.recorded import FAR
 from ringwright.studies.jobs.remedies import IN_PRACTICE
 from ringwright.studies.jobs.rows import NOT_EQUAL
@@ -98,6 +99,7 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
     if result is not None:
         told["base"] = _base(situation, result, evaluator, spec.seed)
         evaluator.memory_bytes = evaluator.memory_bytes or device_bytes(result.workload)
+        told["base"] = {**told["base"], **held_at_most(peak_bytes(result.workload), evaluator.memory_bytes)}
     refusal = _refusal(situation, told["base"])
     if refusal is not None or result is None:
         told["refused"] = [refusal] if refusal else []
@@ -153,6 +155,7 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
             "exposed_us": None,
             "healthy_us": None,
             "healthy_us_p50": None,
+            **held_at_most(None, spec.memory_bytes),
         },
         "changes": [],
         "refused": [],
@@ -188,6 +191,7 @@ def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed
         "exposed_us": result.exposed_s * 1e6,
         "healthy_us": None if well is None else well.step_s * 1e6,
         "healthy_us_p50": None if well is None or well.probable is None else well.probable.p50_us,
+        **held_at_most(None, None),
     }
 
 
@@ -206,6 +210,12 @@ def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
             "what": "every change",
             "why": "the recording has no times, so that nothing tells what of its communication is exposed",
             "remedy": "ringwright run -- COMMAND, or PyTorch's profiler",
+        }
+    if base["too_large"]:
+        return {
+            "what": "every change",
+            "why": f"the job does not fit: {base['too_large']}",
+            "remedy": "more GPUs, another --parallel, a smaller --micro-batch-size",
         }
     off = base["fidelity"]
     if off is not None and abs(off) > FAR:

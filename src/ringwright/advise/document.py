@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TypedDict
 
 from ringwright.studies.asked import AskedOf
+from ringwright.studies.jobs.memory import PeakMemory
 
 SCHEMA = "ringwright.advise/1"
 CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"
 
 
-class AdvisedStep(TypedDict):
+class AdvisedStep(PeakMemory):
     """The step as it is today, in us: mean of the recorded ones, with its 90 % interval; and mean of those that were replayed.
 
     The measured ones are null of a model, all of a recording without times; ``steps`` were measured, of which ``iterations`` were
     replayed. Of a model ``step_us_p50`` is the most probable step with its interval, as simulate answers, null where no such
     steps were measured; ``replayed_us`` is the simulated one, of which the exposed time is a part, and ``healthy_us`` that on the
-    machine without its faults (``healthy_us_p50`` the most probable), null where it has none.
+    machine without its faults (``healthy_us_p50`` the most probable), null where it has none. ``fits`` and what is beside it tell
+    of the memory of a rank.
     """
 
     measured_us: float | None

@@ -59,7 +59,7 @@ class JobOptions:
     gradients: Annotated[str | None, Parameter(help="Element type of gradients.")] = None
     gpu: Annotated[str | None, Parameter(help="Device: a100, h100, b200, gb200 ... (list gpus)")] = None
     fit: Annotated[str | None, Parameter(help="Name or file of efficiencies fitted to measured steps.")] = None
-    recompute: Annotated[str, Parameter(help="none, selective or full.")] = "none"
+    recompute: Annotated[str, Parameter(help="none, selective, selective-op (torchtitan's) or full.")] = "none"
     mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
     schedule: Annotated[str, Parameter(help="Pipeline: 1f1b, breadth-first, zb-h1, zb-v, dualpipe and others.")] = (
         "1f1b"

@@ -58,7 +58,7 @@ def workload(
     gradients
         Type of gradients (default: float32).
     recompute
-        none, selective or full.
+        none, selective (scores of attention), selective-op (what torchtitan runs once more by default) or full.
     mode
         training, prefill, decode, or serve: a pass over the prompts and a decoded token in one table.
     stage

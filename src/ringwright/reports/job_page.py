@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ringwright.reports import aggregated, bursts, html, job_remedies, pipeline_picture, tables
+from ringwright.reports import aggregated, bursts, html, job_remedies, memory, pipeline_picture, tables
 from ringwright.reports.jobs import (
     answered,
     burst_title,
@@ -57,6 +57,7 @@ def page(result: dict[str, Any], command: str) -> str:
         outages=outage_lines(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         warnings=[
+            *memory.unfitting(rows),
             *filter(None, ["; ".join(fault_lines(result, rows))]),
             *result.get("warnings", []),
             *(f"{name} declined: {why}" for name, why in declined(result)),

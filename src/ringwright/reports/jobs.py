@@ -25,6 +25,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
         _only_ends(out, result)
         return
     first = rows[0]
+    for each in memory.unfitting(rows):
+        layout.line(out, each, style="bold yellow", indent=0)
     layout.line(
         out,
         f"simulated: {result['workload']} on {result['fabric']}, {first['ranks']:,} rank{'s' * (first['ranks'] > 1)}",

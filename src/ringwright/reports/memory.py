@@ -30,6 +30,17 @@ def stages(out: Console, rows: Sequence[Mapping[str, Any]], device_bytes: int | 
     too_much(out, max(row["peak_bytes"] for row in rows), device_bytes)
 
 
+def unfitting(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line that says of policies that a rank needs more than its device has, those that need the same together."""
+    needs: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("too_large"):
+            needs.setdefault(row["too_large"], []).append(row["policy"])
+    known = [row for row in rows if row.get("fits") is not None]
+    who = {lacks: "" if len(mine) == len(known) else f", {', '.join(mine)}" for lacks, mine in needs.items()}
+    return [f"does not fit{who[lacks]}: {lacks}" for lacks in needs]
+
+
 def too_much(out: Console, peak_bytes: int, device_bytes: int | None, who: str = "") -> None:
     """Say that a device has less than a rank needs, if it has."""
     if device_bytes is not None and peak_bytes > device_bytes:

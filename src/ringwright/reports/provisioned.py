@@ -24,6 +24,9 @@ def write(result: ProvisionDocument, file: TextIO, *, width: int | None = None) 
     """Write the object of schema ``ringwright.provision/1`` for a terminal."""
     out = layout.console(file, width=width)
     share = layout.percent(result["within"])
+    for row in result["rows"]:
+        if row["fits"] is False:
+            layout.line(out, f"does not fit, {_name(row)}: {row['too_large']}", style="bold yellow", indent=0)
     layout.line(
         out, f"the least network that keeps a step within {share} of {result['reference']}", style="bold", indent=0
     )
@@ -267,8 +270,8 @@ def _change(share: float) -> str:
 
 
 def _refused(out: Console, rows: list[ProvisionRow]) -> None:
-    without = [(row, row["declined"] or row["too_large"]) for row in rows if row["nic_gbs"] is None]
+    without = [(row, row["declined"]) for row in rows if row["nic_gbs"] is None and row["declined"]]
     if without:
         layout.heading(out, "Not answered")
     for row, why in without:
-        layout.line(out, f"{_name(row)}: {'does not fit: ' if row['fits'] is False else ''}{why}", style="yellow")
+        layout.line(out, f"{_name(row)}: {why}", style="yellow")

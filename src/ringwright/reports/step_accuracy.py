@@ -12,6 +12,10 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     """Write the object of schema ``ringwright.step-accuracy/1`` for a terminal."""
     out = layout.console(file, width=width)
     rows = result["rows"]
+    large = [row for row in rows if row["too_large"]]
+    if large:
+        first = f"{large[0]['row']}: {large[0]['too_large']}"
+        layout.line(out, f"{len(large)} of {len(rows)} would not fit, as {first}", style="bold yellow", indent=0)
     layout.line(
         out,
         f"steps: {len(rows):,} measured, median error {layout.percent(result['median_abs_error'])}",

@@ -19,6 +19,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     """Write the object of schema ``ringwright.workload/1``."""
     out = layout.console(file, width=width)
     where = f"{result['gpus']:,} GPUs, {result['parallel']}" if result["gpus"] > 1 else "one GPU"
+    if result["too_large"]:
+        layout.line(out, f"does not fit: {result['too_large']}", style="bold yellow", indent=0)
     layout.line(out, f"workload: {result['card']} on {where}", style="bold", indent=0)
     layout.line(out, f"parameters  {result['parameters']:,}")
     if result["active_parameters"] != result["parameters"]:

@@ -15,6 +15,7 @@ from ringwright.workloads.job import job
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, parse
+from ringwright.workloads.recomputed import OPERATIONS
 from ringwright.workloads.replicas import has_ddp
 from ringwright.workloads.requests import RankRequest, request_sizes, requests
 from ringwright.workloads.stage_layers import listed, sizes
@@ -59,6 +60,7 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
     step, roofline = steps[0], _roofline(card, question, steps[0], device)
     jobs = [job(card, each, roofline, most=TURNS * step.parallel.pp) for each in steps]
     rows = {each.mode: _requests(card, each, question) for each in steps}
+    held, there = memory.worst([memory.stages(each) for each in jobs]), memory.device_bytes(jobs[0])
     return {
         "schema": "ringwright.workload/1",
         "model": question.model,
@@ -80,8 +82,8 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
         "collectives": totals([row for each in steps for row in collectives(card, each)]),
         "requests": [row for mine in rows.values() for row in mine],
         "request_sizes": [row for mode, mine in rows.items() for row in request_sizes(mine, mode)],
-        "memory": memory.worst([memory.stages(each) for each in jobs]),
-        "device_memory_bytes": memory.device_bytes(jobs[0]),
+        "memory": held,
+        **memory.held_at_most(max((each["peak_bytes"] for each in held), default=None), there),
     }
 
 
@@ -112,6 +114,13 @@ def remembered(step: StepSpec, device: str, *, takes_samples: bool) -> Iterator[
         f"memory on {device}: what forward keeps for backward{scores}, parameters, gradients and buffers of what is sent; "
         "not what a kernel needs within itself, fragments, or the libraries' own"
     )
+    if step.recompute == OPERATIONS:
+        yield (
+            "recomputation as torchtitan does it by default: attention and every second matrix are kept, all else of a block "
+            "runs once more; the loss is PyTorch's cross-entropy in 32 bits"
+        )
+    elif step.trains and step.recompute == "none" and step.parallel.zero == 3:
+        yield f"nothing is recomputed; torchtitan's default is --recompute {OPERATIONS}"
     if step.trains:
         yield "optimizer: Adam, with a copy of parameters of 16 bits in 32"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringwright.values import SLICED, Value
+from ringwright.workloads import recomputed
 from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.layer_values import layer, loss, ring_heads, ring_turn
 from ringwright.workloads.segments import HANDED, POOLED, TAKEN, Exchange, Item, Segment
@@ -58,6 +59,8 @@ def _segment(line: Pass, item: Segment, following: Item | None) -> SegmentFlow:
         ring_heads(line, flow)
     if line.pending and not isinstance(following, Exchange) and not _is_beside(following):
         line.add(flow)
+    if line.tensors.step.recompute == recomputed.OPERATIONS and line.tensors.step.trains:
+        recomputed.left_out(line, flow)
     if item.block == "loss":
         loss(line, flow, int(item.name[-1]) + 1 if item.name[-1].isdigit() else 0)
     return flow

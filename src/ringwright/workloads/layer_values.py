@@ -11,6 +11,7 @@ tensor; what other models have in their place is what their autograd functions s
 from __future__ import annotations
 
 from ringwright.values import Value
+from ringwright.workloads import recomputed
 from ringwright.workloads.collectives import LOSS_BYTES
 from ringwright.workloads.dataflow import MASK_BYTES, Pass, SegmentFlow
 from ringwright.workloads.flops import attention_widths
@@ -210,7 +211,12 @@ def _logits(line: Pass, flow: SegmentFlow, work: LayerWork) -> None:
         line.scalar = line.new(flow, "logits", ANSWERS, "words", width, cut=axes)
         return
     line.result(flow, ALL, width, axes)
-    flow.inner.append(line.new(flow, "probabilities", ALL, "words", width, each=PROBABILITY_BYTES, cut=axes))
+    each, step = PROBABILITY_BYTES, line.tensors.step
+    if (
+        step.recompute == recomputed.OPERATIONS
+    ):  # the last copy turns into the gradient of the logits, which is counted by itself
+        each = recomputed.LOSS_COPIES * PROBABILITY_BYTES - step.width_bytes
+    flow.inner.append(line.new(flow, "probabilities", ALL, "words", width, each=each, cut=axes))
     loss(line, flow, 0)
 
 

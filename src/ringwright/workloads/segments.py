@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ringwright.workloads import recomputed
 from ringwright.workloads.collectives import LOSS_BYTES
 from ringwright.workloads.flops import attention_widths, padded_vocabulary
 from ringwright.workloads.layer_work import LayerWork, Load
@@ -208,11 +209,14 @@ class Cutter:
 
     def _seconds(self, works: Sequence[LayerWork]) -> Seconds:
         total, issuing = Seconds(), Seconds()
+        again = recomputed.again(works) if self.step.recompute == recomputed.OPERATIONS else []
         for work in works:
             made, issued = self.roofline.seconds(work, self.load), self.roofline.issuing(work, self.load)
             if work.kind == "attention" and self.step.recompute == "selective":
                 made = replace(made, inputs=made.inputs + made.forward)
                 issued = replace(issued, inputs=issued.inputs + issued.forward)
+            if work in again:
+                made, issued = (replace(each, inputs=each.inputs + each.forward) for each in (made, issued))
             total, issuing = total + made, issuing + issued
         return total.at_least(issuing)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.errors import UsageError
-from ringwright.workloads import tables
+from ringwright.workloads import recomputed, tables
 from ringwright.workloads.flops import MODES
 from ringwright.workloads.layer_work import Load
 from ringwright.workloads.model_cards import ModelCard
@@ -13,7 +13,7 @@ from ringwright.workloads.parallel import Parallel, check
 from ringwright.workloads.shares import middle
 from ringwright.workloads.stage_layers import chunks
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", recomputed.OPERATIONS, "full")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ def refuse(card: ModelCard, step: StepSpec) -> None:
         micro_batches=step.micro_batches,
         micro_batch_size=step.micro_batch_size,
     )
+    if step.recompute == recomputed.OPERATIONS:
+        recomputed.refuse(card, step.parallel)
     if not card.takes_samples:
         chunks(card, step.parallel)
     tables.check(card, step.parallel)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ringwright.values import Work
+from ringwright.workloads import recomputed
 from ringwright.workloads.flops import attention_widths
 from ringwright.workloads.layer_work import LayerWork
 from ringwright.workloads.segments import Cutter
@@ -31,6 +32,8 @@ class SegmentWork:
 def segment_work(cutter: Cutter, works: Sequence[LayerWork], share: float = 1.0) -> SegmentWork:
     """Return the work of layers, or of a ``share`` of it (one turn of a ring)."""
     parts = [_layer(cutter, work) for work in works]
+    again = recomputed.again(works) if cutter.step.recompute == recomputed.OPERATIONS else []
+    parts += [SegmentWork(Work(), _layer(cutter, work).forward, Work()) for work in again]
     dims, cost = _cuts(cutter, works)
 
     def added(which: Callable[[SegmentWork], Work], each: Callable[[Seconds], float], phase: str) -> Work:

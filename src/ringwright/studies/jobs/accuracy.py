@@ -19,6 +19,7 @@ from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.known import KnownOperations
 from ringwright.studies.jobs.measured import MeasuredStep
+from ringwright.studies.jobs.memory import PeakMemory, peak
 from ringwright.studies.jobs.study import NONE, Job, answer
 from ringwright.studies.model_workload import WorkloadSpec
 
@@ -40,12 +41,13 @@ ASSUMED = (
 class JudgedStep:
     """A measured step beside its prediction, in seconds: that of the condensed job, which is what a fit and factors are made of.
 
-    ``said`` is what ``simulate --policy none`` answers for the whole job; None where that was not asked, or such steps were not
-    measured.
+    ``held`` is what a rank is predicted to hold, ``said`` what ``simulate --policy none`` answers for the whole job; None where
+    that was not asked, or such steps were not measured.
     """
 
     row: MeasuredStep
     predicted_s: float
+    held: PeakMemory
     said: Probable | None = None
 
     @property
@@ -61,10 +63,14 @@ class Predictor:
     figures: Mapping[str, float] = field(default_factory=dict)
     topologies: dict[tuple[str, str], Topology] = field(default_factory=dict, repr=False)
     timed: dict[str, dict[Any, Any]] = field(default_factory=dict, repr=False)
-    known: dict[tuple[Any, ...], float] = field(default_factory=dict, repr=False)
+    known: dict[tuple[Any, ...], tuple[float, PeakMemory]] = field(default_factory=dict, repr=False)
 
     def seconds(self, row: MeasuredStep) -> float:
-        """Return the predicted seconds of a step, once for all rows that ask the same; UsageError where the row cannot be."""
+        """Return the predicted seconds of a step; UsageError where the row cannot be."""
+        return self.predicted(row)[0]
+
+    def predicted(self, row: MeasuredStep) -> tuple[float, PeakMemory]:
+        """Return seconds and memory of a step, once for all rows that ask the same; UsageError where the row cannot be."""
         asked = replace(row, table="", label="", half="", seconds=0.0, dims=())  # type: ignore[arg-type]
         key = (asked, tuple(row.dims.items()), tuple(self.figures.items()))
         if key not in self.known:
@@ -75,9 +81,9 @@ class Predictor:
         """Return the most probable step, as every verb tells it, of the whole job, whose gradients travel when all are made."""
         return answer(self._job(row), NONE).probable
 
-    def _simulated(self, row: MeasuredStep) -> float:
+    def _simulated(self, row: MeasuredStep) -> tuple[float, PeakMemory]:
         job = self._job(row)
-        return simulate(condensed(job.workload, job.costs), job.costs, steps=STEPS).step_s
+        return simulate(condensed(job.workload, job.costs), job.costs, steps=STEPS).step_s, peak(job.workload)
 
     def _job(self, row: MeasuredStep) -> Job:
         card = WorkloadSpec(
@@ -134,8 +140,8 @@ def judge(
     judged, refused = list[JudgedStep](), list[RefusedStep]()
     for row in steps.told([*rows], progress, lambda row: row.label):
         try:
-            predicted_s = predictor.seconds(row)
-            judged.append(JudgedStep(row, predicted_s, predictor.answer(row) if answers else None))
+            predicted = predictor.predicted(row)
+            judged.append(JudgedStep(row, *predicted, predictor.answer(row) if answers else None))
         except UsageError as error:
             refused.append(RefusedStep(row, error.what))
     return judged, refused
@@ -186,6 +192,7 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
                 "measured_s": each.row.seconds,
                 "predicted_s": each.predicted_s,
                 "error": each.error,
+                **each.held,
                 **_said(each.said),
             }
             for each in judged

@@ -11,6 +11,7 @@ from ringwright.memory import UNKNOWN, memory, peak_bytes
 from ringwright.units import format_size
 from ringwright.workload import Resource, Workload
 
+KEEPING_LESS = "--recompute selective-op or full"
 MEMORY = "memory"  # the resource whose capacity is that of the device, in bytes
 
 
@@ -27,11 +28,16 @@ class StageMemory(TypedDict):
 
 
 class PeakMemory(TypedDict):
-    """The highest peak of a job, in bytes; null with its reason where it is not known; the device's memory, where it is."""
+    """The highest peak of a job, in bytes; null with its reason where it is not known; the device's memory, where it is.
+
+    ``fits`` is null where either is not known; ``too_large`` says of a job that does not fit what it needs.
+    """
 
     peak_memory_bytes: int | None
     memory_unknown: str | None
     device_memory_bytes: int | None
+    fits: bool | None
+    too_large: str | None
 
 
 def stages(workload: Workload) -> list[StageMemory]:
@@ -57,12 +63,25 @@ def worst(passes: Sequence[list[StageMemory]]) -> list[StageMemory]:
 
 def peak(workload: Workload) -> PeakMemory:
     """Return the most that a rank of any class holds, in the order that the workload's policy gives."""
-    most = peak_bytes(workload)
+    return held_at_most(peak_bytes(workload), device_bytes(workload))
+
+
+def held_at_most(most: int | None, there: int | None) -> PeakMemory:
+    """Return a peak beside what the device has, in bytes; None where either is not known."""
     return {
         "peak_memory_bytes": most,
         "memory_unknown": None if most is not None else UNKNOWN,
-        "device_memory_bytes": device_bytes(workload),
+        "device_memory_bytes": there,
+        "fits": None if most is None or there is None else most <= there,
+        "too_large": too_large("a rank", most, there) or None,
     }
+
+
+def too_large(who: str, most: int | None, there: int | None) -> str:
+    """Say that a peak is more than a device has, in bytes; nothing where it is not, or where either is not known."""
+    if most is None or there is None or most <= there:
+        return ""
+    return f"{who} needs {format_size(most)} on a device of {format_size(there)}"
 
 
 def device_bytes(workload: Workload) -> int | None:
@@ -89,5 +108,5 @@ def fits(most: int | None, memory_bytes: int) -> None:
     if most > memory_bytes:
         raise InfeasibleError(
             f"a rank holds {format_size(most)} at its peak, more than the limit of {format_size(memory_bytes)}",
-            remedy=f"--memory {-(-most // (1 << 30))}GiB, --recompute full, or a policy that keeps less",
+            remedy=f"--memory {-(-most // (1 << 30))}GiB, {KEEPING_LESS}, or a policy that keeps less",
         )

@@ -40,7 +40,7 @@ def job(
     dtype, gradients
         Element types of parameters and activations (usual: bfloat16, of images float32) and of gradients (float32).
     recompute
-        ``none``, ``selective`` or ``full``.
+        ``none``, ``selective``, ``selective-op`` or ``full``.
     mode
         ``training``, ``prefill`` or ``decode``.
     schedule

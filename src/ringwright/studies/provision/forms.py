@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.studies.jobs import generated, study
-from ringwright.studies.jobs.memory import peak
+from ringwright.studies.jobs.memory import peak, too_large
 from ringwright.studies.model_workload import settled
-from ringwright.units import format_size
 from ringwright.workloads.models import model, parameters
 
 if TYPE_CHECKING:
     from ringwright.studies.jobs.generated import GeneratedJobSpec
-    from ringwright.studies.jobs.memory import PeakMemory
     from ringwright.studies.jobs.study import Job
     from ringwright.topology import Topology
     from ringwright.workloads.model_cards import ModelCard
@@ -88,15 +86,9 @@ def _held(question: GeneratedJobSpec, job: Job) -> ChosenForm:
     samples = float(step.parallel.dp * step.micro_batches * step.micro_batch_size)
     told = question.card.parallel or str(step.parallel)
     peak_bytes, device_bytes = held["peak_memory_bytes"], held["device_memory_bytes"]
-    return ChosenForm(told, samples, step.micro_batches, peak_bytes, device_bytes, too_large(told, held))
-
-
-def too_large(parallel: str, held: PeakMemory) -> str:
-    """Say that a rank's peak is more than its device has; nothing where it is not, or not known."""
-    needed, there = held["peak_memory_bytes"], held["device_memory_bytes"]
-    if needed is None or there is None or needed <= there:
-        return ""
-    return f"{parallel} needs {format_size(needed)} on a device of {format_size(there)}"
+    return ChosenForm(
+        told, samples, step.micro_batches, peak_bytes, device_bytes, too_large(told, peak_bytes, device_bytes)
+    )
 
 
 def _none(question: GeneratedJobSpec, nearest: ChosenForm | None, refused: RingwrightError | None) -> ChosenForm:

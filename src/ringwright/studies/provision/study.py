@@ -9,11 +9,10 @@ from ringwright import steps
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.studies.asked import asked_of
 from ringwright.studies.jobs.costs import LIBRARY
-from ringwright.studies.jobs.memory import peak
+from ringwright.studies.jobs.memory import peak, too_large
 from ringwright.studies.provision import figures
 from ringwright.studies.provision.asked import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.studies.provision.document import SCHEMA, ProvisionDocument, ProvisionRow, empty_row
-from ringwright.studies.provision.forms import too_large
 from ringwright.studies.provision.sized import SizedNetwork
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def _fill(
     sized = SizedNetwork(job, topology, spec.within, spec.prices)
     held = peak(sized.result.workload)
     row["peak_memory_bytes"] = held["peak_memory_bytes"]
-    if why := too_large(job.parallel, held):
+    if why := too_large(job.parallel, held["peak_memory_bytes"], held["device_memory_bytes"]):
         row["fits"], row["too_large"] = False, why
         return None
     network, likely = sized.network(sized.plan), sized.result.probable
