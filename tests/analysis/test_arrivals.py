@@ -73,6 +73,30 @@ def test_wait_and_transfer_in_closed_form() -> None:
     assert found["culprits"] == []
 
 
+def test_calls_under_way_at_the_same_time_wait_together() -> None:
+    """Rank 0 hands in four calls at once and rank 1 comes 100 us later: nobody waits longer than the clock says."""
+    events = [
+        {
+            "kind": "collective",
+            "op": "all-reduce",
+            "communicator": 0,
+            "nranks": 2,
+            "multiplicity": 1,
+            "sequence": number,
+            "rank": rank,
+            "file": f"rank{rank}.json",
+            "line": number,
+            "start_s": begin * 1e-6,
+            "duration_s": (110 + 10 * number - begin) * 1e-6,
+        }
+        for number in range(4)
+        for rank, begin in enumerate((0, 100 + 10 * number))
+    ]
+    rows_of = arrivals(Trace.of({"events": rows("events", events)}))["ranks"]
+    assert [row["wait_us"] for row in rows_of] == [130.0, 0.0]
+    assert [row["caused_us"] for row in rows_of] == [0.0, 130.0]
+
+
 @pytest.mark.parametrize("late", [{3: 200.0}, {0: 100.0}, {7: 1000.0}])
 def test_one_straggler(late: dict[int, float]) -> None:
     found = arrivals(job(late))

@@ -73,10 +73,10 @@ def arrivals(trace: Trace) -> dict[str, Any]:
     if matched.is_empty():
         return answer | {"reason": "no collective with a measured time on two or more ranks"}
     judged = _judge(matched)
-    ranks = _table(judged)
+    ranks = _table(_by_the_clock(judged))
     groups = judged.select("communicator", "sequence").n_unique()
     answer |= {"ranks": ranks, "collectives": groups, "wait_us": _sum(ranks, "wait_us")}
-    verdict, reason, culprits = _by_work(trace, judged) or _by_steps(trace, judged) or _verdict(judged, ranks)
+    verdict, reason, culprits = _by_work(trace, judged) or _by_steps(trace, judged) or _verdict(judged, _table(judged))
     return answer | {"verdict": verdict, "reason": reason, "culprits": culprits}
 
 
@@ -161,7 +161,8 @@ def _with_waits(calls: pl.LazyFrame) -> pl.LazyFrame:
     queued = (pl.col("start_s") - pl.col("enqueue_s")).min().over("communicator", "sequence", "op")
     is_simulated = pl.col("source") == SIMULATED_JOB
     calls = from_handing_in(calls.with_columns(pl.when(is_simulated).then(queued).otherwise(0.0).alias("queued")))
-    return calls.with_columns(pl.col("duration_s") - pl.col("queued").fill_null(0.0))
+    queued_s = pl.col("queued").fill_null(0.0)
+    return calls.with_columns(pl.col("start_s") + queued_s, pl.col("duration_s") - queued_s)
 
 
 def _judge(frame: pl.DataFrame) -> pl.DataFrame:
@@ -181,6 +182,18 @@ def _judge(frame: pl.DataFrame) -> pl.DataFrame:
     # last beyond doubt: others waited for more than a tenth of their time, and a microsecond
     clear = pl.col("is_last") & (pl.col("total_wait") > 0.1 * pl.col("us").sum().over(keys)) & (second - least > 1.0)
     return added.with_columns(clear.alias("is_clear"))
+
+
+def _by_the_clock(judged: pl.DataFrame) -> pl.DataFrame:
+    """Keep of each wait the part in which its rank waits for no earlier call: calls under way at the same time wait together."""
+    import polars as pl
+
+    until = pl.col("start_s") + pl.col("wait") * 1e-6
+    before = until.cum_max().shift(1).over("rank")
+    alone = (until - pl.max_horizontal("start_s", before)) * 1e6  # the first of a rank has none before it
+    ordered = judged.sort("rank", "start_s", maintain_order=True)
+    kept = ordered.with_columns(pl.coalesce(alone, "wait").clip(0.0, pl.col("wait")).alias("wait"))
+    return kept.with_columns(pl.col("wait").sum().over("communicator", "sequence", "op").alias("total_wait"))
 
 
 def _table(judged: pl.DataFrame) -> list[Row]:
