@@ -6,6 +6,7 @@ import json
 import os
 import random
 
+import numpy as np
 import pytest
 
 from ringwright import registry
@@ -62,7 +63,7 @@ def inverted(slug: str, seed: int) -> list[str]:
 
 
 def _least_bytes(program: Program) -> int:
-    sizes = program.layout.bytes_of(range(program.layout.n_chunks))
+    sizes = program.layout.bytes_of(np.arange(program.layout.n_chunks))
     return int(min((each for each in sizes if each), default=0))
 
 
