@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ringwright import codecs
 from ringwright.codecs.contributions import NodeSum
-from ringwright.codecs.formats import FORMATS, OF_WHOLE_NUMBERS, WIRE, added, numbers_in, wire_bytes
+from ringwright.codecs.formats import FORMATS, MODULES, OF_WHOLE_NUMBERS, added, numbers_in, wire_bytes
 from ringwright.codecs.lookup_table import entries_of
 from ringwright.errors import UsageError
 from ringwright.streams import CODECS
@@ -39,7 +39,7 @@ def summed(codec: str, *numbers: Any, **knobs: Any) -> float:
 
 
 def test_the_names_are_those_of_streams_and_each_has_a_file() -> None:
-    assert set(FORMATS) == set(WIRE) == set(CODECS)
+    assert set(FORMATS) == set(MODULES) == set(CODECS)
     files = {path.stem for path in Path(str(codecs.__file__)).parent.glob("*.py")}
     assert {name.replace("-", "_") for name in FORMATS} <= files
 

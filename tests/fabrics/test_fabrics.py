@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import math
 import time
 
 import numpy as np
 import pytest
 
+from ringwright.cli import main
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families, family, knobs
 from ringwright.topology import NIC, RANK, SWITCH, Topology
@@ -443,3 +447,44 @@ def test_a_rack_is_one_domain_and_elsewhere_a_host_is() -> None:
         if not spec.startswith("gb200"):
             assert np.array_equal(top.domains, top.hosts) if top.hosts is not None else top.domains is None
             assert top.nics_per_domain == top.nics_per_node
+
+
+BOXES = ("dgx-1", "dgx-2", "dgx-a100", "dgx-b200", "dgx-h100", "gb200-nvl72", "mi250", "mi300", "p4d", "polaris")
+
+
+@pytest.mark.parametrize("family", BOXES)
+def test_boxes_have_as_many_nics_as_are_asked_for(family: str) -> None:
+    """GPUs share them evenly and neighbours the same one; what comes with the product is the same as asked for."""
+    usual = fabric(f"{family}:2")
+    most = usual.nics_per_domain
+    counts = [count for count in (1, 2, 4, 8) if count <= most]
+    for count in counts:
+        top = fabric(f"{family}:2,nics={count}")
+        assert (top.n_ranks, top.nics_per_domain) == (usual.n_ranks, count)
+        half = top.n_ranks // 2
+        starts, links = top.routes(np.arange(half), np.arange(half) + half)
+        first = [
+            next(int(node) for node in top.dst[links[starts[rank] : starts[rank + 1]]] if top.kinds[node] == NIC)
+            for rank in range(half)
+        ]
+        assert first == sorted(first)
+        assert sorted(map(first.count, set(first))) == [half // count] * count
+    same = fabric(f"{family}:2,nics={most}")
+    assert same.src.tolist() == usual.src.tolist()
+    assert same.rate.tolist() == usual.rate.tolist()
+    for wrong in (0, most + 1, 3 if family != "gb200-nvl72" else 5):
+        with pytest.raises(UsageError):
+            fabric(f"{family}:2,nics={wrong}")
+
+
+def test_fewer_nics_are_slower_in_proportion() -> None:
+    """Two boxes of A100 with one NIC and with four: 24 and 86 GB/s were measured (NVIDIA/nccl issue 1048)."""
+    spec = ["simulate", "all-reduce", "--algorithm", "nccl-2-4@2.20", "-b", "1G", "--json"]
+    rates = []
+    for nics in (1, 4, 8):
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            assert main([*spec, "--fabric", f"dgx-a100:2,nics={nics}"]) == 0
+        rates.append(json.loads(told.getvalue())["rows"][0]["busbw_gbs"])
+    assert rates[0] == pytest.approx(24, rel=0.1)
+    assert rates[1] == pytest.approx(86, rel=0.2)
+    assert rates[0] < rates[1] < rates[2]

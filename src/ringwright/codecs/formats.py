@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from ringwright.codecs import block_exponent, fixed_point, lookup_table, native, split_float
+from ringwright.codecs import native
 from ringwright.codecs.contributions import NodeSum, stacked
 from ringwright.errors import UsageError
 
-# The names of ``ringwright.streams.CODECS``.
+_NO_FORMATS = ("__init__", "adding_nodes", "contributions", "deviation", "formats")
+
+
+def _listed() -> dict[str, ModuleType]:
+    """Return the files of this folder that hold a format: a function of the file's name, and ``wire_bytes``."""
+    files = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    stems = sorted(stem for stem in files if stem not in _NO_FORMATS)
+    return {stem.replace("_", "-"): import_module(f"ringwright.codecs.{stem}") for stem in stems}
+
+
+# By the names of ``ringwright.streams.CODECS``.
+MODULES = _listed()
 FORMATS: dict[str, Callable[..., NodeSum]] = {
-    "native": native.native,
-    "block-exponent": block_exponent.block_exponent,
-    "fixed-point": fixed_point.fixed_point,
-    "split-float": split_float.split_float,
-    "lookup-table": lookup_table.lookup_table,
-}
-WIRE: dict[str, Callable[..., tuple[float, float]]] = {
-    "native": native.wire_bytes,
-    "block-exponent": block_exponent.wire_bytes,
-    "fixed-point": fixed_point.wire_bytes,
-    "split-float": split_float.wire_bytes,
-    "lookup-table": lookup_table.wire_bytes,
+    name: getattr(module, name.replace("-", "_")) for name, module in MODULES.items()
 }
 # Sums of whole numbers go from node to node as they are; those of other formats leave a node as floats.
 OF_WHOLE_NUMBERS = ("block-exponent", "fixed-point", "lookup-table")
@@ -74,15 +77,21 @@ def wire_bytes(codec: str, item_bytes: int = 4, **knobs: int | str) -> tuple[flo
     ``item_bytes`` is that of the collective's type; ``knobs`` are those of the format that matter here: packet,
     element, bits, register_bits. Raises UsageError for an unknown format.
     """
-    call = WIRE.get(codec)
-    if call is None:
-        raise UsageError(f"'{codec}' is no number format that is known", remedy=f"one of: {', '.join(WIRE)}")
+    module = MODULES.get(codec)
+    if module is None:
+        raise UsageError(f"'{codec}' is no number format that is known", remedy=f"one of: {', '.join(MODULES)}")
+    call: Callable[..., tuple[float, float]] = module.wire_bytes
     asked = {"item_bytes": item_bytes} | knobs
     takes = inspect.signature(call).parameters
     return call(**{name: value for name, value in asked.items() if name in takes})
 
 
+def number_bytes(codec: str, item_bytes: int = 4, **knobs: int | str) -> tuple[float, float]:
+    """Return bytes of a number alone on the wire to the node and back, without what a packet says once."""
+    return wire_bytes(codec, item_bytes, **(knobs | {"packet": 1 << 62}))
+
+
 def numbers_in(codec: str, payload_bytes: int, item_bytes: int = 4, **knobs: int | str) -> int:
     """Return how many numbers a packet of so many bytes holds, one at the least, where it says nothing else."""
-    each, _ = wire_bytes(codec, item_bytes, **(knobs | {"packet": 1 << 62}))
+    each, _ = number_bytes(codec, item_bytes, **knobs)
     return max(1, int(payload_bytes // each))

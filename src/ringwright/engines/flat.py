@@ -54,7 +54,7 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
 
     hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
-    carried = on_the_wire(machine, pieces.size_bytes)
+    carried = on_the_wire(machine, pieces.size_bytes, src, dst)
     if pieces.channel is not None:
         hop_starts, hops = paced(machine, pieces.channel, src, dst, hop_starts, hops)
     flat = MessageGraph(
@@ -266,14 +266,18 @@ def paced(
     return starts, hops
 
 
-def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
-    """Return the bytes that links carry: the data, and the flags that go with it.
+def on_the_wire(machine: Machine, size_bytes: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+    """Return the bytes that links carry between topology nodes: the data in its number format, and the flags that go with it.
 
     int64 of the shape of ``size_bytes``.
     """
     import numpy as np
 
     factor = machine.software.wire_factor
+    if machine.coded:
+        from ringwright.engines.coded import coded
+
+        return np.ceil(size_bytes * (factor * coded(machine.coded, src, dst))).astype(np.int64)
     return size_bytes if factor == 1.0 else np.ceil(size_bytes * factor).astype(np.int64)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.costs.corruption import FULL_PACKET, lost_share
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ringwright.engines.coded import WireShares
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -74,6 +75,9 @@ class Machine:
     software: Software = NO_SOFTWARE
     names: tuple[str, ...] = ()
     pacers: Pacers | None = None
+    coded: WireShares = field(
+        default_factory=dict
+    )  # by which number formats widen what goes to nodes that add, and back
 
     def with_resources(
         self, byte_ps: Sequence[Sequence[tuple[int, float]]], names: Sequence[str], pacers: Pacers

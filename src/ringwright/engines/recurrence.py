@@ -100,7 +100,7 @@ class _State:
             raise DeclinedError("its loops wait for each other")
         route = self._find(step, src, dst, adds)
         delay = route.delay + copied(size, route.byte_ps)
-        size = on_the_wire(self.machine, size)
+        size = on_the_wire(self.machine, size, self.place[src], self.place[dst])
         delay += handshakes(self.machine, self.place[src], self.place[dst], size)
         pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
         time = np.maximum(self.come[src], self.come[dst])

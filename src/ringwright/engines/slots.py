@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.engines.coded import wire_shares
 from ringwright.engines.flat import places
 from ringwright.engines.machine import PS, Machine, Pacers, machine
 from ringwright.engines.packets.carriage import spoken
@@ -62,7 +63,7 @@ def machines(
     of = {id(streams.program): streams for streams in used}
     every = []
     for program in programs:
-        made = dataclasses.replace(made, pacers=None)
+        made = dataclasses.replace(made, pacers=None, coded=wire_shares(program))
         if id(program) in of:
             made = of[id(program)].on(made)
         every.append(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringwright.errors import UsageError
 from ringwright.fabrics._chassis import Chassis, Link
 
 # NVLinks between each pair: six to a GPU (NVIDIA DGX-1 white paper, V100 system).
@@ -54,6 +55,21 @@ def cube(
     tree += [(pcie + number, cpu + number // 2) for number in range(4)]
     links += [(here, there, pcie_rate, pcie_latency_s, "pcie") for here, there in tree]
     links.append((cpu, cpu + 1, UPI_RATE, UPI_S, "upi"))
-    nearest = tuple(nic_on.index(gpu // 2) if gpu // 2 in nic_on else 0 for gpu in range(GPUS))
+    nearest = tuple(_nearest(nic_on, gpu) for gpu in range(GPUS))
     rest = (*(f"pcie{number}" for number in range(4)), "cpu0", "cpu1")
     return Chassis(GPUS, nearest, rest, tuple(links), nic_rate, nic_latency_s)
+
+
+def nic_places(nics: int) -> tuple[int, ...]:
+    """Return the PCIe switches of so many NICs: one on each CPU before there are two; UsageError where that cannot be."""
+    if 4 % nics:
+        raise UsageError(f"{GPUS} GPUs do not share {nics} NICs evenly", remedy="nics= one of 1, 2, 4")
+    return tuple(range(0, 4, 4 // nics))
+
+
+def _nearest(nic_on: tuple[int, ...], gpu: int) -> int:
+    """Return the NIC of a GPU: on its PCIe switch, else on its CPU, else the first."""
+    switch = gpu // 2
+    if switch in nic_on:
+        return nic_on.index(switch)
+    return next((nic for nic, where in enumerate(nic_on) if where // 2 == switch // 2), 0)

@@ -17,6 +17,7 @@ MEANINGS = {
     "middlebox_rate": "of the link of an agg box, each way",
     "nic_latency_s": "of NIC, cable and switch",
     "nic_rate": "of a NIC, each way",
+    "nics": "of a box, shared evenly by its GPUs",
     "nvlink_latency_s": "of an NVLink hop",
     "nvlink_rate": "of NVLink, each way: a GPU's through a switch, a link's where GPUs are joined directly",
     "oversubscription": "what a leaf's ranks can send over what its uplinks can carry",

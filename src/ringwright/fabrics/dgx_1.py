@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
-from ringwright.fabrics._cube import cube
-from ringwright.knobs import Rate, RateOrNoLink, Seconds
+from ringwright.fabrics._cube import cube, nic_places
+from ringwright.knobs import Range, Rate, RateOrNoLink, Seconds
 from ringwright.topology import Topology
 
 
@@ -17,6 +17,7 @@ def dgx_1(
     nvlink_latency_s: Seconds = 2 * NVLINK_S,
     pcie_rate: RateOrNoLink = PCIE_RATE[3],
     pcie_latency_s: Seconds = PCIE_S,
+    nics: Annotated[int, Range(1, 4)] = 4,
     nic_rate: Rate = 12.5e9,
     nic_latency_s: Seconds = NIC_S,
     **options: Any,
@@ -28,7 +29,7 @@ def dgx_1(
     the network (layout, per_leaf, spines, oversubscription, routing, seed, sharp).
     """
     chassis = cube(
-        (0, 1, 2, 3),
+        nic_places(nics),
         nvlink_rate=nvlink_rate,
         nvlink_latency_s=nvlink_latency_s,
         pcie_rate=pcie_rate,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
-from ringwright.fabrics._switched import switched
-from ringwright.knobs import Rate, Seconds
+from ringwright.fabrics._switched import sharing, switched
+from ringwright.knobs import Range, Rate, Seconds
 from ringwright.topology import Topology
 
 
@@ -17,6 +17,7 @@ def dgx_2(
     nvlink_latency_s: Seconds = NVLINK_S,
     pcie_rate: Rate = PCIE_RATE[3],
     pcie_latency_s: Seconds = PCIE_S,
+    nics: Annotated[int, Range(1, 16)] = 8,
     nic_rate: Rate = 12.5e9,
     nic_latency_s: Seconds = NIC_S,
     **options: Any,
@@ -34,7 +35,7 @@ def dgx_2(
         pcie_latency_s=pcie_latency_s,
         nic_rate=nic_rate,
         nic_latency_s=nic_latency_s,
-        per_nic=2,
+        per_nic=sharing(16, nics),
     )
     return join(
         "dgx-2",

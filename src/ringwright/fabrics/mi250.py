@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
-from ringwright.knobs import Rate, Seconds
+from ringwright.fabrics._switched import pcie_tree
+from ringwright.knobs import Range, Rate, Seconds
 from ringwright.topology import Topology
 
 # xGMI links between each pair of dies: four within a module (RCCL's topology models, box with 16 dies).
@@ -50,6 +51,7 @@ def mi250(
     xgmi_latency_s: Seconds = 2 * NVLINK_S,
     pcie_rate: Rate = PCIE_RATE[4],
     pcie_latency_s: Seconds = PCIE_S,
+    nics: Annotated[int, Range(1, 8)] = 8,
     nic_rate: Rate = 25e9,
     nic_latency_s: Seconds = NIC_S,
     **options: Any,
@@ -61,11 +63,9 @@ def mi250(
     of the network; pxn is off unless asked for.
     """
     links: list[Link] = [(*pair, count * xgmi_rate, xgmi_latency_s, "xgmi") for pair, count in XGMI.items()]
-    switch = DIES + DIES // 2
-    links += [(die, switch + die // 2, pcie_rate, pcie_latency_s, "pcie") for die in range(DIES)]
-    links += [(DIES + nic, switch + nic, pcie_rate, pcie_latency_s, "pcie") for nic in range(DIES // 2)]
-    rest = tuple(f"pcie{number}" for number in range(DIES // 2))
-    chassis = Chassis(DIES, tuple(die // 2 for die in range(DIES)), rest, tuple(links), nic_rate, nic_latency_s)
+    tree, switches = pcie_tree(DIES, nics, DIES + nics, pcie_rate, pcie_latency_s)
+    nic_of = tuple(die * nics // DIES for die in range(DIES))
+    chassis = Chassis(DIES, nic_of, switches, (*links, *tree), nic_rate, nic_latency_s)
     options = {"pxn": False, **options}
     return join(
         "mi250",

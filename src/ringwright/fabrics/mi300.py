@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
-from ringwright.knobs import Rate, Seconds
+from ringwright.fabrics._switched import pcie_tree
+from ringwright.knobs import Range, Rate, Seconds
 from ringwright.topology import Topology
 
 GPUS = 8
@@ -20,6 +21,7 @@ def mi300(
     xgmi_latency_s: Seconds = 2 * NVLINK_S,
     pcie_rate: Rate = PCIE_RATE[5],
     pcie_latency_s: Seconds = PCIE_S,
+    nics: Annotated[int, Range(1, 8)] = 8,
     nic_rate: Rate = 50e9,
     nic_latency_s: Seconds = NIC_S,
     **options: Any,
@@ -30,8 +32,10 @@ def mi300(
     x16, 400 Gb/s a NIC. Further knobs: those of the network (layout, per_leaf, spines, oversubscription, routing, ...).
     """
     links: list[Link] = [(*pair, xgmi_rate, xgmi_latency_s, "xgmi") for pair in combinations(range(GPUS), 2)]
-    links += [(gpu, GPUS + gpu, pcie_rate, pcie_latency_s, "pcie") for gpu in range(GPUS)]
-    chassis = Chassis(GPUS, tuple(range(GPUS)), (), tuple(links), nic_rate, nic_latency_s, is_symmetric=True)
+    tree, switches = pcie_tree(GPUS, nics, GPUS + nics, pcie_rate, pcie_latency_s)
+    nic_of = tuple(gpu * nics // GPUS for gpu in range(GPUS))
+    links += tree
+    chassis = Chassis(GPUS, nic_of, switches, tuple(links), nic_rate, nic_latency_s, is_symmetric=nics == GPUS)
     return join(
         "mi300",
         chassis,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
-from ringwright.fabrics._switched import switched
-from ringwright.knobs import Rate, Seconds
+from ringwright.fabrics._switched import sharing, switched
+from ringwright.knobs import Range, Rate, Seconds
 from ringwright.topology import Topology
 
 
@@ -18,6 +18,7 @@ def p4d(
     nvlink_latency_s: Seconds = NVLINK_S,
     pcie_rate: Rate = PCIE_RATE[4],
     pcie_latency_s: Seconds = PCIE_S,
+    nics: Annotated[int, Range(1, 8)] = 4,
     nic_rate: Rate = 12.5e9,
     nic_latency_s: Seconds = NIC_S,
     **options: Any,
@@ -35,7 +36,7 @@ def p4d(
         pcie_latency_s=pcie_latency_s,
         nic_rate=nic_rate,
         nic_latency_s=nic_latency_s,
-        per_nic=2,
+        per_nic=sharing(8, nics),
     )
     return join(
         "p4d",

@@ -36,11 +36,12 @@ class AskedFabric:
 
     @cached_property
     def standard(self) -> Topology:
-        """The product that the fabric is made of, without its knobs and faults; itself where it is none."""
+        """The product that the fabric is made of, without its knobs and faults but with its NICs; itself where it is none."""
         from ringwright.fabrics import fabric
 
         try:
-            plain = fabric(self.healthy.name.partition(",")[0])
+            product, *knobs = self.healthy.name.split(",")
+            plain = fabric(",".join([product, *(each for each in knobs if each.startswith("nics="))]))
         except RingwrightError:
             return dataclasses.replace(self.healthy, faults=())
         if plain.n_ranks != self.healthy.n_ranks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ringwright.engines.coded import narrowest
 from ringwright.studies.simulation_spec import SimulationSpec
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class Floors:
     def under(self, program: Program) -> tuple[float, str]:
         """Return the seconds that a program cannot go below, and which bound that is: a program may add in the network or not."""
         without, within = self.of(program.collective)
-        return (without, AT_RANKS) if within is None or not program.aggregators else (within, IN_NETWORK)
+        if within is None or not program.aggregators:
+            return without, AT_RANKS
+        return within * narrowest(program), IN_NETWORK
 
     def _floor(self, collective: Collective, *, in_network: bool) -> float:
         plain = self._together(collective, in_network=in_network)

@@ -134,7 +134,8 @@ def sweep(
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    pairs = [(algorithm, size) for algorithm in map(spelled.algorithm, spellings) for size in wanted]
+    algorithms = [spelled.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings]
+    pairs = [(algorithm, size) for algorithm in algorithms for size in wanted]
     for algorithm, size in steps.told(pairs, progress, _named):
         spelling = algorithm.spelling
         collective = question.collective(size)

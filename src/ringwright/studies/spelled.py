@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +75,13 @@ class Algorithm:
     def __call__(self, collective: Collective, topology: Topology) -> Program:
         """Return the Program; UsageError or InfeasibleError where the algorithm declines."""
         return self.make(collective, topology, **self.knobs)
+
+    def on_links(self, link_model: str) -> Algorithm:
+        """Return the algorithm as it searches for links of a model (``pipelined``, ``blocking``), unless it is told another."""
+        knob = registry.find(self.slug).knobs().get("link_model")
+        if knob is None or "link_model" in self.knobs or knob.default == link_model:
+            return self
+        return replace(self, knobs={**self.knobs, "link_model": link_model})
 
     @property
     def __wrapped__(self) -> Callable[..., Program]:

@@ -34,7 +34,8 @@ def system_of(collective: Collective, topology: Topology | None) -> NcclSystem:
     adds = adds and (len(nodes) < 2 or _is_joined(collective, topology, nodes))
     if name:
         mnnvl = len(by_host(collective, topology)) > len(nodes)
-        system = _of_domains(name, len(nodes), collective.p, mnnvl=mnnvl, collnet=adds)
+        kind = _drawn(name, -(-collective.p // len(nodes)), topology)
+        system = _of_domains(name, len(nodes), collective.p, kind, mnnvl=mnnvl, collnet=adds)
     else:
         system = _estimated(topology, nodes, collnet=adds)
     nvls = system.nvls and topology is not None and len(topology.aggregators) > len(network)
@@ -58,7 +59,7 @@ def node_type(collective: Collective, topology: Topology | None) -> NodeType | N
     """
     nodes = by_domain(collective, topology)
     if name := _known(topology, nodes):
-        return _part(NODE_TYPES[name], len(nodes[0]))
+        return _drawn(name, len(nodes[0]), topology)
     return _estimated_node(topology, nodes) if topology is not None and {*DIRECT} & {*topology.classes} else None
 
 
@@ -67,6 +68,14 @@ def _known(topology: Topology | None, nodes: list[list[int]]) -> str:
     family = topology.name.partition(":")[0] if topology is not None else ""
     name = SPELLINGS.get(family, family)
     return name if name in NODE_TYPES and len(nodes[0]) <= NODE_TYPES[name].gpus * NODE_TYPES[name].domain else ""
+
+
+def _drawn(name: str, gpus: int, topology: Topology | None) -> NodeType:
+    """Return so many GPUs of a standard node with their share of the NICs that a fabric draws."""
+    kind, host = _part(NODE_TYPES[name], gpus), NODE_TYPES[name]
+    if topology is None:
+        return kind
+    return dataclasses.replace(kind, nics=max(1, topology.nics_per_domain * gpus // (host.gpus * host.domain)))
 
 
 def _part(host: NodeType, gpus: int) -> NodeType:
@@ -91,12 +100,13 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclS
         raise UsageError(
             f"{ranks} ranks on {nodes} nodes: {name} has {kind.gpus} GPUs", remedy=f"--nodes {-(-ranks // kind.gpus)}"
         )
-    return _of_domains(name, -(-nodes // joined), ranks, mnnvl=joined > 1, collnet=collnet)
+    domains = -(-nodes // joined)
+    kind = _part(kind, -(-ranks // domains))
+    return _of_domains(name, domains, ranks, kind, mnnvl=joined > 1, collnet=collnet)
 
 
-def _of_domains(name: str, domains: int, ranks: int, *, mnnvl: bool, collnet: bool) -> NcclSystem:
-    """Return a system of NVLink domains; ``mnnvl``: several hosts are in one. Each GPU comes with its share of the NICs."""
-    kind = _part(NODE_TYPES[name], -(-ranks // domains))
+def _of_domains(name: str, domains: int, ranks: int, kind: NodeType, *, mnnvl: bool, collnet: bool) -> NcclSystem:
+    """Return a system of NVLink domains, each of a kind of node; ``mnnvl``: several hosts are in one."""
     graphs = search(kind, domains, collnet=collnet)
     return dataclasses.replace(
         named_system(name, 1),

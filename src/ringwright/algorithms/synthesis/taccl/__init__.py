@@ -42,6 +42,7 @@ FABRICS = ("switch", "ring", "full", "dgx-1:1", "torus:2x2", "ndv2:2")
 SKETCH_FILE = Pattern(r"[^\x00:]{1,4000}\.json", "a sketch file (NAME.json)", ("sk1-ndv2-n2.json",))
 MOST_SENDS = 60_000
 CUTS = (1, 4, 16)  # tried where nobody says how many chunks
+LEAST_GAIN = 1e-3  # of the least latency, which all bytes together take: below it nothing is won by cutting them
 WORK = 100_000  # sends put into timetables for an effort of 1
 PROVED = 1  # effort from which integer programs are asked
 SOLVER_S = 0.05  # deterministic seconds of CP-SAT for an effort of 1
@@ -115,15 +116,19 @@ class _Asked:
 
 
 def _cuts(collective: Collective, wires: LogicalTopology, chunks: int | None) -> tuple[int, ...]:
-    """Return the numbers of chunks to try: more where a chunk's bytes take long beside a link's latency."""
+    """Return the numbers of chunks to try: all that are few enough and may gain more than ``LEAST_GAIN``, whatever the size.
+
+    What is better for more bytes is then tried for fewer too, and none takes longer for them.
+    """
     if chunks is not None:
         _require_few(collective, chunks)
         return (chunks,)
-    largest = float(collective.block_bytes.max(initial=0)) / (collective.p if collective.op == "all-reduce" else 1)
-    latency_ps = max((arc.latency_ps for arc in wires.arcs), default=0)
-    byte_ps = max((arc.byte_ps for arc in wires.arcs), default=0.0)
+    bytes_ps = float(collective.block_bytes.sum()) * max((arc.byte_ps for arc in wires.arcs), default=0.0)
+    latency_ps = min((arc.latency_ps for arc in wires.arcs), default=0)
+    if bytes_ps <= LEAST_GAIN * latency_ps:
+        return (1,)
     most = MOST_SENDS // 8 // _least_sends(collective)
-    return (1, *(cut for cut in CUTS if 1 < cut <= most and largest * byte_ps / cut > latency_ps))
+    return (1, *(cut for cut in CUTS if 1 < cut <= most))
 
 
 def _least_sends(collective: Collective) -> int:
