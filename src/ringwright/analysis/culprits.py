@@ -44,7 +44,8 @@ def culprits(
         late = arrivals(trace)
         accused += late["culprits"]
         accused += _tried(lambda: fail_slow(trace), missing)
-        accused += slow_groups(trace)
+        blamed = {rank for one in late["culprits"] for rank in one["ranks"]}  # whose groups meet others on the way
+        accused += [one for one in slow_groups(trace) if blamed.isdisjoint(one["ranks"])]
     return sorted((_complete(one, trace.meta) for one in accused), key=_strength), late, missing
 
 

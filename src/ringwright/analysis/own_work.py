@@ -28,7 +28,10 @@ TOUCHING_S = 1e-9  # two times that are one: what rounding of seconds leaves
 
 @dataclass(frozen=True)
 class OwnWork:
-    """Ranks x steps, in seconds: ``work`` of the device, ``delay`` before it. ``roles``: rows of ranks that do the same."""
+    """Ranks x steps, in seconds: ``work`` of the device, ``delay`` before it. ``roles``: rows of ranks that do the same.
+
+    ``by_op``: the seconds of a step by operation, for each rank.
+    """
 
     ranks: list[int]
     steps: list[int]
@@ -36,6 +39,7 @@ class OwnWork:
     delay: Floats
     step_s: float
     roles: list[list[int]]
+    by_op: dict[str, Floats]
 
 
 def own_work(trace: Trace) -> OwnWork | None:
@@ -45,7 +49,7 @@ def own_work(trace: Trace) -> OwnWork | None:
     is_timed = pl.col("start_s").is_finite() & (pl.col("duration_s") >= 0) & pl.col("rank").is_not_null()
     told = trace.scan("events").filter(is_timed & pl.col("iteration").is_not_null())
     names = ("rank", "iteration", "start_s", "duration_s")
-    works = told.filter(pl.col("kind") == "compute").select(*names, "rank_class").head(MOST_EVENTS).collect()
+    works = told.filter(pl.col("kind") == "compute").select(*names, "op", "rank_class").head(MOST_EVENTS).collect()
     called = told.filter(pl.col("kind").is_in(["collective", "p2p"]))
     calls = (
         from_handing_in(called).select(*names, "op", "size_bytes", "communicator", "peer").head(MOST_EVENTS).collect()
@@ -65,7 +69,11 @@ def own_work(trace: Trace) -> OwnWork | None:
         late, at = _delays(mine.sort("start_s"), known)
         np.add.at(delay[ranks.index(rank)], [steps.index(each) for each in at], late)
     lasted_s = _step_s(works)
-    return OwnWork(ranks, steps, work, delay, lasted_s, _roles(works, calls, ranks)) if lasted_s > 0 else None
+    return (
+        OwnWork(ranks, steps, work, delay, lasted_s, _roles(works, calls, ranks), _by_op(works, ranks, len(steps)))
+        if lasted_s > 0
+        else None
+    )
 
 
 def _end() -> pl.Expr:
@@ -102,6 +110,15 @@ def _step_s(works: pl.DataFrame) -> float:
     apart = begun.select((pl.col("start_s").shift(-1) - pl.col("start_s")).over("rank").alias("lasted")).drop_nulls()
     lasted = apart["lasted"] if apart.height else begun["end_s"] - begun["start_s"]
     return float(lasted.median() or 0.0)  # type: ignore[arg-type]
+
+
+def _by_op(works: pl.DataFrame, ranks: list[int], steps: int) -> dict[str, Floats]:
+    import polars as pl
+
+    found: dict[str, Floats] = {}
+    for op, rank, seconds in works.group_by("op", "rank").agg(pl.col("duration_s").sum()).iter_rows():
+        found.setdefault(op or "", np.zeros(len(ranks)))[ranks.index(rank)] = seconds / steps
+    return found
 
 
 def _roles(works: pl.DataFrame, calls: pl.DataFrame, ranks: list[int]) -> list[list[int]]:

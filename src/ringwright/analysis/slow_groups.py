@@ -97,7 +97,7 @@ def narrowest(places: Places, slow: Mapping[Group, float], usual: Collection[Gro
         for kind, listed in known.items()
     }
     most = max((weight for listed in weights.values() for weight, _ in listed), default=0.0)
-    if most < EXPLAINED * sum(slow.values()):
+    if most < (EXPLAINED if places.is_told else AS_GOOD) * sum(slow.values()):
         return []
     for kind in KINDS:
         best = max((weight for weight, _ in weights[kind]), default=0.0)
@@ -117,11 +117,11 @@ def _slowest(compared: list[Compared]) -> dict[Group, Compared]:
 
 def _compared(trace: Trace, places: Places) -> list[Compared]:
     """Return each group that has siblings, by kind of call."""
-    calls = _calls(trace)
+    calls, of = _calls(trace), classes_of(trace)
     kinds: dict[tuple[object, ...], dict[Group, list[tuple[tuple[object, ...], float]]]]
     kinds = defaultdict(lambda: defaultdict(list))
     for ranks, op, size, role, step, at, lasted in calls:
-        kinds[op, size, role, places.shape(ranks)][ranks].append(((step, at), lasted))
+        kinds[op, size, role, _classes(of, ranks), places.shape(ranks)][ranks].append(((step, at), lasted))
     known = {kind: groups for kind, groups in kinds.items() if len(groups) > 1 and places.are_apart(groups)}
     return [each for kind, groups in known.items() for each in _beside(kind, groups)]
 
@@ -153,6 +153,18 @@ def _calls(trace: Trace) -> list[tuple[Group, str, int, str, int, int, float]]:
         if len(ranks) > 1:
             made.append((ranks, op, size or 0, role or "", step if step is not None else -1, at, lasted))
     return made
+
+
+def classes_of(trace: Trace) -> dict[int, str]:
+    """Return the class of each rank, where a recording tells it: ranks of two classes work, and send, at different times."""
+    import polars as pl
+
+    told = trace.scan("events").filter(pl.col("rank").is_not_null() & pl.col("rank_class").is_not_null())
+    return dict(told.group_by("rank").agg(pl.col("rank_class").first()).collect().iter_rows())
+
+
+def _classes(of: Mapping[int, str], ranks: Group) -> tuple[str, ...]:
+    return tuple(sorted({of.get(rank, "") for rank in ranks}))
 
 
 def _ranks(members: list[int], pair: int | None, peer: int | None) -> Group:

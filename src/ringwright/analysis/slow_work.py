@@ -21,6 +21,7 @@ NOISES = 6.0  # times what peers differ by
 STEADY = 0.75  # of the steps in which both hold
 MOST_SLOW = 0.5  # of the ranks that do the same: with more of them nothing tells which are the usual ones
 SURE = 0.95
+LITTLE = 0.05  # of what one rank spends on an operation, that others may
 DELAYED = 0.8  # of what is more, from which on it is said to lie before the work or within it
 
 
@@ -83,6 +84,17 @@ def _more(part: Floats, at: int) -> float:
     return max(0.0, float(np.median(part[at] - _usual(part))))
 
 
+def _alone(seen: OwnWork, slow: SlowRank) -> str:
+    """Return the operation in which nearly all lies that a rank works more, where its peers spend next to nothing on it."""
+    (peers,) = ([row for row in rows if row != slow.row] for rows in seen.roles if slow.row in rows)
+    for op, seconds in seen.by_op.items():
+        usual = float(np.median(seconds[peers]))
+        mine = float(seconds[slow.row]) - usual
+        if mine >= DELAYED * (slow.own_s - slow.usual_s) and usual <= LITTLE * mine:
+            return op or "work without a name"
+    return ""
+
+
 def _culprit(seen: OwnWork, slow: list[SlowRank]) -> Culprit:
     ranks = sorted(seen.ranks[each.row] for each in slow)
     worst = max(slow, key=lambda each: each.own_s - each.usual_s)
@@ -94,6 +106,9 @@ def _culprit(seen: OwnWork, slow: list[SlowRank]) -> Culprit:
         why = (
             "idle while all that it waits for is there: its loader, its host, or what else no call and no work tells of"
         )
+    elif alone := _alone(seen, worst):
+        said = f"{whose} works {more} a step longer, nearly all of it in {alone}, which ranks that do the same have not: {times}"
+        why = "what it does before or beside the work of all: its loader, a checkpoint, a sample of its own"
     else:
         said = f"{whose} computes {worst.own_s / worst.usual_s:.3g} times as long as ranks that do the same: {times}"
         why = (

@@ -16,6 +16,7 @@ import numpy as np
 
 from ringwright.analysis.own_work import own_work
 from ringwright.analysis.places import Place, Places
+from ringwright.analysis.slow_groups import classes_of
 from ringwright.testing.planted_places import RANK_FAULTS, PlantedJob
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def _of_network(job: PlantedJob) -> Identified:
     if not any(times >= AFFECTED for times in shown.values()):
         why = "no call is lengthened by a fifth" if most < AFFECTED else "no sibling shows what is usual"
         return Identified(NOTHING, why, must=False)
+    if not places.is_told and sum(times >= min(BETWEEN) for times in shown.values()) < 2:
+        return Identified(NOTHING, "one group alone is slow, and nothing tells that groups lie alike", must=False)
     told = {_places_of(shown, places, least) for least in BETWEEN}
     right = frozenset(ranks for ranks in told if ranks & job.ranks)
     if not right:
@@ -90,16 +93,22 @@ def _shown(job: PlantedJob, places: Places) -> tuple[dict[Group, float], float]:
     with_it, without = _times(job.trace, places), _times(job.healthy, places)
     kinds: dict[tuple[object, ...], dict[Group, float]] = defaultdict(dict)
     most = 1.0
-    for (group, kind), lasted in with_it.items():
-        before = without.get((group, kind))
-        if before:
-            kinds[kind][group] = lasted / before
-            most = max(most, lasted / before)
+    least_of: dict[tuple[object, ...], float] = {}
+    for (_, kind), lasted in with_it.items():
+        least_of[kind] = min(lasted, least_of.get(kind, lasted))
+    for (
+        group,
+        kind,
+    ), lasted in with_it.items():  # a policy may have chosen other sizes: the fastest sibling stands for before
+        kinds[kind][group] = lasted / without.get((group, kind), least_of[kind])
+        most = max(most, kinds[kind][group])
     shown: dict[Group, float] = {}
     for groups in kinds.values():
-        if len(groups) > 1 and 2 * sum(times <= UNAFFECTED for times in groups.values()) >= len(groups):
+        least = max(1.0, min(groups.values()))  # what all of them take longer, by what meets them, no sibling shows
+        usual = sum(times <= UNAFFECTED * least for times in groups.values())
+        if len(groups) > 1 and 2 * usual >= len(groups) and places.are_apart(groups):
             for group, times in groups.items():
-                shown[group] = max(times, shown.get(group, 0.0))
+                shown[group] = max(times / least, shown.get(group, 0.0))
     return shown, most
 
 
@@ -108,6 +117,7 @@ def _times(trace: Trace, places: Places) -> dict[tuple[Group, tuple[object, ...]
     import polars as pl
 
     calls = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"])).collect()
+    of = classes_of(trace)
     members = dict(trace.table("communicators").select("communicator", "members").iter_rows())
     lasted: dict[tuple[Group, tuple[object, ...]], list[float]] = defaultdict(list)
     columns = ("communicator", "op", "size_bytes", "role", "rank", "peer", "duration_s")
@@ -115,5 +125,6 @@ def _times(trace: Trace, places: Places) -> dict[tuple[Group, tuple[object, ...]
         ranks = members[number]
         group = frozenset(ranks) if op != "send-recv" else frozenset((rank, ranks[peer]) if peer is not None else ())
         if len(group) > 1:
-            lasted[group, (op, size, role, places.shape(group))].append(seconds)
+            classes = tuple(sorted({of.get(each, "") for each in group}))
+            lasted[group, (op, size, role, classes, places.shape(group))].append(seconds)
     return {key: float(np.median(times)) for key, times in lasted.items()}

@@ -29,9 +29,9 @@ class Verdict:
     said: str
 
 
-def judged(seed: int, kind: str = "") -> Verdict | None:
+def judged(seed: int, kind: str = "", *, small: bool = False) -> Verdict | None:
     """Return the verdict on the job of a seed; None where the draw makes no job."""
-    job = planted(seed, kind)
+    job = planted(seed, kind, small=small)
     return None if job is None else verdict(job)
 
 

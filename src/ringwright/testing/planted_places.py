@@ -45,23 +45,29 @@ MESHES = (
     *("dp16", "tp2,dp8", "tp4,dp4", "pp4,dp4", "pp2,dp8", "tp2,pp2,dp4", "tp4,pp2,dp2", "fsdp,tp2,dp8"),
     *("tp4,dp8", "tp2,pp4,dp4"),
 )
+SMALL_MODELS, SMALL_MESHES, SMALL_POLICIES = (
+    MODELS[:5],
+    MESHES[1:5],
+    ("none", "pytorch-ddp", "dear", "gradientflow", "poseidon"),
+)
 FABRICS = (
     *("switch:{n},rate=25Gb/s", "switch:{n},rate=100Gb/s", "switch:{n},rate=400Gb/s"),
     *("dgx-h100:{boxes}", "dgx-a100:{boxes}", "p4d:{boxes}", "rail-optimised:{boxes}"),
     *("leaf-spine:{n},per_leaf=4,spines=2,rate=50Gb/s", "leaf-spine:{n},per_leaf=4,spines=4,rate=100Gb/s"),
     *("fat-tree:{n}", "torus:4x{quarter}", "full:{n}"),
 )
+SMALL_FABRICS = tuple(each for each in FABRICS if each.startswith(("switch", "leaf-spine", "fat-tree")))
 RANK_FAULTS = ("slow-rank", "late-loader")
-LINK_FAULTS = {
-    "slow-nic": lambda draw: f"rate {draw.choice((10, 20, 25, 33, 50, 60, 75))}%",
-    "loss": lambda draw: f"loss {draw.choice((0.05, 0.1, 0.5, 1, 2))}%",
-    "bit-errors": lambda draw: f"ber {draw.choice(('5e-4', '1e-3', '2e-3'))}",
-    "latency": lambda draw: f"latency +{draw.choice((20, 100, 500, 2000))}us",
-    "half-optic": lambda draw: f"optics degrade for {draw.choice((1, 10, 100))}us",
-    "flap": lambda draw: f"flap {draw.choice((1, 5))}ms every {draw.choice((20, 50))}ms",
+LINK_FAULTS: dict[str, tuple[str, tuple[float | str, ...]]] = {  # mild ones first
+    "slow-nic": ("rate {}%", (75, 60, 50, 33, 25, 20, 10)),
+    "loss": ("loss {}%", (0.05, 0.1, 0.5, 1, 2)),
+    "bit-errors": ("ber {}", ("5e-4", "1e-3", "2e-3")),
+    "latency": ("latency +{}us", (20, 100, 500, 2000)),
+    "half-optic": ("optics degrade for {}us", (1, 10, 100)),
+    "flap": ("flap {}ms every 20ms", (1, 2, 5)),
 }
 KINDS = ("healthy", *RANK_FAULTS, *LINK_FAULTS, "slow-uplink")
-SEVERITY = (1.3, 6.0)
+SEVERITY, SEVERE = (1.3, 6.0), (3.0, 8.0)  # times as long as without, what a rank does by itself
 
 
 @dataclass(frozen=True)
@@ -82,20 +88,25 @@ class PlantedJob:
         return self.trace.df["rank"].null_count() > 0 or self.healthy.df["rank"].null_count() > 0
 
 
-def planted(seed: int, kind: str = "") -> PlantedJob | None:
-    """Return the job of a seed with a fault of a kind (drawn, where none is named); None where the draw makes no job."""
+def planted(seed: int, kind: str = "", *, small: bool = False) -> PlantedJob | None:
+    """Return the job of a seed with a fault of a kind (drawn, where none is named); None where the draw makes no job.
+
+    ``small`` jobs have 8 ranks, few layers, severe faults, and none of the policies that cut operations into very many.
+    """
     draw = random.Random(f"planted {seed}")  # noqa: S311 - a lottery, not a secret
-    kind = kind or draw.choice((*KINDS, "healthy", *RANK_FAULTS))  # those twice
-    model, policy, mesh, spelled = (draw.choice(each) for each in (MODELS, POLICIES, MESHES, FABRICS))
-    mesh = "dp8" if model in IMAGES and draw.random() < 0.5 else "dp16" if model in IMAGES else mesh
+    drawn = draw.choice((*KINDS, "healthy", *RANK_FAULTS))  # those twice
+    kind = kind or drawn
+    of_all, of_small = (MODELS, POLICIES, MESHES, FABRICS), (SMALL_MODELS, SMALL_POLICIES, SMALL_MESHES, SMALL_FABRICS)
+    model, policy, mesh, spelled = (draw.choice(each) for each in (of_small if small else of_all))
+    mesh, layers = draw.choice(("dp8", "dp16")) if model in IMAGES else mesh, (2,) if small else LAYERS
     ranks = int(np.prod([int(word[2:]) for word in mesh.split(",") if word[:2] in ("tp", "pp", "dp")]))
     named = spelled.format(n=ranks, boxes=-(-ranks // 8), quarter=max(2, ranks // 4))
     try:
         machine = fabric(named)
-        dims = {} if model in IMAGES else {"layers": draw.choice(LAYERS)}
+        dims = {} if model in IMAGES else {"layers": draw.choice(layers)}
         spec = WorkloadSpec(model, None, mesh, micro_batches=4 if "pp" in mesh else None, dims=dims)
         question = generated.GeneratedJobSpec(spec)
-        fault, where, late = _fault(kind, machine, ranks, draw)
+        fault, where, late = _fault(kind, machine, ranks, draw, severe=small)
         sound = generated.made(question, machine)
         job = generated.made(question, faults.apply(machine, [fault], seed=seed)) if fault else sound
         well = study.answer(sound, policy)
@@ -112,20 +123,21 @@ def planted(seed: int, kind: str = "") -> PlantedJob | None:
 
 
 def _fault(
-    kind: str, machine: Topology, ranks: int, draw: random.Random
+    kind: str, machine: Topology, ranks: int, draw: random.Random, *, severe: bool
 ) -> tuple[str, frozenset[int], dict[int, float]]:
     """Return the fault's line, the ranks beside its place, and how late ranks begin, in shares of a healthy step."""
     rank = draw.randrange(ranks)
     if kind == "healthy":
         return "", frozenset(), {}
-    factor = float(np.exp(draw.uniform(*np.log(SEVERITY))))
+    factor = float(np.exp(draw.uniform(*np.log(SEVERE if severe else SEVERITY))))
     if kind == "slow-rank":
         return f"rank {rank} slow {factor:.2f}x", frozenset((rank,)), {}
     if kind == "late-loader":
         return "", frozenset((rank,)), {rank: factor - 1}
     target, where = _uplink(machine, rank) if kind == "slow-uplink" else _nic(machine, rank)
-    effect = LINK_FAULTS["slow-nic" if kind == "slow-uplink" else kind](draw)
-    return f"{target} {effect}", frozenset(each for each in where if each < ranks), {}
+    effect, values = LINK_FAULTS["slow-nic" if kind == "slow-uplink" else kind]
+    value = draw.choice(values[len(values) // 2 :] if severe else values)
+    return f"{target} {effect.format(value)}", frozenset(each for each in where if each < ranks), {}
 
 
 def _nic(machine: Topology, rank: int) -> tuple[str, set[int]]:

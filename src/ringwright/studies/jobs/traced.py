@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.costs.gpus import OF_FABRIC
+from ringwright.engines.job.arrivals import HELD
 from ringwright.engines.job.own_ready import OwnReady
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
@@ -100,8 +101,8 @@ class _Written:
             self.made.append((where.start, row.count, rank, first + at * row.count))
 
     def _task(self, row: Instances) -> Row:
-        phase = PHASES.get(row.kind)
-        return _of(row) | {"kind": "compute", "op": row.kind, "phase": phase, "stream": "compute", "role": None}
+        phase, op = PHASES.get(row.kind), "hold" if row.name.startswith(f"{HELD} ") else row.kind
+        return _of(row) | {"kind": "compute", "op": op, "phase": phase, "stream": "compute", "role": None}
 
     def _operation(self, row: Instances) -> Row:
         op = self.senders.operations[row.name].op
