@@ -89,5 +89,5 @@ def test_a_replayed_recording_ends_too(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_picture_says_that_nothing_can_be_drawn() -> None:
-    with pytest.raises(InfeasibleError, match="the job ends after 532.7 ms"):
+    with pytest.raises(InfeasibleError, match=r"the job ends after 532\.7 ms"):
         pictures.curves("all-reduce", "dgx-h100:2", sizes=["1M", "2M"], faults=DEAD)
