@@ -282,7 +282,7 @@ def test_the_command_line_tells_both_times(capsys: pytest.CaptureFixture[str]) -
         row = answer["rows"][0]
         assert row["time_us"] == answers[0]["rows"][0]["time_us"] == pytest.approx(2 * alone, rel=1e-3)
         assert row["alone_us"] == alone
-        assert (row["engine"], row["time_us_p05"], row["outside"]) == ("flows", None, ["beside"])
+        assert (row["engine"], row["time_us_p05"], row["outside"]) == ("flows", None, ["fabric", "beside"])
     assert answers[0]["beside"] == answers[1]["beside"] == [other]
     assert asked(capsys, *words)["rows"][0]["alone_us"] is None
     assert main(["simulate", *words, "--beside", other]) == 0

@@ -13,6 +13,7 @@ from ringwright.studies.jobs.study import answer
 from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
+from ringwright.testing.one_physics import broken, broken_job, drawn, drawn_job
 
 pytestmark = pytest.mark.once  # packets are the same by the twin
 
@@ -44,12 +45,12 @@ def test_a_job_behind_a_failing_optic_is_between_healthy_and_half_the_rate(polic
 
 def test_a_fault_that_does_nothing_leaves_the_answer_of_a_healthy_fabric() -> None:
     """Packets are followed for it, yet headers and queues are there without it too: what they lose is added, and nothing else."""
-    for algorithm in ("gc3", "nccl-2-4", "ring"):
-        well_us = row(algorithm=algorithm)["time_us"]
-        optic = row(f"{NIC} optics degrade", algorithm)
+    for algorithm, size in (("gc3", 16 << 20), ("nccl-2-4", 1 << 20)):
+        well_us = row(algorithm=algorithm, size_bytes=size)["time_us"]
+        optic = row(f"{NIC} optics degrade", algorithm, size)
         assert optic["time_us"] == optic["healthy_us"] == well_us
         assert "forward error correction mends" in optic["unaffected"][0]["why"]
-        half_us = row(f"{NIC} rate 50%", algorithm)["time_us"]
+        half_us = row(f"{NIC} rate 50%", algorithm, size)["time_us"]
         assert optic["worst_us"] == pytest.approx(half_us, rel=1e-9)  # its last stage, or none is worse
         assert optic["worst_start_s"] == 0.8
 
@@ -59,3 +60,14 @@ def test_severer_losses_take_no_less_and_none_is_below_healthy() -> None:
     means_us = [each["healthy_us"] if each["mean_us"] is None else each["mean_us"] for each in told]
     assert means_us == sorted(means_us)
     assert all(each["time_us"] >= each["healthy_us"] == told[0]["healthy_us"] for each in told)
+
+
+@pytest.mark.parametrize("seed", [31, 43, 64, 81, 98, 109, 140, 172, 319, 361])
+def test_a_drawn_call_keeps_the_law(seed: int) -> None:
+    """One of each kind of fault; ``scripts/one-physics`` draws 1,000."""
+    assert broken(drawn(seed)) == []
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_the_operations_of_a_drawn_job_keep_the_law(seed: int) -> None:
+    assert broken_job(drawn_job(seed)) == []

@@ -63,8 +63,8 @@ def simulate(
         When the ranks come: 0,20us,0,1ms (one a rank), late:3=2ms, normal:20us,seed=1, exponential:20us, uniform:20us, or the
         path of a recording. Of a job: by how much later than it could each rank begins each step.
     beside
-        Another job on the fabric, which repeats a collective: 'all-to-all 64MiB on 0-7 by pairwise'; may be repeated. The
-        times are those of an engine (flows, if none is named) while it runs.
+        Another job on the fabric, which repeats a collective: 'all-to-all 64MiB on 0-7 by pairwise'; may be repeated. As
+        many times longer as the flow engine says, or, if one is named, an engine's own time while it runs.
     winners
         Which algorithm wins among 2, 4, 8 ... of the ranks at which size (default: 4 B to 1 GiB, and of all-reduce a ring,
         trees, a server, and what the network's switches add).

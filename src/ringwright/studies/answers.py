@@ -78,8 +78,7 @@ class Answers:
         """Return the answer for the program that an algorithm made and an engine ran on a fabric."""
         collective = program.collective
         if self._question.beside:
-            time_us = run.time_s * 1e6
-            return Probable(None, time_us, None, "", ("beside",), {run.engine: time_us})
+            return self._beside(algorithm, program, run, ran_on)
         if self._question.uncorrected:
             return self._by_engine(self._lossy.of(algorithm, program, run, ran_on), run, "fabric")
         call = self._expected(algorithm, collective)
@@ -104,6 +103,24 @@ class Answers:
         away = tuple(dict.fromkeys((*call.outside, *self._strange(program.collective))))
         witnesses = {LEARNT: middle, CLOSED: call.closed_form_s * 1e6}
         return Probable(low, middle, high, _name(self._trusted(program.collective)), away, witnesses, model=LEARNT)
+
+    def _beside(self, algorithm: Algorithm, program: Program, run: Run, ran_on: Topology) -> Probable:
+        """Return the answer beside other jobs: as many times what it is alone as an engine says that shares links fairly.
+
+        Where an engine is asked for, that engine's own time.
+        """
+        time_us = run.time_s * 1e6
+        if not self._question.composes:
+            return Probable(None, time_us, None, "", ("beside",), {run.engine: time_us})
+        alone = dataclasses.replace(self._question, beside=())
+        answers = Answers(alone, self._sizes)
+        machine = answers.shown_on(program)
+        said = answers.of(algorithm, program, alone.run(program, machine), machine)
+        before_s = self._question.without_others(program, ran_on).time_s
+        middle_us = said.p50_us * (run.time_s / before_s if before_s else 1.0)
+        away = tuple(dict.fromkeys((*said.outside, "beside")))
+        witnesses = {**said.witnesses, run.engine: time_us}
+        return Probable(None, middle_us, None, said.calibration, away, witnesses, model=run.engine)
 
     def _expected(self, algorithm: Algorithm, collective: Collective) -> Expected | None:
         """Return what is learnt of a call; None for what is no call of the library, or one that it has no model of."""

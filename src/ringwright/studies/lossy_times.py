@@ -63,7 +63,7 @@ class LossyTimes:
             return LossyTime(calm, run, (run.time_s,) * 4, is_drawn=False)
         added_s = (more.low_s, more.middle_s, more.high_s, more.seconds)
         low, middle, high, mean = (run.time_s + each for each in added_s)
-        return LossyTime(calm, run, (low, middle, high, mean), is_lossy(on) and more.high_s > 0)
+        return LossyTime(calm, run, (low, middle, high, mean), is_lossy(on) and more.seconds > 0)
 
     def _added(self, algorithm: Algorithm, program: Program, on: Topology) -> Added | None:
         """Return what packets add; None where nothing acts on them, one engine is asked for, or they cannot be followed."""

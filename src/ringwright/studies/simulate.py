@@ -379,6 +379,7 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
     if not question.shows(said):
         return row
     more_us = said.p50_us - row.time_us
+    longer = said.p50_us / row.time_us if row.time_us else 1.0
     algbw, busbw = _rates(question.collective(row.size_bytes), said.p50_us)
     return replace(
         row,
@@ -386,6 +387,7 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
         time_us=said.p50_us,
         algbw_gbs=algbw,
         busbw_gbs=busbw,
+        alone_us=None if row.alone_us is None else row.alone_us * longer,
         worst_us=None if row.worst_us is None else row.worst_us + more_us,
         after_last_us=None if row.after_last_us is None else row.after_last_us + more_us,
     )

@@ -69,7 +69,7 @@ class SimulationSpec:
 
     def shows(self, said: Probable) -> bool:
         """Return whether the time of an answer is what is said of it, not that of its run."""
-        return bool(said.model) and (self.uncorrected or not self.asks_engine)
+        return bool(said.model) and self.composes
 
     def run(
         self,
