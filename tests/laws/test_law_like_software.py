@@ -9,11 +9,11 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.registry import find
 from ringwright.studies.simulate import sweep
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.studies.synthesis.question import SynthesisSpec
 from ringwright.studies.synthesis.rivals import _rival_us
-from ringwright.registry import find
 
 TABLE = ("simulate", "all-reduce", "--fabric", "dgx-a100:1", "-b", "1K", "-e", "1G", "-f", "1024")
 LENDERS = ("gc3", "sccl", "blink", "ring")  # programs that no library has
@@ -61,7 +61,7 @@ def test_one_kind_of_software_needs_no_word() -> None:
 
 def test_rivals_of_a_program_that_was_found_are_timed_as_it_is() -> None:
     on = fabric("dgx-a100:1")
-    question = SynthesisSpec("all-gather", on, [1 << 10])
+    question = SynthesisSpec("all-gather", on)
     collective = question.collective(1 << 10)
     library, _ = _rival_us(question, collective, find("nccl-2-4"))
     ring, _ = _rival_us(question, collective, find("ring"))
