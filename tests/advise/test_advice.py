@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ringwright.advise.advise import AdviceSpec, advise
+from ringwright.advise.advise import AdviceSpec, advise, step_today_us
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import Draws
@@ -90,7 +90,7 @@ def _setup(situation: Situation, spelling: str, listed: tuple[Setting, ...]) -> 
 def test_a_change_says_all_of_itself(told: Advice) -> None:
     (change,) = told["changes"]
     assert 0 < change["gain_p05"] <= change["gain_p50"] <= change["gain_p95"] < 1
-    assert change["step_us"] == pytest.approx((told["base"]["replayed_us"] or 0.0) * (1 - change["gain_p50"]))
+    assert change["step_us"] == pytest.approx((step_today_us(told["base"]) or 0.0) * (1 - change["gain_p50"]))
     assert change["layer"] in LAYERS
     assert all(change[name] for name in ("what", "where", "risk", "ground", "measure"))
     assert change["memory_bytes"] is not None

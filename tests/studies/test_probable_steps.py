@@ -62,7 +62,7 @@ def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> Non
     assert many["outside"] == ["gpus"]
     assert main([*ASKED, "--policy", "none,p3"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "Most probable step in ms from measured steps of such models on GPUs" in told
+    assert "Time of a step in ms most probable, from measured steps of such models on GPUs" in told
     assert "--fit h100-megatron takes those of measured steps" in told
 
 

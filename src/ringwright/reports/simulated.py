@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -43,7 +43,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
         _alone(out, rows)
     else:
-        _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])), result["fastest"])
+        _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])), result)
     _bounds(out, result)
     _declines(out, result)
     probable.write(out, result, rows)
@@ -122,26 +122,25 @@ def _worst(row: Mapping[str, Any]) -> str:
     return "job ends" if row["worst_us"] is None else time(row["worst_us"])
 
 
-def _side_by_side(
-    out: Console, rows: list[dict[str, Any]], names: list[str], fastest: Sequence[Mapping[str, Any]]
-) -> None:
+def _side_by_side(out: Console, rows: list[dict[str, Any]], names: list[str], result: Mapping[str, Any]) -> None:
     letters = _letters(out, names)
-    sure = {each["size_bytes"]: each["chance"] for each in fastest if each["chance"] is not None}
+    sure = {each["size_bytes"]: each["chance"] for each in result["fastest"] if each["chance"] is not None}
+    unlike = {each["size_bytes"] for each in result["unlike"]}
     told = f"; sure: chance that it beats the next; below {SURE:.0%} nobody can tell" if sure else ""
     layout.heading(out, "Time in us", f"the fastest of each size is starred{told}")
-    _grid(out, rows, letters, "time_us", bound=True, sure=sure)
+    _grid(out, rows, letters, "time_us", bound=True, sure=sure, unlike=unlike)
     if any(row.get("alone_us") is not None for row in rows):
         layout.heading(out, "Time in us without the other jobs", "by the same engine")
-        _grid(out, rows, letters, "alone_us", bound=False)
+        _grid(out, rows, letters, "alone_us", bound=False, unlike=unlike)
     if has_interval(rows):
         layout.heading(out, "90 % interval in us")
         _grid(out, rows, letters, "time_us", bound=False, said=interval)
     if any(row.get("after_last_us") is not None for row in rows):
         layout.heading(out, "Time in us after the last rank came", "what could not be done before")
-        _grid(out, rows, letters, "after_last_us", bound=False)
+        _grid(out, rows, letters, "after_last_us", bound=False, unlike=unlike)
     if any(row["worst_us"] is not None for row in rows):
         layout.heading(out, "Time in us at the worst moment", "started when a fault sets in or ends")
-        _grid(out, rows, letters, "worst_us", bound=False)
+        _grid(out, rows, letters, "worst_us", bound=False, unlike=unlike)
 
 
 def _letters(out: Console, names: list[str]) -> dict[str, str]:
@@ -164,15 +163,19 @@ def _grid(
     bound: bool,
     said: Callable[[Mapping[str, Any]], str] | None = None,
     sure: Mapping[int, float] | None = None,
+    unlike: Collection[int] = (),
 ) -> None:
+    """``unlike``: sizes whose times have unlike kinds of software in them, at which nobody is starred."""
     table = []
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
         by_algorithm = {row["algorithm"]: row for row in group}
         winner = min(by_algorithm.values(), key=lambda row: math.inf if row[field] is None else float(row[field]))
-        cells = [_cell(by_algorithm.get(name), field, winner, said) for name in letters]
+        starred = -math.inf if size in unlike or winner[field] is None else winner[field] * SLACK
+        cells = [_cell(by_algorithm.get(name), field, starred, said) for name in letters]
         line = [format_size(size), *cells]
         line += [_sure(sure.get(size))] if sure else []
-        table.append([*line, time(winner["lowest_bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
+        busbw = None if size in unlike else f"{winner['busbw_gbs']:.2f}"
+        table.append([*line, time(winner["lowest_bound_us"]), busbw] if bound else line)
     columns = ["size", *letters.values(), *(["sure"] if sure else []), *(["bound", "busbw GB/s*"] if bound else [])]
     layout.table(out, columns, table)
 
@@ -185,7 +188,7 @@ def _sure(chance: float | None) -> str:
 def _cell(
     row: Mapping[str, Any] | None,
     field: str,
-    winner: Mapping[str, Any],
+    starred: float,
     said: Callable[[Mapping[str, Any]], str] | None,
 ) -> str:
     if row is None:
@@ -194,7 +197,7 @@ def _cell(
         return said(row)
     if row[field] is None:
         return "job ends "
-    return time(row[field]) + ("*" if row[field] <= winner[field] * SLACK else " ")
+    return time(row[field]) + ("*" if row[field] <= starred else " ")
 
 
 def answered(result: dict[str, Any]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ def page(
     last = rows[-1]["size_bytes"]
     play, unplayed = _play(details, followed)
     sure = next((each["chance"] for each in result["fastest"] if each["size_bytes"] == last), None)
+    unlike = any(each["size_bytes"] == last for each in result["unlike"])
     return html.render(
         "simulated.html.j2",
         parts=("elements", "player", "page_player"),
@@ -42,8 +43,8 @@ def page(
             ("Ranks", format_count(result["ranks"])),
             ("Algorithms", str(len(details))),
             ("Largest size", format_size(rows[-1]["size_bytes"])),
-            ("Fastest there", fastest["algorithm"]),
-            ("Its time", f"{time(fastest['time_us'])} us"),
+            ("Fastest there", "not alike: see notes" if unlike else fastest["algorithm"]),
+            ("Shortest time" if unlike else "Its time", f"{time(fastest['time_us'])} us"),
             *((("Sure", f"{sure:.0%}"),) if sure is not None else ()),
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],

@@ -163,7 +163,9 @@ def _rivals(out: Console, result: Synthesised) -> None:
     timed = [(row, row.time_us) for row in mine if row.time_us is not None]
     if not timed:
         return
-    layout.heading(out, "Others", f"{format_size(size)}, same engine and links; times the best above")
+    layout.heading(
+        out, "Others", f"{format_size(size)}, same engine and links, no library's software; times the best above"
+    )
     rows = [
         [row.algorithm, row.kind, f"{time_us:,.2f}", f"{row.ratio:.2f}x" if row.ratio else None]
         for row, time_us in timed[:MOST_RIVALS]

@@ -21,6 +21,7 @@ from ringwright.studies.in_switches import StreamAsUsed, in_switches
 from ringwright.studies.lossy_times import LEFT_OUT
 from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.studies.sums import sums
+from ringwright.studies.unlike_software import TimedSoftware, notes, software_of, unlike
 from ringwright.studies.without_faults import AskedOnce
 from ringwright.units import format_size
 
@@ -75,6 +76,7 @@ class SimulatedRow:
     time_us_p95: float | None = None
     mean_us: float | None = None  # over draws of what is lost; None where nothing is drawn
     calibration: str = ""  # its name, or prior
+    software: str = ""  # that is in the time: library (start, protocol, messages), messages alone, or none
     own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
     outside: tuple[str, ...] = ()
     witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
@@ -128,7 +130,7 @@ def sweep(
     left_out: dict[str, None] = {}
     spellings = list(spellings)
     rows: list[dict[str, Any]] = []
-    software: dict[str, bool] = {}
+    timed: dict[int, list[TimedSoftware]] = {}
     asked = AskedOnce(question, wanted)
     by_size: dict[int, list[tuple[str, Answered]]] = {}
     refused: list[RingwrightError] = []
@@ -152,16 +154,15 @@ def sweep(
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
             continue
-        has_software = (
-            bool(program.software.message_s or program.software.base_s)
-            or asked.on(program) is not asked.question.topology
-        )
-        software[spelling] = software.get(spelling, False) or has_software
+        row = replace(row, software=software_of(program, asked))
+        timed.setdefault(size, []).append(TimedSoftware(algorithm, row.time_us, row.software))
         rows.append(asdict(row))
         left_out |= dict.fromkeys(omitted) | _of_packets(question, told)
     if refused and len(refused) == len(rows):
         raise refused[0]
     top, come = asked.question.topology, question.come()
+    unlike_sizes = unlike(asked, timed)
+    alike = {size: given for size, given in by_size.items() if size not in unlike_sizes}
     return {
         "schema": SCHEMA,
         "asked": question.asked(spellings),
@@ -178,9 +179,10 @@ def sweep(
         "beside": [other.text for other in question.beside],
         "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
-        "notes": _unlike(software, question.topology),
+        "notes": notes(timed, unlike_sizes),
+        "unlike": [{"size_bytes": size, "most_us": most_us} for size, most_us in unlike_sizes.items()],
         "sums": sums(question, rows) if sums_too else [],
-        "fastest": [] if question.asks_engine else _fastest(question, asked.answers, by_size),
+        "fastest": [] if question.asks_engine else _fastest(question, asked.answers, alike),
         "disagreements": [] if question.asks_engine else _disagreements(rows),
         "left_out": list(left_out),
     }
@@ -265,19 +267,6 @@ def _ended(asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int, erro
         with suppress(RingwrightError):
             well_us = asked.without_faults.healthy(algorithm, size_bytes).time_us
     return {"ends": job_ends.document(error), "healthy_us": well_us}
-
-
-def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
-    """Say where times are not alike: some with the software of a library in them, others with the wire alone."""
-    with_it = [name for name, has in software.items() if has]
-    without = [name for name, has in software.items() if not has]
-    if not with_it or not without or topology.message_s:
-        return []
-    alike, whose = "at small sizes they are not alike", "copies and starts of messages"
-    if all("nccl" in name for name in with_it):
-        alike, whose = f"{alike}. To compare the wire alone add :tuning=false", "NCCL's own software per hop"
-    note = f"{', '.join(with_it)} counts {whose}, {', '.join(without)} only the wire: {alike}"
-    return [f"{note}; to have software in all, calibrate the fabric"]
 
 
 def measure(

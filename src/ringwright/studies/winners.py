@@ -112,7 +112,7 @@ def winners(
     groups = groups_of(question)
     for ranks in steps.told(groups, progress, _named):
         told = sweep(replace(question, group=_group(question)[:ranks]), list(names.values()), wanted, sums_too=False)
-        left_out |= dict.fromkeys(told["left_out"])
+        left_out |= dict.fromkeys((*told["left_out"], *told["notes"]))
         chances = {each["size_bytes"]: each for each in told["fastest"]}
         for size, rows in groupby(sorted(told["rows"], key=_size), key=_size):
             given = list(rows)

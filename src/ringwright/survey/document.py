@@ -7,6 +7,7 @@ from typing import Any
 from ringwright.registry import schedulers
 from ringwright.steps import Advance
 from ringwright.studies.asked import AskedOf, asked_of
+from ringwright.studies.jobs.generated import UNCHARGED
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
 from ringwright.survey.entries import PROFILER, TREE, Entry, entries
@@ -152,6 +153,6 @@ def _job(asked: Asked, runs: Runs, rows: list[dict[str, Any]], *, exhaustive: bo
         },
         "best": pair,
         "assumptions": list(asked.told),
-        "warnings": list(asked.warnings),
+        "warnings": [*asked.warnings, f"algorithms: {UNCHARGED}"],
         "left_out": list(runs.jobs[algorithm].left_out),
     }

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 MOST_BESIDE = 256  # ranks of a job beside another
 BESIDE = "each operation takes as many times longer as it does where links are shared fairly, by the flow engine"
 DEFAULT_FABRIC, GPUS_A_NODE = "dgx-h100", 8
+UNCHARGED = (
+    f"no start of a call, no protocol and no work a message are charged to what no library has, as they are to {LIBRARY}: "
+    "where operations are small, that may be all that it gains"
+)
 LEFT_OUT = (
     "input pipeline, checkpoints, host jitter",
     "contention in the switches between groups of different hosts",
@@ -94,6 +98,8 @@ def made(
     collectives = (
         f"collectives by {library}, timed by the event engine; groups that do the same on one link are timed together"
     )
+    if not library.startswith(LIBRARY):
+        collectives += f"; {UNCHARGED}"
     return Job(
         generated,
         costs,

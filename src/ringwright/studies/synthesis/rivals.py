@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright import registry
 from ringwright.engines.choose import simulate
 from ringwright.errors import RingwrightError
+from ringwright.software import NO_SOFTWARE
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
@@ -48,7 +49,8 @@ def rivals_of(
 
 def _rival_us(question: SynthesisSpec, collective: Collective, system: registry.System) -> tuple[float | None, str]:
     try:
-        program = system.load()(collective, question.topology)
+        # The wire alone, as what was found is timed: no library's software on one side of the table.
+        program = replace(system.load()(collective, question.topology), software=NO_SOFTWARE)
         if collective.p > MOST_RIVAL_RANKS and program.n_steps * collective.p > MOST_RIVAL_BLOCKS * 100:
             return None, f"more than {MOST_RIVAL_RANKS} ranks and too many steps to compare in passing: simulate"
         return simulate(program, question.topology, alpha=question.alpha).time_s * 1e6, ""
