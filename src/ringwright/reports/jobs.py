@@ -12,6 +12,9 @@ from ringwright.reports.probable import OUTSIDE
 from ringwright.units import format_size
 
 MOST_CAUSES = 3
+COMMUNICATION_ALONE = "communication-only"  # the ground of a replay of which no time is known
+WITHOUT_TIMES = "no time of a step is recorded: communication alone, in simulated times"
+UNMEASURED = "how long the step took as a whole is not recorded: nothing is held against the replay"
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
@@ -113,7 +116,7 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
     layout.heading(out, "Replay", f"{result['step']}; ground: {result['ground']}")
     baseline = result["baseline"]
     if baseline is None:
-        layout.line(out, "the recording has no times: communication alone, in simulated times")
+        layout.line(out, UNMEASURED if result["ground"] != COMMUNICATION_ALONE else WITHOUT_TIMES)
         return
     layout.line(
         out,
