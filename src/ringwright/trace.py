@@ -213,7 +213,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """Return the meta data of a capture; raise InputError or SchemaError with the place."""
     try:
         document = reopened.document(folder / META_FILE)
-        version = document["schema_version"]
+        version, written = document["schema_version"], document.get("tables_as")
         if type(version) is not int:
             raise ValueError("no version")
     except (OSError, ValueError, KeyError) as error:
@@ -225,5 +225,11 @@ def read_meta(folder: Path) -> dict[str, Any]:
             f"capture of schema {version}, this release reads 1 to {SCHEMA_VERSION}",
             where=str(folder / META_FILE),
             remedy="open it with the release of ringwright that wrote it, or a later one",
+        )
+    if written not in (None, "parquet"):
+        raise InputError(
+            f"its tables are {str(written)[:20]}, which says neither types nor what is missing: it is for other programs",
+            where=str(folder),
+            remedy="convert the recording itself: ringwright convert LOG --format parquet -o DIR",
         )
     return {key: value for key, value in document.items() if key not in ("format", "schema_version")}

@@ -135,3 +135,11 @@ def test_all_of_one_named_group_wait_for_the_same_operation(tmp_path: Path) -> N
     text = f"Process group watchdog thread terminated with exception: [Rank {{}}] Watchdog caught collective operation timeout: {work}"
     sentence = said(tmp_path, [line(rank, text.format(rank)) for rank in range(4)])
     assert "all 4 ranks wait for the same operation, _ALLGATHER_BASE 9 of group 0(default_pg)" in sentence
+
+
+def test_a_rank_that_only_told_its_progress_does_not_wait_in_it(tmp_path: Path) -> None:
+    lines = [old_timeout(rank, 9) for rank in (0, 4)]
+    lines += [line(2, DUMP.format(whom="this local rank", enqueued=9, completed=8))]
+    assert "3 ranks (of an unknown number) reported, those that wait in ALLREDUCE 9 on ranks 0, 4" in said(
+        tmp_path, lines
+    )

@@ -181,7 +181,8 @@ def _told(hung: WatchdogReports) -> str:
         return f"cannot tell who is behind: {who} ({of}) reported {_listed(hung)}"
     if len(spoke) == hung.expected and "" not in _groups(hung):
         return f"cannot tell: all {len(spoke)} ranks wait for the same operation, {_listed(hung)}"
-    return f"{said}, {'each ' * (len(spoke) > 1)}waiting in {_listed(hung)}"
+    alone = f", {'each ' * (len(spoke) > 1)}waiting in " if len(hung.waiting) == len(spoke) else ", those that wait in "
+    return f"{said}{alone}{_listed(hung)}"
 
 
 def _listed(hung: WatchdogReports) -> str:

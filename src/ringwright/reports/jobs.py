@@ -15,6 +15,9 @@ from ringwright.units import format_size
 MOST_CAUSES = 3
 MOST_COSTS = 4  # policies whose faults are told at the head
 SAME = 5e-5  # of a step, below which faults change nothing that is printed
+COMMUNICATION_ALONE = "communication-only"  # the ground of a replay of which no time is known
+WITHOUT_TIMES = "no time of a step is recorded: communication alone, in simulated times"
+UNMEASURED = "how long the step took as a whole is not recorded: nothing is held against the replay"
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
@@ -164,7 +167,7 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
     layout.heading(out, "Replay", f"{result['step']}; ground: {result['ground']}")
     baseline = result["baseline"]
     if baseline is None:
-        layout.line(out, "the recording has no times: communication alone, in simulated times")
+        layout.line(out, UNMEASURED if result["ground"] != COMMUNICATION_ALONE else WITHOUT_TIMES)
         return
     layout.line(out, replay_words(result["step"], baseline))
     for warning in result.get("warnings", ()):

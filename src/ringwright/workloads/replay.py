@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 GROUNDS = ("dependencies", "times", "communication-only")
 COMMUNICATION_ONLY = "communication only: the source has no times, so computation is left out"
+STEPS_UNKNOWN = "communication only: calls have times, but where a step begins and ends the source does not mark"
 ONE_RANK_NOTE = "a call takes as long as its kernel did, which includes waiting for other ranks"
 
 
@@ -194,7 +195,7 @@ def _notes(picked: ChosenStep, where: RecordedMesh, plans: dict[int, RankStep], 
         notes.append("the peers of some sends were not recorded: what comes from them is there when the step begins")
     if ground == GROUNDS[2]:
         return [
-            COMMUNICATION_ONLY,
+            STEPS_UNKNOWN if _has_times(picked) else COMMUNICATION_ONLY,
             "the calls of a communicator run one after another, communicators beside each other",
             *notes,
         ]
@@ -205,6 +206,10 @@ def _notes(picked: ChosenStep, where: RecordedMesh, plans: dict[int, RankStep], 
     if len(plans) == 1 and where.mesh.size > 1:
         notes.append(ONE_RANK_NOTE)
     return notes
+
+
+def _has_times(picked: ChosenStep) -> bool:
+    return any(call.duration_s is not None for line in picked.lines.values() for call in line.calls)
 
 
 def _is_away(call: RecordedCall, line: Line, where: RecordedMesh, plans: dict[int, RankStep]) -> bool:
