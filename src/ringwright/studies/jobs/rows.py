@@ -87,7 +87,7 @@ def _row_of(result: PolicyResult, named: NamedRemedies, before: Sequence[Mapping
     """Return a row with the policies that would help in its causes, and why its own moves nothing where it does not."""
     made = row(result)
     plain = next((each["step_us"] for each in before if each["policy"] == NONE and each["declined"] is None), None)
-    decided = [*made["decided"], *named.noted(result, plain)]
+    decided = [*named.either_way(result), *named.noted(result, plain)]
     return made | {"why": named.told(made["why"], result), "decided": decided}
 
 
