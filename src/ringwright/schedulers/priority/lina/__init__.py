@@ -34,7 +34,7 @@ from ringwright.schedulers.priority.lina.inference import PLANS, Skew, skewed
 from ringwright.workload import Gate, Queue, Rewrite, Workload
 
 NEEDS = ("workload.all-to-all",)
-CHANGES = ("tasks", "edges", "payloads")  # experts are packed, and their work and exchanges cut into chunks
+CHANGES = ("tasks", "edges", "payloads", "values")  # experts are packed, and their work and exchanges cut into chunks
 TOKEN_CLASS, GRADIENT_CLASS = 1, 2  # 0 is what Lina does not schedule
 POPULARITY = (
     "in inference it gives popular experts more devices, and all are taken to be as popular: lina:skew=4 says that the most "
