@@ -216,6 +216,11 @@ def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System
     raise UsageError(f"no system is called '{name}'", remedy=f"ringwright list {listed}; perhaps {', '.join(near)}")
 
 
+def composed(spelling: str) -> list[str]:
+    """Return the schedulers that a spelling joins, the outer one first."""
+    return _BESIDE_NUMBERS.split(spelling)
+
+
 def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
     """Return (label, scheduler) of ``slug``, ``slug:knob=value`` or ``outer+inner``, the knobs already given."""
     from functools import partial
@@ -223,7 +228,7 @@ def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
     from ringwright.schedulers.compose import compose
 
     made: list[Callable[..., Workload]] = []
-    for part in _BESIDE_NUMBERS.split(spelling):
+    for part in composed(spelling):
         system, knobs = typed(part, schedulers)
         made.append(partial(system.load(), **knobs))
     outer = made.pop()

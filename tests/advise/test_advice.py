@@ -17,7 +17,7 @@ from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import Draws
 from ringwright.advise.mended import factors
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
-from ringwright.advise.situation import Situation, _measured_s, of_model, of_recording
+from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
 from ringwright.cli import main
 from ringwright.costs.stages import LinkCosts
@@ -34,7 +34,7 @@ from ringwright.trace import Trace
 from ringwright.workload import RankClass, Task
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.recorded.lines import steady_steps
-from ringwright.workloads.replay import Replay
+from ringwright.workloads.replay import Replay, lasted_s
 
 pytestmark = pytest.mark.once
 MIB = 1 << 20
@@ -252,8 +252,8 @@ def test_the_answer_comes_first(told: Advice, width: int) -> None:
 def test_steps_last_from_work_to_work_else_as_their_source_says() -> None:
     """The host marks a step of 10 ms in which a device works for 15: so long does it last."""
     first = replace(REPLAYED, step="step 4", measured_s=0.010)
-    assert _measured_s([first], {4: 0.0101, 5: 0.012, 6: None}) == (0.0101, 0.012)
-    assert _measured_s([first], {4: None}) == (0.010,)
+    assert lasted_s({4: 0.0101, 5: 0.012, 6: None}, [first]) == (0.0101, 0.012)
+    assert lasted_s({4: None}, [first]) == (0.010,)
     trace = recorded("pytorch-ddp:bucket_cap_mb=25")
     events = trace.table("events")
     shorter = pl.when(pl.col("kind") == "step").then(pl.col("duration_s") / 1.5).otherwise(pl.col("duration_s"))

@@ -10,6 +10,7 @@ import pytest
 
 from ringwright.algebra import RULES
 from ringwright.cli import main
+from ringwright.fabrics import fabric
 from ringwright.memory import UNKNOWN
 from ringwright.reports import workload as report
 from ringwright.schedulers.compose import PolicyConflictError
@@ -135,3 +136,14 @@ def test_of_a_recording_memory_is_not_known_and_the_reason_is_said(capsys: pytes
     assert (row["peak_memory_bytes"], row["memory_unknown"]) == (None, UNKNOWN)
     assert main(words) == 0
     assert f"not known, for {UNKNOWN}" in capsys.readouterr().out
+
+
+def test_chunks_of_experts_hold_what_their_whole_holds_and_packed_ones_say_why_it_is_not_known() -> None:
+    """A chunk holds its share of the tokens, so that the peak is at most that of whole tasks, and states are the same."""
+    spec = WorkloadSpec("mixtral-8x7b", 16, "ep8,dp16", 1, 1, 1024, dims={"layers": 2})
+    job = generated.made(generated.GeneratedJobSpec(spec), fabric("dgx-h100:2"))
+    plain, cut, packed = rows.document(job, ["none", "lina:partition_mb=4", "lina:packing=2:memory_gb=1000"])["rows"]
+    assert any("#" in task.name for task in study.answer(job, "lina:partition_mb=4").workload.tasks), "it is cut"
+    assert 0.9 * plain["peak_memory_bytes"] < cut["peak_memory_bytes"] <= plain["peak_memory_bytes"]
+    assert (cut["memory_unknown"], packed["peak_memory_bytes"]) == (None, None)
+    assert packed["memory_unknown"].startswith("lina:packing=2:memory_gb=1000 puts other tasks in place")

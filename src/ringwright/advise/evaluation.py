@@ -173,11 +173,13 @@ class Evaluator:
 
     def _run(self, setup: Setup) -> Evaluation:
         try:
-            result = self.result(setup)
+            unknown = too_small(
+                self.situation.job(setup).costs, self.plan(setup)
+            )  # before it is simulated: runs are few
+            result = None if unknown else self.result(setup)
         except REFUSALS as error:
             return Evaluation(setup, None, refused=error.what)
-        unknown = too_small(result)
-        if unknown:
+        if result is None:
             return Evaluation(setup, None, refused=unknown)
         return Evaluation(
             setup,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.measured import MeasuredCosts, NotMeasuredError
 from ringwright.costs.stages import VOLUME, Stage
+from ringwright.rewrites.operations import operations
 from ringwright.studies.jobs.recorded import Changed, below_recorded
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from ringwright.costs.stages import Costs
     from ringwright.studies.jobs.study import PolicyResult
+    from ringwright.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,15 @@ def measured_of(costs: Costs) -> LikenedCosts | None:
     return costs if isinstance(costs, LikenedCosts) else None
 
 
-def too_small(result: PolicyResult) -> str:
+def too_small(costs: Costs, plan: Workload) -> str:
     """Say that most bytes of a step go in pieces far below all that was recorded, of which nothing tells what one takes; else "".
 
     What any piece takes, however small, is added up over all of them: a step of many may last many times as long.
     """
-    known = measured_of(result.costs)
+    known = measured_of(costs)
     if known is None:
         return ""
-    said = below_recorded(result.undisturbed.laid.operations, known.measured, known.stands_for)
+    said = below_recorded(operations(plan), known.measured, known.stands_for)
     return f"{said}; record a run with pieces of such a size" if said else ""
 
 

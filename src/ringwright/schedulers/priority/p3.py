@@ -26,8 +26,10 @@ def p3(
     workload: Workload, costs: Costs, *, slice_elements: Elements = 50_000, overhead_us: Microseconds = 0.0
 ) -> Workload:
     """Return the workload with sliced gradients by urgency, one slice on its way at a time, and no barrier."""
-    sums = sorted({each.op for each in workload.gradients() if each.op != "push-pull"})
-    said = f"slices go by urgency over {', '.join(sums)}: no server, so no push overlaps a pull; the paper's job is a push-pull"
+    sums = any(each.op != "push-pull" for each in workload.gradients())
+    said = (
+        "slices go by urgency among ranks alike: no server, so no push overlaps a pull; the paper's job is a push-pull"
+    )
     return workload.saying("p3", *([said] if sums else [])).with_policy(
         "p3",
         rewrites=(Rewrite("partition", GRADIENTS, {"elements": slice_elements}),),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ringwright.costs.measured import MeasuredCosts
 from ringwright.errors import RingwrightError
+from ringwright.registry import composed
 from ringwright.rewrites.operations import operations
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.studies.jobs.recorded import Changed, below_recorded
@@ -65,14 +66,30 @@ class NamedRemedies:
         small = below_recorded(result.run.laid.operations, costs) if isinstance(costs, MeasuredCosts) else ""
         return [f"{result.policy}: {each}" for each in (small, self._same_step(result, step_us)) if each]
 
+    def either_way(self, result: PolicyResult) -> list[str]:
+        """Return what two composed policies decide and hold, the same in either order where they make the same step then."""
+        one, *others = composed(result.policy)
+        if len(others) != 1 or one == others[0]:
+            return list(result.decided)
+        reversed_ = f"{others[0]}+{one}"
+        try:
+            other = answer(self.job, reversed_)
+        except RingwrightError:
+            return list(result.decided)
+        if abs(other.step_s - result.step_s) > SAME * result.step_s:
+            return list(result.decided)
+        both = sorted({*result.decided, *other.decided})
+        first, second = sorted((result.policy, reversed_))
+        return [*both, f"{first} and {second}: the order does not matter here, the step is as long"]
+
     def _same_step(self, result: PolicyResult, step_us: float | None) -> str:
         """Say why a policy leaves the step as it was, ``step_us`` without it (None: not simulated); nothing where it does not."""
         mine, plain = plan(result.workload), self._planned(NONE)
         if mine == plain:
-            return f"changes nothing here: {_same(_gradients(result.workload))}"
+            return f"changes nothing here: {_same(result.workload)}"
         if step_us is None or abs(result.step_s * 1e6 - step_us) > SAME * step_us:
             return ""
-        return f"{_differs(mine, plain)}, and the step is as long as without it: {_same(_gradients(result.workload))}"
+        return f"{_differs(mine, plain)}, and the step is as long as without it: {_same(result.workload)}"
 
     def _told(self, cause: Cause, result: PolicyResult) -> Cause:
         named: list[NamedRemedy] = []
@@ -92,7 +109,7 @@ class NamedRemedies:
         if isinstance(planned, str):
             return {"policy": spelling, "why_not": planned}
         if planned == plan(result.workload):
-            return {"policy": spelling, "why_not": f"it sends the same {_same(_gradients(result.workload))}"}
+            return {"policy": spelling, "why_not": f"it sends the same {_same(result.workload)}"}
         is_short = isinstance(self.job.costs, MeasuredCosts) and result.undisturbed.laid.flat.n <= MOST_INSTANCES
         moved = not is_short or self._moves(spelling, result)
         return {"policy": spelling, "why_not": None if moved else "it sends otherwise, and the step is as long"}
@@ -142,14 +159,19 @@ def _gradients(workload: Workload) -> list[Operation]:
     return [each for each in operations(workload) if each.role in GRADIENTS and each.per == "step"]
 
 
-def _same(sums: Sequence[Operation]) -> str:
+def _same(workload: Workload) -> str:
     """Say what is sent, where a policy sends what was sent already."""
+    sums = _gradients(workload)
     if not sums:
-        return "no gradient is summed once a step"
-    many = f"{len(sums)} operation{'s' * (len(sums) > 1)} on gradients"
+        return _counted(len(operations(workload)), "")
+    many = _counted(len(sums), " on gradients")
     return (
         many if any(len(each.payloads) > 1 for each in sums) else f"{many}, each of one gradient, which no bucket cuts"
     )
+
+
+def _counted(count: int, of: str) -> str:
+    return f"{count} operation{'s' * (count != 1)}{of}"
 
 
 def _none(result: PolicyResult) -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ from ringwright import steps
 from ringwright.algebra import RewriteError
 from ringwright.engines.job.measured import without_products
 from ringwright.errors import JobEndsError, RingwrightError, UsageError
+from ringwright.memory import UNKNOWN
 from ringwright.rewrites import is_sent_whole
 from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.jobs import ended
@@ -124,7 +125,9 @@ def _row_of(result: PolicyResult, named: NamedRemedies, before: Sequence[Mapping
     """Return a row with the policies that would help in its causes, and why its own moves nothing where it does not."""
     made = row(result)
     plain = next((each["step_us"] for each in before if each["policy"] == NONE and each["declined"] is None), None)
-    decided = [*made["decided"], *named.noted(result, plain)]
+    decided = [*named.either_way(result), *named.noted(result, plain)]
+    if made["peak_memory_bytes"] is None and named.job.workload.values:
+        made["memory_unknown"] = f"{result.policy} puts other tasks in place, and {UNKNOWN}"
     return made | {"why": named.told(made["why"], result), "decided": decided}
 
 

@@ -34,8 +34,12 @@ from ringwright.schedulers.priority.lina.inference import PLANS, Skew, skewed
 from ringwright.workload import Gate, Queue, Rewrite, Workload
 
 NEEDS = ("workload.all-to-all",)
-CHANGES = ("tasks", "edges", "payloads")  # experts are packed, and their work and exchanges cut into chunks
+CHANGES = ("tasks", "edges", "payloads", "values")  # experts are packed, and their work and exchanges cut into chunks
 TOKEN_CLASS, GRADIENT_CLASS = 1, 2  # 0 is what Lina does not schedule
+POPULARITY = (
+    "in inference it gives popular experts more devices, and all are taken to be as popular: lina:skew=4 says that the most "
+    "popular has four times the tokens of the least"
+)
 COMBINE = "combine"  # tag of backward tasks that an all-to-all follows at once
 GATES = (
     Gate(GRADIENT_CLASS, TOKEN_CLASS, "waiting"),
@@ -69,10 +73,13 @@ def lina(
         workload, said = skewed(workload, Skew(skew, plan, accuracy, seed))
         workload = workload.saying("lina", said)
     decision = decided(workload, costs, size, packing, memory_gb)
+    why = f"packing={decision.factor}: {decision.why}"
+    if not packing and all(task.kind != "U" for task in workload.tasks):
+        why = POPULARITY if skew == 1 else "in inference devices are given to experts by popularity, and none is packed"
     made = packed(workload, decision.factor)
     if pipelining:
         made = pipelined(made, size)
-    return made.saying("lina", f"packing={decision.factor}: {decision.why}").with_policy(
+    return made.saying("lina", why).with_policy(
         "lina",
         rewrites=(Rewrite("partition", (TOKENS, *GRADIENTS), {"size_bytes": size, "equal": True}),),
         queue=priority(),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ringwright.errors import InfeasibleError
+from ringwright.values import Value
 from ringwright.workload import Edge, Payload, Task, Workload
 
 EXPERTS = "experts"  # tag of tasks
@@ -20,15 +21,44 @@ def pipelined(workload: Workload, size_bytes: int) -> Workload:
     if not tasks:
         return workload
     _require_few(workload, tasks, payloads)
-    workload = workload.without_values()
+    values = _values(workload, tasks, payloads)
+    if values is None:
+        workload, values = workload.without_values(), {}
     return replace(
         workload,
-        tasks=tuple(part for task in workload.tasks for part in _task(task, tasks.get(task.name, 1))),
+        tasks=tuple(part for task in workload.tasks for part in _task(task, tasks.get(task.name, 1), values)),
         edges=tuple(part for edge in workload.edges for part in _edge(edge, tasks)),
         payloads=tuple(
-            part for each in workload.payloads for part in _payload(each, payloads.get(each.name, 1), tasks)
+            part for each in workload.payloads for part in _payload(each, payloads.get(each.name, 1), tasks, values)
         ),
+        values=tuple(part for each in workload.values for part in _value(each, values.get(each.name, 1))),
     )
+
+
+def _values(workload: Workload, tasks: Mapping[str, int], payloads: Mapping[str, int]) -> dict[str, int] | None:
+    """Return in how many chunks each value is cut: what cut all-to-alls carry, and what cut tasks write in a micro-batch.
+
+    None where an operation that goes whole carries such a value: then nothing is said of any.
+    """
+    cut: dict[str, int] = {}
+    for payload in workload.payloads:
+        if payload.name in payloads:
+            cut |= dict.fromkeys(filter(None, (payload.source, payload.result)), payloads[payload.name])
+    for task in workload.tasks:
+        for name in task.writes if task.name in tasks else ():
+            if workload.value[name].per != "step":
+                cut[name] = tasks[task.name]
+    whole = (name for each in workload.payloads if each.name not in payloads for name in (each.source, each.result))
+    return None if any(name in cut for name in whole) else cut
+
+
+def _value(value: Value, parts: int) -> list[Value]:
+    """Cut a value; a chunk lies on the mesh as the whole does."""
+    if parts == 1:
+        return [value]
+    return [
+        replace(value, name=f"{value.name}#{at}", size_bytes=_share(value.size_bytes, at, parts)) for at in range(parts)
+    ]
 
 
 def chunks(workload: Workload, size_bytes: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -77,10 +107,14 @@ def _names(name: str, cut: Mapping[str, int]) -> list[str]:
     return [f"{name}#{at}" for at in range(cut[name])] if name in cut else [name]
 
 
-def _task(task: Task, parts: int) -> list[Task]:
-    """Cut a task: what it takes it takes at the start of the first chunk, what it gives back at the end of the last."""
+def _task(task: Task, parts: int, values: Mapping[str, int]) -> list[Task]:
+    """Cut a task: what it takes it takes at the start of the first chunk, what it gives back at the end of the last.
+
+    A chunk reads and writes its own chunk of each value that is cut; of others, the last one writes them.
+    """
     if parts == 1:
-        return [task]
+        reads = tuple((each, far) for name, far in task.reads for each in _names(name, values))
+        return [replace(task, reads=reads, writes=tuple(each for name in task.writes for each in _names(name, values)))]
     tasks = []
     for at in range(parts):
         demands = tuple(
@@ -88,15 +122,22 @@ def _task(task: Task, parts: int) -> list[Task]:
             for name, amount in task.demands
             if name == "tiles" or (amount > 0 and at == 0) or (amount < 0 and at == parts - 1)
         )
-        tasks.append(replace(task, name=f"{task.name}#{at}", seconds=task.seconds / parts, demands=demands))
+        chunk = replace(task, name=f"{task.name}#{at}", seconds=task.seconds / parts, demands=demands, work=None)
+        reads = tuple((_part(name, at, values), far) for name, far in task.reads)
+        writes = tuple(_part(name, at, values) for name in task.writes if name in values or at == parts - 1)
+        tasks.append(replace(chunk, reads=reads, writes=writes))
     return tasks
+
+
+def _part(name: str, at: int, values: Mapping[str, int]) -> str:
+    return f"{name}#{at}" if name in values else name
 
 
 def _edge(edge: Edge, cut: Mapping[str, int]) -> list[Edge]:
     return [replace(edge, src=src, dst=dst) for src in _names(edge.src, cut) for dst in _names(edge.dst, cut)]
 
 
-def _payload(payload: Payload, parts: int, cut: Mapping[str, int]) -> list[Payload]:
+def _payload(payload: Payload, parts: int, cut: Mapping[str, int], values: Mapping[str, int]) -> list[Payload]:
     if parts == 1:
         consumers = tuple((each, distance) for name, distance in payload.consumers for each in _names(name, cut))
         producers = tuple(each for name in payload.producers for each in _names(name, cut))
@@ -105,6 +146,8 @@ def _payload(payload: Payload, parts: int, cut: Mapping[str, int]) -> list[Paylo
         replace(
             payload,
             name=f"{payload.name}#{at}",
+            source=_part(payload.source, at, values),
+            result=_part(payload.result, at, values),
             size_bytes=_share(payload.size_bytes, at, parts),
             elements=_share(payload.elements, at, parts),
             producers=tuple(f"{name}#{at}" if name in cut else name for name in payload.producers),

@@ -1,0 +1,75 @@
+"""Runs ordered pairs of policies on a small job: how many run, and why the others decline, the most frequent reason first.
+
+Exits with 1 where a pair ends otherwise, or a reason speaks of tasks and operations by their names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections import Counter
+from itertools import product
+
+from ringwright.fabrics import fabric
+from ringwright.registry import schedulers
+from ringwright.studies.jobs import generated
+from ringwright.studies.jobs.study import DECLINES, Job, answer
+from ringwright.studies.model_workload import WorkloadSpec
+
+
+def _job(given: argparse.Namespace) -> Job:
+    spec = WorkloadSpec(
+        given.model,
+        given.gpus,
+        given.parallel,
+        given.micro_batches,
+        2,
+        given.seq,
+        mode=given.mode,
+        dims={"layers": given.layers} if given.layers else {},
+    )
+    return generated.made(generated.GeneratedJobSpec(spec), fabric(given.fabric or f"switch:{given.gpus},rate=100Gb/s"))
+
+
+def _ends(job: Job, pair: str, named: re.Pattern[str]) -> tuple[str, bool]:
+    """Return how a pair ends, and whether that is as it should be."""
+    try:
+        answer(job, pair)
+    except DECLINES as error:
+        return error.what, not named.search(error.what)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        return repr(error), False
+    return "runs", True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="gpt2")
+    parser.add_argument("--gpus", type=int, default=4)
+    parser.add_argument("--parallel")
+    parser.add_argument("--micro-batches", type=int, default=1)
+    parser.add_argument("--seq", type=int, default=None)
+    parser.add_argument("--layers", type=int, default=2, help="0: all of the model")
+    parser.add_argument("--mode", default="training")
+    parser.add_argument("--fabric")
+    parser.add_argument("--pairs", type=int, help="so many, drawn; all without")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    pairs = [f"{outer.slug}+{inner.slug}" for outer, inner in product(schedulers(), repeat=2)]
+    if given.pairs:
+        pairs = random.Random(given.seed).sample(pairs, given.pairs)  # noqa: S311 - a seed makes the same pairs again
+    job = _job(given)
+    classes = "|".join(re.escape(each.name) for each in job.workload.classes)
+    named = re.compile(rf"\b(?:{classes})\.\w")
+    ends = {pair: _ends(job, pair, named) for pair in pairs}
+    for why, count in Counter(said for said, _ in ends.values()).most_common():
+        first = next(pair for pair, (said, _) in ends.items() if said == why)
+        print(f"{count:4} {why}  ({first})")
+    wrong = [pair for pair, (_, is_good) in ends.items() if not is_good]
+    print(f"{len(pairs)} pairs, {len(wrong)} end otherwise: {', '.join(wrong) or 'none'}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
