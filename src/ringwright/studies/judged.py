@@ -88,9 +88,9 @@ def study(
     }
 
 
-def _ranked(paths: Sequence[Path], engine: str) -> tuple[list[dict[str, Any]], list[RefusedRow]]:
+def _ranked(paths: Sequence[Path], engine: str) -> tuple[list[Mapping[str, Any]], list[RefusedRow]]:
     """Return the tables of MPI algorithms, and what of them cannot be read."""
-    tables: list[dict[str, Any]] = []
+    tables: list[Mapping[str, Any]] = []
     refused: list[RefusedRow] = []
     for path in paths:
         try:
