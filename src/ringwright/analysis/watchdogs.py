@@ -31,7 +31,7 @@ class WatchdogReport(NamedTuple):
     numel: str
 
 
-class GroupProgress(NamedTuple):
+class WorksDone(NamedTuple):
     """How far a rank got in a group by its own counters: work numbers, None where not told."""
 
     at: int | None
@@ -48,7 +48,7 @@ class WatchdogReports:
     """
 
     waiting: dict[int, WatchdogReport]
-    progress: dict[tuple[int, str], GroupProgress]
+    progress: dict[tuple[int, str], WorksDone]
     silent: list[int]
     expected: int | None
     by_size: bool
@@ -85,7 +85,7 @@ def watchdog_reports(errors: list[Row], world: int | None) -> WatchdogReports | 
     return WatchdogReports(waiting, progress, silent, expected, not world, rows)
 
 
-def _report(rank: int, data: Row, progress: dict[tuple[int, str], GroupProgress]) -> WatchdogReport:
+def _report(rank: int, data: Row, progress: dict[tuple[int, str], WorksDone]) -> WatchdogReport:
     sequence = int(data["seq"])
     # A group's GUID is the same on all ranks; its bare number is one of each rank and names nothing to the others.
     groups = {group for (who, group), said in progress.items() if who == rank and said.at == sequence}
@@ -94,8 +94,8 @@ def _report(rank: int, data: Row, progress: dict[tuple[int, str], GroupProgress]
     return WatchdogReport(group, sequence, data["op"], f"{data['nin']}/{data['nout']}")
 
 
-def _progress(data: Row) -> GroupProgress:
-    return GroupProgress(data.get("at"), data.get("enqueued"), data.get("completed"))
+def _progress(data: Row) -> WorksDone:
+    return WorksDone(data.get("at"), data.get("enqueued"), data.get("completed"))
 
 
 def _older(one: WatchdogReport, other: WatchdogReport) -> WatchdogReport:
@@ -217,7 +217,7 @@ def _groups(hung: WatchdogReports) -> set[str]:
     return {report.group for report in hung.waiting.values()}
 
 
-def _minority(progress: dict[tuple[int, str], GroupProgress], counter: str) -> set[int]:
+def _minority(progress: dict[tuple[int, str], WorksDone], counter: str) -> set[int]:
     """Return the ranks with the lowest counter of their group where they are a strict minority of it."""
     groups: dict[str, dict[int, int]] = defaultdict(dict)
     for (rank, group), data in progress.items():
