@@ -172,3 +172,29 @@ def test_a_row_of_the_fastest_rank_is_none_of_its_own() -> None:
 def test_sizes_are_said_only_where_they_were_read() -> None:
     told = answer(timed("collective", "all-reduce", [{"rank": 0, "sequence": 0}]))
     assert "holds calls, but not how long they took" in told["sentence"]
+
+
+def test_a_crash_is_no_slowness_and_names_its_cause() -> None:
+    warning = {
+        "kind": "error",
+        "op": "warning",
+        "host": "n1",
+        "file": "a.log",
+        "line": 3,
+        "text": "ibv_create_cq failed",
+    }
+    chain = {
+        "kind": "error",
+        "op": "chain",
+        "host": "n1",
+        "file": "a.log",
+        "line": 4,
+        "text": "init.cc:1 -> 2",
+        "code": 2,
+    }
+    events = pl.DataFrame([warning, chain], schema_overrides={"code": pl.Int32})
+    told = answer(Trace.of({"events": events}, {"source": "nccl-log", "inputs": ["a.log"]}))
+    assert told["kind"] == "died"
+    assert told["sentence"].startswith(
+        "It failed: the first error that ended a process is that of n1: ibv_create_cq failed"
+    )

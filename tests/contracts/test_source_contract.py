@@ -89,9 +89,9 @@ def test_a_reader_that_says_little_gets_defaults(tmp_path: Path) -> None:
         ({"duration_s": -1.0}, "clocks", "lasts less than nothing"),
         ({"_no_device": True}, "devices", "rank 0 has events and no device: call gathered.device(rank, host)"),
         ({"communicator": 7}, "communicators", "communicator 7 is in the events"),
-        ({"rank": None}, "named", "names no rank: add it, or say why not: trace(limits=['rank: ...'])"),
-        ({"communicator": None}, "named", "names no communicator: add it, or say why not"),
-        ({"kind": "measurement", "rank": None, "communicator": None}, "named", "names no nranks"),
+        ({"rank": None}, "membership", "names no rank: add it, or say why not: trace(limits=['rank: ...'])"),
+        ({"communicator": None}, "membership", "names no communicator: add it, or say why not"),
+        ({"kind": "measurement", "rank": None, "communicator": None}, "membership", "names no nranks"),
         ({"size_bytes": -5}, "sizes", "has a size_bytes below 0"),
         ({"kind": None}, "kinds", "has no kind"),
         ({"_claim": "sworn"}, "grounds", "has the ground 'sworn'"),
@@ -107,7 +107,7 @@ def test_a_reader_that_forgets_something_is_told(changed: dict[str, Any], check:
 def test_a_reader_that_says_why_it_names_nobody_keeps_the_contract(kept: int, tmp_path: Path) -> None:
     limits = ["rank: the first process alone prints", "communicator: the file has one table for all"][:kept]
     failed = told(tmp_path, rank=None, communicator=None, _limits=limits)
-    assert ("names no communicator" in failed.get("named", "")) is (kept == 1)
+    assert ("names no communicator" in failed.get("membership", "")) is (kept == 1)
 
 
 def test_an_unknown_column_names_the_near_one() -> None:

@@ -187,7 +187,6 @@ def noticed(bases: list[Base], change: Callable[[Trace], list[Trace]]) -> list[s
 
 COLUMNS = [f"{table}.{column}" for table, columns in TABLES.items() for column in columns]
 INFORMATIVE = {
-    "events.rank_class": "names what a folded row stands for; how many that are is in multiplicity",
     "events.pid": "says which process wrote a row; ranks are told apart by their devices, whose process is in topology",
     "events.device": "likewise: reports take a rank's device from topology",
     "links.queue_bytes": "the queue in front of a link over time, where packets were followed, for queries",

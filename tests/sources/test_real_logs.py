@@ -108,7 +108,7 @@ def test_a_desynchronised_hang_accuses_nobody() -> None:
     assert verdict["ranks"] == []
     assert verdict["confidence"] == 0.0
     text = " ".join(verdict["evidence"])
-    assert "ALLREDUCE 6215 on ranks 0" in text
+    assert "ALLREDUCE 6215 on rank 0;" in text
     assert "BROADCAST 3861 on ranks 1, 4, 5, 6" in text
     assert "said nothing: 2, 3, 7" in text
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SURE = 0.5  # below, a verdict is a perhaps
 MUCH_EXPOSED = 0.1  # of the ranks' time, in communication that no compute hides
 CANNOT_TELL = "cannot tell"  # who began it; that it hangs is sure then
+FAILED = ("error", "killed", "port-error", "nic-error", "peer-unreachable", "network-error")  # an error ended it
 LOW, HIGH = 25.0, 75.0  # percentiles between which a system is like most
 
 
@@ -70,6 +71,12 @@ def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
         kind, begins = "hang", "It hangs: " if certain else "Perhaps it hangs: "
     elif "died" in verdict["kind"]:
         kind, begins = "died", "It ended early: "
+    elif verdict["kind"] in FAILED:
+        kind, begins = "died", "It failed: " if verdict["confidence"] >= SURE else "Perhaps it failed: "
+    elif because.startswith(CANNOT_TELL):
+        kind, begins = "cannot-tell", ""
+        told = verdict["evidence"][1:3] if because == f"{CANNOT_TELL} who" else []
+        because = "; ".join([f"{because[0].upper()}{because[1:]}", *told])
     caused = sum(row["caused_us"] for row in seen["waits"] if row["rank"] in verdict["ranks"])
     figures = [("ranks to blame", ", ".join(map(str, verdict["ranks"][:8])) or "nobody can tell")]
     if caused > 0 and not verdict["kind"].startswith("slow-"):  # a slow network makes nobody come late

@@ -79,12 +79,14 @@ _SAYS = {
 }
 
 
-def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str]) -> Culprit:
-    """Return a verdict; its conclusion comes before what it rests on."""
+def _verdict(
+    kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str], words: str = ""
+) -> Culprit:
+    """Return a verdict; its conclusion, with the ``words`` of the error itself, comes before what it rests on."""
     listed = ", ".join(map(str, ranks[:16])) + (", ..." if len(ranks) > 16 else "")
     who = f"rank{'s' if len(ranks) > 1 else ''} {listed}" if ranks else ", ".join(hosts[:4])
     unsure = [item for item in evidence if item.startswith("cannot tell")]
-    first = [_SAYS[kind].format(who=who)] if who else unsure or ["cannot tell who"]
+    first = [_SAYS[kind].format(who=who) + (f": {words}" if words else "")] if who else unsure or ["cannot tell who"]
     rest = [item for item in evidence if item not in first]
     return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": [*first, *rest][:12]}
 
@@ -160,7 +162,8 @@ def _fatal(errors: list[Row]) -> Culprit | None:
     if first is None:
         return None
     rank = [first["rank"]] if first["rank"] is not None else []
-    return _verdict("error", rank, [first["host"]] if first["host"] else [], 0.5, [_location(first)])
+    host = [first["host"]] if first["host"] else []
+    return _verdict("error", rank, host, 0.5, [_location(first)], words=str(first["text"] or "")[:160])
 
 
 def _killed(errors: list[Row]) -> Culprit | None:

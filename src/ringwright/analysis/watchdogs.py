@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringwright.analysis.hang_mismatch import say_ranks
 
@@ -31,6 +31,14 @@ class WatchdogReport(NamedTuple):
     numel: str
 
 
+class WorksDone(NamedTuple):
+    """How far a rank got in a group by its own counters: work numbers, None where not told."""
+
+    at: int | None
+    enqueued: int | None
+    completed: int | None
+
+
 @dataclass(frozen=True)
 class WatchdogReports:
     """What watchdogs said: ``waiting`` where each rank stands, ``progress`` by rank and group, ``silent`` who said nothing.
@@ -40,7 +48,7 @@ class WatchdogReports:
     """
 
     waiting: dict[int, WatchdogReport]
-    progress: dict[tuple[int, str], dict[str, Any]]
+    progress: dict[tuple[int, str], WorksDone]
     silent: list[int]
     expected: int | None
     by_size: bool
@@ -59,7 +67,7 @@ class Accused(NamedTuple):
 def watchdog_reports(errors: list[Row], world: int | None) -> WatchdogReports | None:
     """Return what the watchdogs among error rows said; None where none spoke. ``world``: the number of ranks, where known."""
     told = [row for row in errors if row["op"] == "progress"]
-    progress = {(row["rank"], row["data"].get("pg", "")): row["data"] for row in reversed(told)}
+    progress = {(row["rank"], row["data"].get("pg", "")): _progress(row["data"]) for row in reversed(told)}
     first: dict[int, Row] = {}
     for row in errors:
         if row["op"] == "watchdog" and row["rank"] is not None:
@@ -77,13 +85,17 @@ def watchdog_reports(errors: list[Row], world: int | None) -> WatchdogReports | 
     return WatchdogReports(waiting, progress, silent, expected, not world, rows)
 
 
-def _report(rank: int, data: dict[str, Any], progress: dict[tuple[int, str], dict[str, Any]]) -> WatchdogReport:
+def _report(rank: int, data: Row, progress: dict[tuple[int, str], WorksDone]) -> WatchdogReport:
     sequence = int(data["seq"])
     # A group's GUID is the same on all ranks; its bare number is one of each rank and names nothing to the others.
-    groups = {group for (who, group), said in progress.items() if who == rank and said.get("at") == sequence}
+    groups = {group for (who, group), said in progress.items() if who == rank and said.at == sequence}
     groups = {data["pg"]} if data.get("pg") else {group for group in groups if not group.isdecimal()}
     group = groups.pop() if len(groups) == 1 else ""
     return WatchdogReport(group, sequence, data["op"], f"{data['nin']}/{data['nout']}")
+
+
+def _progress(data: Row) -> WorksDone:
+    return WorksDone(data.get("at"), data.get("enqueued"), data.get("completed"))
 
 
 def _older(one: WatchdogReport, other: WatchdogReport) -> WatchdogReport:
@@ -205,12 +217,12 @@ def _groups(hung: WatchdogReports) -> set[str]:
     return {report.group for report in hung.waiting.values()}
 
 
-def _minority(progress: dict[tuple[int, str], dict[str, Any]], counter: str) -> set[int]:
+def _minority(progress: dict[tuple[int, str], WorksDone], counter: str) -> set[int]:
     """Return the ranks with the lowest counter of their group where they are a strict minority of it."""
     groups: dict[str, dict[int, int]] = defaultdict(dict)
     for (rank, group), data in progress.items():
-        if data.get(counter) is not None:
-            groups[group][rank] = data[counter]
+        if (reached := getattr(data, counter)) is not None:
+            groups[group][rank] = reached
     minority: set[int] = set()
     for values in groups.values():
         lowest = {rank for rank, value in values.items() if value == min(values.values())}

@@ -100,7 +100,7 @@ def communicators(trace: Trace, events: pl.DataFrame) -> Answer:
     return f"communicator {small['comm_id'][0]} has no ranks" if len(small) else None
 
 
-def named(trace: Trace, events: pl.DataFrame) -> Answer:
+def membership(trace: Trace, events: pl.DataFrame) -> Answer:
     """Calls name their rank and their communicator, rows of a benchmark how many ranks; or the Trace says why they cannot.
 
     The reason stands among ``limits`` of the meta data and begins with what is missing: ``"rank: one process prints"``.
@@ -176,7 +176,7 @@ CHECKS: dict[str, Callable[[Trace, pl.DataFrame], Answer]] = {
     "sizes": sizes,
     "devices": devices,
     "communicators": communicators,
-    "named": named,
+    "membership": membership,
     "grounds": grounds,
     "ledger": ledger,
     "origin": origin,
