@@ -100,7 +100,7 @@ TOPOLOGY = {
     "bus_id": "str",
     "transport": "str",
     "nic": "str",
-    "value": "str",
+    "value": "str",  # of a device the parts of the network that it lies in, the widest first: 1/0
     "ground": "str",
 }
 LINKS = {

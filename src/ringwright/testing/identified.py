@@ -106,7 +106,10 @@ def _shown(job: PlantedJob, places: Places) -> tuple[dict[Group, float], float]:
     for groups in kinds.values():
         least = max(1.0, min(groups.values()))  # what all of them take longer, by what meets them, no sibling shows
         usual = sum(times <= UNAFFECTED * least for times in groups.values())
-        if len(groups) > 1 and 2 * usual >= len(groups) and places.are_apart(groups):
+        tells = (
+            places.is_told or max(groups.values()) >= min(BETWEEN) * least
+        )  # else all may be slow alike, by others' links
+        if len(groups) > 1 and 2 * usual >= len(groups) and places.are_apart(groups) and tells:
             for group, times in groups.items():
                 shown[group] = max(times / least, shown.get(group, 0.0))
     return shown, most
