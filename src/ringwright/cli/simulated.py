@@ -14,6 +14,8 @@ from ringwright.errors import EXIT_INFEASIBLE, UsageError
 OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ringwright.studies.simulation_spec import SimulationSpec
 
 
@@ -69,14 +71,14 @@ def show(
     return 0
 
 
-def _ends(result: dict[str, Any], *, json: bool) -> int:
+def _ends(result: Mapping[str, Any], *, json: bool) -> int:
     """Show an answer without any time: how the job ends; there is nothing to draw or to save."""
     if json:
-        reading.print_json(result | {"bursts": None, "bursts_unknown": "the job ends"})
+        reading.print_json({**result, "bursts": None, "bursts_unknown": "the job ends"})
     else:
         from ringwright.reports import simulated
 
-        simulated.write(result, sys.stdout)
+        simulated.write(dict(result), sys.stdout)
     return EXIT_INFEASIBLE
 
 

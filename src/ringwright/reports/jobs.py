@@ -142,7 +142,7 @@ def declined(result: dict[str, Any]) -> list[tuple[str, str]]:
     return [(row["policy"], row["declined"]) for row in rows]
 
 
-def ended(result: dict[str, Any]) -> list[str]:
+def ended(result: Mapping[str, Any]) -> list[str]:
     """Return of each policy with which the job ends in which step, when, and how."""
     return [
         f"{row['policy']}: in step {ends['step']}, {in_words(ends)}"

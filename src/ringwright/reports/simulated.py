@@ -59,7 +59,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, sho
     layout.line(out, "; ".join(result["left_out"]))
 
 
-def ended(result: dict[str, Any]) -> list[str]:
+def ended(result: Mapping[str, Any]) -> list[str]:
     """Return how the job ends, a line for each algorithm and size that it ends with; how it ends is said once."""
     told: list[str] = []
     said: dict[str, str] = {}
@@ -86,7 +86,7 @@ def _later(ends: Mapping[str, Any]) -> str:
     return format_time(ends["at_us"] / 1e6)
 
 
-def _ended(out: Console, result: dict[str, Any]) -> None:
+def _ended(out: Console, result: Mapping[str, Any]) -> None:
     if told := ended(result):
         layout.heading(out, "The job ends")
     for each in told:

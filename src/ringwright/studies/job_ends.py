@@ -13,7 +13,7 @@ channels keep to one even if they are (NVIDIA/nccl issue 2192).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -37,7 +37,18 @@ FAILOVER = "no failover: NCCL has one since 2.29 (NCCL_IB_RESILIENCY_PORT_FAILOV
 XID = "unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
 
 
-def told(error: NeverArrivesError | JobEndsError, on: Topology) -> InfeasibleError:
+class JobEnd(TypedDict):
+    """How a job ends: ``kind`` and ``why``, ``between`` whom, when, what is printed, and why nothing goes on."""
+
+    kind: str
+    why: str
+    between: str
+    at_us: float
+    prints: str
+    failover: str | None
+
+
+def end_of(error: NeverArrivesError | JobEndsError, on: Topology) -> InfeasibleError:
     """Return how the job ends on a machine; the error itself where the message that is stuck could go around."""
     ends = error if isinstance(error, JobEndsError) else _of_message(error, on)
     if ends is None:
@@ -77,16 +88,16 @@ def _has_dead_nic(on: Topology) -> bool:
     return bool((on.kinds[np.concatenate([on.src[dead], on.dst[dead]])] == NIC).any())
 
 
-def document(ends: JobEndsError) -> dict[str, Any]:
-    """Return the end for a row of JSON: its kind, why, between whom, when, what is printed, and why nothing goes on."""
-    return {
-        "kind": ends.kind,
-        "why": ends.why,
-        "between": ends.between,
-        "at_us": ends.at_s * 1e6,
-        "prints": ends.prints,
-        "failover": ends.failover or None,
-    }
+def as_row(ends: JobEndsError) -> JobEnd:
+    """Return the end as a row of JSON holds it."""
+    return JobEnd(
+        kind=ends.kind,
+        why=ends.why,
+        between=ends.between,
+        at_us=ends.at_s * 1e6,
+        prints=ends.prints,
+        failover=ends.failover or None,
+    )
 
 
 def _send(on: Topology, pair: tuple[int, int]) -> None:

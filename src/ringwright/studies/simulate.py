@@ -148,7 +148,7 @@ def sweep(
             row = _beside_healthy(row, asked, algorithm, told)
             by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
         except JobEndsError as error:
-            rows.append(_declined(spelling, collective, error) | _ended(asked, algorithm, size, error))
+            rows.append({**_declined(spelling, collective, error), **_ended(asked, algorithm, size, error)})
             continue
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
@@ -260,13 +260,15 @@ def _declined(name: str, collective: Collective, error: RingwrightError) -> dict
     return {field.name: known.get(field.name) for field in fields(SimulatedRow)}
 
 
-def _ended(asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int, error: JobEndsError) -> dict[str, Any]:
+def _ended(
+    asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int, error: JobEndsError
+) -> Mapping[str, object]:
     """Return what a row says of a job that ends, beside the time without the faults."""
     well_us = None
     if asked.question.faults is not None:
         with suppress(RingwrightError):
             well_us = asked.without_faults.healthy(algorithm, size_bytes).time_us
-    return {"ends": job_ends.document(error), "healthy_us": well_us}
+    return {"ends": job_ends.as_row(error), "healthy_us": well_us}
 
 
 def measure(

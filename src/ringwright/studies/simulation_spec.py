@@ -97,7 +97,7 @@ class SimulationSpec:
         except (NeverArrivesError, JobEndsError) as error:
             from ringwright.studies import job_ends
 
-            raise job_ends.told(error, on) from error
+            raise job_ends.end_of(error, on) from error
 
     def _alone(
         self,

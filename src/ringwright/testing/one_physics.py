@@ -8,7 +8,7 @@ no less than each; and a failing optic is at no moment worse than the worst of i
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -29,6 +29,7 @@ from ringwright.studies.simulation_spec import AUTO, SimulationSpec
 from ringwright.studies.spelled import algorithm
 from ringwright.workload import Mesh
 
+Row = Mapping[str, Any]  # of the collective verb's answer
 NEAR = 0.02  # a job's operation and the collective verb
 DRAWS = 0.25  # means of a few dozen draws, of which a rare time-out is most
 EQUAL = 1e-9
@@ -65,7 +66,7 @@ LONE = ("ecmp unlucky", "congestion from all-to-all 1MiB")
 
 
 @dataclass(frozen=True)
-class DrawnCall:
+class CallUnderFaults:
     """A collective on a fabric, and the faults that befall it one by one; ``seed`` draws it again."""
 
     seed: int
@@ -82,7 +83,7 @@ class DrawnCall:
 
 
 @dataclass(frozen=True)
-class DrawnJob:
+class JobUnderFaults:
     """A job on a fabric by a policy, and the faults that befall it one by one; ``seed`` draws it again."""
 
     seed: int
@@ -98,7 +99,7 @@ class DrawnJob:
         return f"{who}: {'; '.join(self.lines)}"
 
 
-def drawn_job(seed: int) -> DrawnJob:
+def drawn_job(seed: int) -> JobUnderFaults:
     """Return the job of a seed."""
     draw = random.Random(f"job {seed}")  # noqa: S311 (a lottery, not a secret)
     spec, (link, switch) = draw.choice(list(FABRICS.items()))
@@ -107,13 +108,13 @@ def drawn_job(seed: int) -> DrawnJob:
     named = tuple(each.format(link=link, switch=switch) for each in lines)
     on = f"{spec},transport={draw.choice(TRANSPORTS)}"
     algorithm = draw.choice(("ring", "gc3", "nccl-2-4"))
-    return DrawnJob(seed, on, draw.choice(MODELS), algorithm, draw.choice(POLICIES), kind, named)
+    return JobUnderFaults(seed, on, draw.choice(MODELS), algorithm, draw.choice(POLICIES), kind, named)
 
 
-def broken_job(asked: DrawnJob) -> list[str]:
+def broken_job(asked: JobUnderFaults) -> list[str]:
     """Return what of the law a job breaks."""
     well = _stepped(asked, None)
-    found = list(_operations(asked, (), well))
+    breaches = list(_operations(asked, (), well))
     took_s: list[float] = []
     for line in asked.lines:
         try:
@@ -121,34 +122,34 @@ def broken_job(asked: DrawnJob) -> list[str]:
         except JobEndsError:
             continue
         took_s.append(ill.step_s)
-        found += _operations(asked, (line,), ill)
+        breaches += _operations(asked, (line,), ill)
         if ill.step_s < well.step_s * (1 - EQUAL):
-            found.append(f"{line}: a step of {ill.step_s:.6g} s, {well.step_s:.6g} without it")
+            breaches.append(f"{line}: a step of {ill.step_s:.6g} s, {well.step_s:.6g} without it")
     if asked.kind == "optics" and len(took_s) > 1 and took_s[1] > took_s[0] * (1 + EQUAL):
-        found.append(f"a step of {took_s[1]:.6g} s, {took_s[0]:.6g} at half of the rate")
+        breaches.append(f"a step of {took_s[1]:.6g} s, {took_s[0]:.6g} at half of the rate")
     slack = DRAWS if asked.kind in ("loss", "ber") else NEAR
     for mild_s, severe_s in pairwise(took_s if asked.kind != "optics" else ()):
         if severe_s < mild_s * (1 - slack):
-            found.append(f"the severer makes a step of {severe_s:.6g} s, the milder {mild_s:.6g}")
-    return [f"{asked}: {each}" for each in found]
+            breaches.append(f"the severer makes a step of {severe_s:.6g} s, the milder {mild_s:.6g}")
+    return [f"{asked}: {each}" for each in breaches]
 
 
-def _stepped(asked: DrawnJob, line: str | None) -> PolicyResult:
+def _stepped(asked: JobUnderFaults, line: str | None) -> PolicyResult:
     healthy = fabric(asked.on)
     top = healthy if line is None else AskedFaults((line,)).on(healthy)
     card = WorkloadSpec(asked.model, healthy.n_ranks)
     return answer(made(GeneratedJobSpec(card, algorithms={"": asked.algorithm}), top), asked.policy)
 
 
-def _operations(asked: DrawnJob, lines: Sequence[str], result: PolicyResult) -> Iterator[str]:
+def _operations(asked: JobUnderFaults, lines: Sequence[str], result: PolicyResult) -> Iterator[str]:
     """Yield which operations of a job take another time alone than the collective verb says: of the two largest."""
     if asked.kind == "optics" and lines:
         return  # its steps are those after the last stage
     alike = sorted(exposed_operations(result).items(), key=lambda each: -each[0].size_bytes)
     for key, each in [pair for pair in alike if pair[0].op in OPS][:2]:
-        call = DrawnCall(asked.seed, asked.on, key.op, asked.algorithm, key.size_bytes, "", tuple(lines), "")
+        call = CallUnderFaults(asked.seed, asked.on, key.op, asked.algorithm, key.size_bytes, "", tuple(lines), "")
         try:
-            row = told(call, lines, AUTO)
+            row = row_of(call, lines, AUTO)
         except UsageError:  # left to the library in the job
             continue
         said_us = row["time_us"] if row["mean_us"] is None else row["mean_us"]
@@ -156,7 +157,7 @@ def _operations(asked: DrawnJob, lines: Sequence[str], result: PolicyResult) -> 
             yield f"{key.op} of {key.size_bytes} B takes {each.alone_s * 1e6:.6g} us, the collective {said_us}"
 
 
-def drawn(seed: int) -> DrawnCall:
+def drawn(seed: int) -> CallUnderFaults:
     """Return the call of a seed."""
     draw = random.Random(seed)  # noqa: S311 (a lottery, not a secret)
     spec, (link, switch) = draw.choice(list(FABRICS.items()))
@@ -167,10 +168,10 @@ def drawn(seed: int) -> DrawnCall:
     size = (16 << draw.randrange(10, 18)) + 1024 * draw.randrange(16) * draw.randrange(2)
     named = [each.format(link=link, switch=switch) for each in (*lines, beside)]
     on = f"{spec},transport={draw.choice(TRANSPORTS)}"
-    return DrawnCall(seed, on, op, draw.choice(OPS[op]), size, kind, tuple(named[:-1]), named[-1])
+    return CallUnderFaults(seed, on, op, draw.choice(OPS[op]), size, kind, tuple(named[:-1]), named[-1])
 
 
-def answers(call: DrawnCall) -> bool:
+def answers(call: CallUnderFaults) -> bool:
     """Return whether the algorithm of a call does it on that fabric at all."""
     try:
         algorithm(call.algorithm)(Collective(call.op, range(fabric(call.on).n_ranks), call.size_bytes), fabric(call.on))
@@ -179,24 +180,24 @@ def answers(call: DrawnCall) -> bool:
     return True
 
 
-def broken(call: DrawnCall) -> list[str]:
+def broken(call: CallUnderFaults) -> list[str]:
     """Return what of the law a call breaks, nothing where the algorithm declines the fabric."""
     if not answers(call):
         return []
-    well = told(call, ())
-    found = [f"{call}: {each}" for each in _as_job(call, (), told(call, (), AUTO))]
-    rows: list[dict[str, Any]] = []
+    well = row_of(call, ())
+    breaches = [f"{call}: {each}" for each in _as_job(call, (), row_of(call, (), AUTO))]
+    rows: list[Row] = []
     for line in call.lines:
         try:
-            rows.append(told(call, (line,)))
+            rows.append(row_of(call, (line,)))
         except UsageError:  # no flow has several routes
             continue
-        found += [f"{call}: {line}: {each}" for each in (*_beside_healthy(well, rows[-1]), *_one_line(call, line))]
-    found += [f"{call}: {each}" for each in _ordered(call, rows)]
-    return found
+        breaches += [f"{call}: {line}: {each}" for each in (*_beside_healthy(well, rows[-1]), *_one_line(call, line))]
+    breaches += [f"{call}: {each}" for each in _ordered(call, rows)]
+    return breaches
 
 
-def told(call: DrawnCall, lines: Sequence[str], engine: str | None = None) -> dict[str, Any]:
+def row_of(call: CallUnderFaults, lines: Sequence[str], engine: str | None = None) -> Row:
     """Return the row of the collective verb under some faults; UsageError where it declines."""
     healthy = fabric(call.on)
     others = tuple(congestion(line, healthy.n_ranks) for line in lines if is_congestion(line))
@@ -209,15 +210,15 @@ def told(call: DrawnCall, lines: Sequence[str], engine: str | None = None) -> di
         faults=faults if faults.lines else None,
         beside=others,
     )
-    row: dict[str, Any] = sweep(question, [call.algorithm], [call.size_bytes], sums_too=False)["rows"][0]
+    row: Row = sweep(question, [call.algorithm], [call.size_bytes], sums_too=False)["rows"][0]
     return row
 
 
-def _one_line(call: DrawnCall, line: str) -> Iterator[str]:
-    yield from _as_job(call, (line,), told(call, (line,), AUTO))
+def _one_line(call: CallUnderFaults, line: str) -> Iterator[str]:
+    yield from _as_job(call, (line,), row_of(call, (line,), AUTO))
 
 
-def _as_job(call: DrawnCall, lines: Sequence[str], row: dict[str, Any]) -> Iterator[str]:
+def _as_job(call: CallUnderFaults, lines: Sequence[str], row: Row) -> Iterator[str]:
     """Yield where a job's operation takes another time than the collective verb says, or ends otherwise."""
     healthy = fabric(call.on)
     top = AskedFaults(tuple(line for line in lines if not is_congestion(line))).on(healthy)
@@ -239,7 +240,7 @@ def _as_job(call: DrawnCall, lines: Sequence[str], row: dict[str, Any]) -> Itera
         yield f"a job's operation takes {seconds * 1e6:.6g} us, the collective {said_us:.6g}"
 
 
-def _beside_healthy(well: dict[str, Any], ill: dict[str, Any]) -> Iterator[str]:
+def _beside_healthy(well: Row, ill: Row) -> Iterator[str]:
     """Yield where a fault makes a call faster, or one that does nothing moves its answer."""
     if ill["ends"]:
         return
@@ -253,11 +254,11 @@ def _beside_healthy(well: dict[str, Any], ill: dict[str, Any]) -> Iterator[str]:
         yield f"unaffected, yet {ill['time_us']:.9g} for {well_us:.9g}"
 
 
-def _plain(each: Any) -> dict[str, Any]:
+def _plain(each: Any) -> Row:
     return each if isinstance(each, dict) else {"more_us": each.more_us}
 
 
-def _ordered(call: DrawnCall, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _ordered(call: CallUnderFaults, rows: Sequence[Row]) -> Iterator[str]:
     """Yield where a milder fault takes longer, where two take less than one, and where an optic is worse than its stages."""
     times = [(each["time_us"], each["mean_us"]) for each in rows if each["time_us"] is not None]
     for (mild, mild_mean), (severe, severe_mean) in pairwise(times):
@@ -271,19 +272,19 @@ def _ordered(call: DrawnCall, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield from _with_another(call, rows[-1]["time_us"])
 
 
-def _within_stages(call: DrawnCall, worst_us: float) -> Iterator[str]:
+def _within_stages(call: CallUnderFaults, worst_us: float) -> Iterator[str]:
     """Yield where a failing optic is worse at some moment than the worst of its stages."""
     link = call.lines[0].removesuffix(" optics degrade")
-    stages = [told(call, (each.format(link=link),)) for each in STAGES]
+    stages = [row_of(call, (each.format(link=link),)) for each in STAGES]
     most = max(each["time_us"] for each in stages)
     drawn_too = any(each["mean_us"] is not None for each in stages)
     if worst_us > most * (1 + (NEAR if drawn_too else EQUAL)):
         yield f"at its worst moment {worst_us:.6g}, the worst of its stages {most:.6g}"
 
 
-def _with_another(call: DrawnCall, alone_us: float) -> Iterator[str]:
+def _with_another(call: CallUnderFaults, alone_us: float) -> Iterator[str]:
     """Yield where two faults take less than one of them."""
-    both, other = told(call, (call.lines[-1], call.beside)), told(call, (call.beside,))
+    both, other = row_of(call, (call.lines[-1], call.beside)), row_of(call, (call.beside,))
     if both["time_us"] is None or other["time_us"] is None:
         return
     most = max(alone_us, other["time_us"])

@@ -304,7 +304,7 @@ class FabricCosts:
         try:
             timed = self._at_once(op, size_bytes, groups, machine)
         except (NeverArrivesError, JobEndsError) as error:
-            ends = job_ends.told(error, machine)
+            ends = job_ends.end_of(error, machine)
             if isinstance(ends, JobEndsError):
                 ends.ranks = groups[-1].ranks
             raise ends from error

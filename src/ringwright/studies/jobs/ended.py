@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
-from typing import Any
 
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS
@@ -17,7 +16,13 @@ from ringwright.studies.jobs.study import Job, PolicyResult, simulated, without_
 from ringwright.workload import Workload
 
 
-def document(job: Job, policy: str | Callable[..., Workload], ends: JobEndsError) -> dict[str, Any]:
+class JobEndInStep(job_ends.JobEnd):
+    """How a job ends, and in which step, from 1."""
+
+    step: int
+
+
+def in_step(job: Job, policy: str | Callable[..., Workload], ends: JobEndsError) -> JobEndInStep:
     """Return how a job ends by a policy, for a row of JSON: as of one collective, in which step, and when since the first began.
 
     ``step`` counts from 1. Steps before are those of the healthy machine; the first operation among as many ranks that begins
@@ -31,7 +36,8 @@ def document(job: Job, policy: str | Callable[..., Workload], ends: JobEndsError
     begin_s = min((each for each in begins_s if each >= since_s - further * well.step_s), default=simulated_s)
     done = sum(run.finished(step) / PS <= begin_s for step in range(run.laid.steps))
     at_s = further * well.step_s + begin_s + ends.at_s
-    return job_ends.document(ends) | {"step": done + further + 1, "at_us": at_s * 1e6}
+    told = job_ends.as_row(ends) | {"at_us": at_s * 1e6}
+    return JobEndInStep(**told, step=done + further + 1)
 
 
 def _sound(job: Job) -> tuple[Job, float]:

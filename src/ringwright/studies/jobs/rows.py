@@ -61,7 +61,7 @@ def document(
             result = answer(job, spelling)
             fitting(result.workload, memory_bytes)
         except JobEndsError as error:
-            rows.append(_declining(labels[spelling], error) | {"ends": ended.document(job, spelling, error)})
+            rows.append(_declining(labels[spelling], error) | {"ends": ended.in_step(job, spelling, error)})
             continue
         except DECLINES as error:
             refused.append(error)
