@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ringwright.reports import layout
@@ -136,7 +137,7 @@ def _figures(figures: dict[str, Any]) -> str:
     return f"step {step(figures)}, exposed {time(figures['exposed_us'])} ms{wire}"
 
 
-def step(figures: dict[str, Any]) -> str:
+def step(figures: Mapping[str, Any]) -> str:
     """Return a step: the most probable one with its interval and the simulated beside it; where none is known, the simulated."""
     simulated = f"{time(figures['step_us'])} ms"
     if figures["step_us_p50"] is None:
