@@ -67,7 +67,7 @@ def test_gradients_that_are_picked_by_name_are_put_in_place_first(outer: str, in
     """The outer one replaces what the inner one has picked: that is the reason, and the other order is what helps."""
     made = job("vgg16", 4, None, "training")
     (declined,) = [row for row in rows.document(made, ["none", f"{outer}+{inner}"])["rows"] if row["declined"]]
-    assert f"{inner} picks gradients one by one, and {outer} puts others in their place" in declined["declined"]
+    assert f"{inner} picks gradients one by one, and {outer} replaces them" in declined["declined"]
     assert f"--policy {inner}+{outer}" in declined["declined_by"]["remedy"]
     assert held(made, inner, outer) is not None
 

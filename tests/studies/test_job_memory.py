@@ -146,4 +146,4 @@ def test_chunks_of_experts_hold_what_their_whole_holds_and_packed_ones_say_why_i
     assert any("#" in task.name for task in study.answer(job, "lina:partition_mb=4").workload.tasks), "it is cut"
     assert 0.9 * plain["peak_memory_bytes"] < cut["peak_memory_bytes"] <= plain["peak_memory_bytes"]
     assert (cut["memory_unknown"], packed["peak_memory_bytes"]) == (None, None)
-    assert packed["memory_unknown"].startswith("lina:packing=2:memory_gb=1000 puts other tasks in place")
+    assert packed["memory_unknown"].startswith("lina:packing=2:memory_gb=1000 puts other tasks in their stead")

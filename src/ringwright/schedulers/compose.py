@@ -1,6 +1,6 @@
 """Several schedulers on one workload: the outer one replaces the parts it sets, and what contradicts itself is an error.
 
-What cannot be composed is said in the words of who asks: which of the two stands in the way of the other, and of tasks and
+What cannot be composed is said in the words of who asks: which of the two keeps the other from applying, and of tasks and
 operations what they are, not what they are called inside.
 """
 
@@ -72,7 +72,7 @@ def _conflict(
 ) -> PolicyConflictError:
     one, other = called(outer), called(inner)
     if OF_NAMES in error.what:
-        why = f"{other} picks gradients one by one, and {one} puts others in their place"
+        why = f"{other} picks gradients one by one, and {one} replaces them"
     elif OF_ORDER in error.what:
         why = f"each sets the order of a device's passes, and {one} cannot keep that of {other}"
     elif one == other:
@@ -86,11 +86,11 @@ def _conflict(
 
 
 def _in_words(text: str, workload: Workload) -> str:
-    """Return a text with what tasks, operations and values are in place of their names."""
+    """Return a text with what tasks, operations and values are, not their names."""
     words = {each.name: f"{_article(each.op)} {each.op}" for each in workload.payloads}
     words |= {each.name: KINDS.get(each.kind, "a backward task") for each in workload.tasks}
     classes = "|".join(re.escape(each.name) for each in workload.classes)
-    text = re.sub(rf"\b(?:{classes})\.[\w.#]*\w", lambda found: words.get(found[0], "an operation"), text)
+    text = re.sub(rf"\b(?:{classes})\.[\w.#]*\w", lambda name: words.get(name[0], "an operation"), text)
     text = re.sub(r"\bstage(\d+)\b", r"stage \1", text)
     return re.sub(r"\b(an? [\w-]+(?: task)?)(?:, \1)+\b", r"\1", text)
 

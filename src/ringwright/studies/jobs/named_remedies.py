@@ -66,7 +66,7 @@ class NamedRemedies:
         small = below_recorded(result.run.laid.operations, costs) if isinstance(costs, MeasuredCosts) else ""
         return [f"{result.policy}: {each}" for each in (small, self._same_step(result, step_us)) if each]
 
-    def either_way(self, result: PolicyResult) -> list[str]:
+    def in_either_order(self, result: PolicyResult) -> list[str]:
         """Return what two composed policies decide and hold, the same in either order where they make the same step then."""
         one, *others = composed(result.policy)
         if len(others) != 1 or one == others[0]:

@@ -109,7 +109,7 @@ def ground(replay: Replay) -> dict[str, Any]:
     return {"ground": replay.ground, "step": replay.step, "baseline": beside, "warnings": _warnings(beside)}
 
 
-def _warnings(beside: Baseline | None) -> list[str]:
+def _warnings(beside: ReplayBaseline | None) -> list[str]:
     """Say of a replay that misses its own recording how little its answers mean."""
     if beside is None or abs(beside["error"]) <= FAR:
         return []
@@ -176,7 +176,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     )
 
 
-class Baseline(TypedDict):
+class ReplayBaseline(TypedDict):
     """What the replay, unchanged, is held against, in us.
 
     ``measured_us`` is the mean of so many steady ``steps``, as in advice; ``step_us`` the one that is replayed, of
@@ -190,7 +190,7 @@ class Baseline(TypedDict):
     error: float
 
 
-def _baseline(replay: Replay) -> Baseline | None:
+def _baseline(replay: Replay) -> ReplayBaseline | None:
     """Return measured and replayed step and their distance; None without times."""
     if replay.costs is None or replay.measured_s is None:
         return None
