@@ -175,9 +175,9 @@ def _nearest(machine: Topology, rank: int, wanted: Callable[[int], bool]) -> int
                 if other not in seen and other >= machine.n_ranks:
                     seen.add(other)
                     further.append(other)
-        found = sorted(node for node in further if wanted(node))
-        if found:
-            return int(found[0])
+        gathered = sorted(node for node in further if wanted(node))
+        if gathered:
+            return int(gathered[0])
         edge = further
     return None
 
