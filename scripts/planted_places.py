@@ -7,7 +7,7 @@ import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from ringwright.testing.place_verdicts import Verdict, judged, table
+from ringwright.testing.place_verdicts import PlantedVerdict, judged, table
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    found: list[Verdict] = []
+    found: list[PlantedVerdict] = []
     with ProcessPoolExecutor(given.workers) as pool:
         seeds = range(given.seed, given.seed + given.jobs)
         for verdict in pool.map(judged, seeds, [given.kind] * given.jobs, chunksize=4):

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.testing.place_verdicts import Verdict, judged, table
+from ringwright.testing.place_verdicts import PlantedVerdict, judged, table
 from ringwright.testing.planted_places import disguised, planted
 
 pytestmark = pytest.mark.once
@@ -16,7 +16,7 @@ SEEDS = range(3)  # of small jobs of each kind; scripts/planted-places draws as 
 
 
 @cache
-def found() -> tuple[Verdict, ...]:
+def found() -> tuple[PlantedVerdict, ...]:
     drawn = [(10 * at + seed, kind) for seed in SEEDS for at, kind in enumerate(KINDS)]
     return tuple(each for seed, kind in drawn if (each := judged(seed, kind, small=True)) is not None)
 
@@ -48,6 +48,6 @@ def test_nothing_of_the_fault_is_left_in_what_is_judged() -> None:
 
 def test_the_table_counts_what_is_wrong_and_what_is_missed() -> None:
     outcomes = ["named"] * 8 + ["silent", "narrow", "quiet"]
-    told = table(Verdict(at, "slow-nic", each, each != "quiet", "", "") for at, each in enumerate(outcomes))
+    told = table(PlantedVerdict(at, "slow-nic", each, each != "quiet", "", "") for at, each in enumerate(outcomes))
     assert told["precision"] == pytest.approx(8 / 9)
     assert told["recall"] == pytest.approx(8 / 10)

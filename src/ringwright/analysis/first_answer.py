@@ -88,10 +88,10 @@ def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
     ]
     command = verdict.get("command", "") or remedies.report(seen)
     answer = _answer(kind, begins + because, figures, command)
-    return {**answer, "ranks": verdict["ranks"], "place": _place(verdict)} if _place(verdict) else answer
+    return {**answer, "ranks": verdict["ranks"], "place": _named_part(verdict)} if _named_part(verdict) else answer
 
 
-def _place(verdict: Culprit) -> str:
+def _named_part(verdict: Culprit) -> str:
     """Return what of the named ranks is to blame."""
     if not verdict["ranks"] and not verdict["hosts"]:
         return ""

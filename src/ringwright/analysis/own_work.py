@@ -115,10 +115,10 @@ def _step_s(works: pl.DataFrame) -> float:
 def _by_op(works: pl.DataFrame, ranks: list[int], steps: int) -> dict[str, Floats]:
     import polars as pl
 
-    found: dict[str, Floats] = {}
+    gathered: dict[str, Floats] = {}
     for op, rank, seconds in works.group_by("op", "rank").agg(pl.col("duration_s").sum()).iter_rows():
-        found.setdefault(op or "", np.zeros(len(ranks)))[ranks.index(rank)] = seconds / steps
-    return found
+        gathered.setdefault(op or "", np.zeros(len(ranks)))[ranks.index(rank)] = seconds / steps
+    return gathered
 
 
 def _roles(works: pl.DataFrame, calls: pl.DataFrame, ranks: list[int]) -> list[list[int]]:

@@ -15,7 +15,7 @@ KINDS = ("rank", "nic", "host", "group", "network")  # the narrower first
 
 
 @dataclass(frozen=True)
-class Place:
+class MachinePart:
     """A part: its kind, one of ``KINDS``, its name, and its ranks."""
 
     kind: str
@@ -63,16 +63,16 @@ class Places:
         used = [{self.nic.get(rank) for rank in group} - {None} for group in groups]
         return any(one.isdisjoint(other) for one, other in combinations(used, 2))
 
-    def all(self, ranks: Collection[int]) -> dict[str, list[Place]]:
+    def all(self, ranks: Collection[int]) -> dict[str, list[MachinePart]]:
         """Return the places that hold some of these ranks, by kind."""
-        found: dict[str, list[Place]] = {kind: [] for kind in KINDS}
-        found |= {"rank": [Place("rank", f"rank {rank}", frozenset((rank,))) for rank in sorted(ranks)]}
+        gathered: dict[str, list[MachinePart]] = {kind: [] for kind in KINDS}
+        gathered |= {"rank": [MachinePart("rank", f"rank {rank}", frozenset((rank,))) for rank in sorted(ranks)]}
         for kind, of in (("nic", self.nic), ("host", self.host)):
-            found[kind] = [Place(kind, name, held) for name, held in _held(of, ranks).items()]
+            gathered[kind] = [MachinePart(kind, name, held) for name, held in _held(of, ranks).items()]
         for depth in range(1, 1 + max(map(len, self.parts.values()), default=0)):
             cut = {rank: "/".join(parts[:depth]) for rank, parts in self.parts.items() if len(parts) >= depth}
-            found["network"] += [Place("network", name, held) for name, held in _held(cut, ranks).items()]
-        return found
+            gathered["network"] += [MachinePart("network", name, held) for name, held in _held(cut, ranks).items()]
+        return gathered
 
 
 def _held(of: dict[int, str], ranks: Collection[int]) -> dict[str, frozenset[int]]:

@@ -1,7 +1,7 @@
 """A slow part of the network, from the times of collectives: a group's calls against the same calls of its sibling groups.
 
-All members of a collective share its time, so that one call accuses nobody. The same call (operation, size, place in the step)
-of groups that lie alike tells which groups are slow; a place is accused where each slow group goes through it and no other group
+All members of a collective share its time, so that one call accuses nobody. The same call (operation, size, part in the step)
+of groups that lie alike tells which groups are slow; a part is accused where each slow group goes through it and no other group
 does, the narrowest such places alone. Several of one kind that nothing tells apart are named together.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.analysis.hang_mismatch import say_ranks
-from ringwright.analysis.places import KINDS, Place, Places
+from ringwright.analysis.places import KINDS, MachinePart, Places
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Culprit
@@ -67,10 +67,10 @@ def slow_groups(trace: Trace) -> list[Culprit]:
     usual = {
         each.ranks for each in compared if places.crosses(each.ranks) in is_between and each.kind in alike
     } - doubtful
-    found = narrowest(places, {ranks: math.log(each.factor) for ranks, each in slow.items()}, usual)
-    if not found or not (places.is_told or len(slow) > 1):
+    gathered = narrowest(places, {ranks: math.log(each.factor) for ranks, each in slow.items()}, usual)
+    if not gathered or not (places.is_told or len(slow) > 1):
         return []
-    return [_culprit(found, slow, len(usual))]
+    return [_culprit(gathered, slow, len(usual))]
 
 
 def _is_folded(trace: Trace) -> bool:
@@ -82,17 +82,17 @@ def _is_folded(trace: Trace) -> bool:
     return bool(trace.scan("events").select(of_class.any()).collect().item())
 
 
-def narrowest(places: Places, slow: Mapping[Group, float], usual: Collection[Group]) -> list[Place]:
+def narrowest(places: Places, slow: Mapping[Group, float], usual: Collection[Group]) -> list[MachinePart]:
     """Return the places of the narrowest kind that explain the slow groups, by their weights, and none of the usual ones.
 
-    A place explains the groups that go through it. What none explains must be little: groups wait for slow ones beside them.
+    A part explains the groups that go through it. What none explains must be little: groups wait for slow ones beside them.
     """
     known = places.all(frozenset[int]().union(*slow, *usual))
     weights = {
         kind: [
-            (sum(weight for group, weight in slow.items() if place.is_left(group)), place)
-            for place in listed
-            if not any(place.is_left(group) for group in usual)
+            (sum(weight for group, weight in slow.items() if part.is_left(group)), part)
+            for part in listed
+            if not any(part.is_left(group) for group in usual)
         ]
         for kind, listed in known.items()
     }
@@ -102,7 +102,7 @@ def narrowest(places: Places, slow: Mapping[Group, float], usual: Collection[Gro
     for kind in KINDS:
         best = max((weight for weight, _ in weights[kind]), default=0.0)
         if best >= AS_GOOD * most:
-            return [place for weight, place in weights[kind] if weight >= best * (1 - 1e-9)]
+            return [part for weight, part in weights[kind] if weight >= best * (1 - 1e-9)]
     return []
 
 
@@ -215,28 +215,28 @@ def _spread(middles: list[float]) -> float:
     return float(np.std(np.log(middles))) if len(middles) > 2 else 0.0
 
 
-def _culprit(found: list[Place], slow: dict[Group, Compared], usual: int) -> Culprit:
-    ranks = sorted(frozenset().union(*(place.ranks for place in found)))
+def _culprit(gathered: list[MachinePart], slow: dict[Group, Compared], usual: int) -> Culprit:
+    ranks = sorted(frozenset().union(*(part.ranks for part in gathered)))
     worst = max(slow.values(), key=lambda each: each.factor)
-    kind = found[0].kind if len(found) == 1 else "group" if found[0].kind == "rank" else "network"
+    kind = gathered[0].kind if len(gathered) == 1 else "group" if gathered[0].kind == "rank" else "network"
     beside = (
         f"{worst.factor:.2f}x the time of the same call in {worst.siblings} other group{'s' * (worst.siblings > 1)}"
     )
     many = f"{len(slow)} of {len(slow) + usual} groups" if len(slow) > 1 else "one group"
     where = {
-        "rank": f"the network of {found[0].name}",
-        "nic": f"the NIC {found[0].name} of {say_ranks(ranks)}",
-        "host": f"the network of host {found[0].name}",
+        "rank": f"the network of {gathered[0].name}",
+        "nic": f"the NIC {gathered[0].name} of {say_ranks(ranks)}",
+        "host": f"the network of host {gathered[0].name}",
         "group": f"the network between {say_ranks(ranks)}",
         "network": f"the network that joins {say_ranks(ranks)} to the others",
     }[kind]
     evidence = [
         f"{where} is slow: {worst.op} takes {beside}",
-        f"{many} slow, in {worst.calls} calls of the slowest; what they have in common: {', '.join(p.name for p in found[:8])}",
+        f"{many} slow, in {worst.calls} calls of the slowest; all go through {', '.join(p.name for p in gathered[:8])}",
     ]
-    if len(found) > 1:
+    if len(gathered) > 1:
         evidence.append("nothing recorded tells these apart: each of their groups holds them all, or none")
-    hosts = [place.name for place in found if place.kind == "host"]
+    hosts = [part.name for part in gathered if part.kind == "host"]
     return {
         "ranks": ranks,
         "hosts": hosts,

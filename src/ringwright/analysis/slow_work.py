@@ -67,12 +67,12 @@ def _slow(seen: OwnWork, rows: list[int]) -> list[SlowRank]:
     late = [at for at in range(len(rows)) if often[at] >= STEADY]
     if len(late) > MOST_SLOW * len(rows):
         return []
-    found = []
+    gathered = []
     for at in late:
         work, delay = (_more(part[rows], at) for part in (seen.work, seen.delay))
         delayed = delay / (work + delay) if work + delay > 0 else 0.0
-        found.append(SlowRank(rows[at], float(np.median(own[at])), float(np.median(usual)), len(rows) - 1, delayed))
-    return found
+        gathered.append(SlowRank(rows[at], float(np.median(own[at])), float(np.median(usual)), len(rows) - 1, delayed))
+    return gathered
 
 
 def _usual(own: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 A fault of a rank's own work is identified where another rank does the same. A fault of the network is identified by the groups
 whose calls it lengthens, so far as siblings show what is usual: half of the groups that are alike, or more, go on as without it.
-Each place (rank, NIC, host, part of the network) would lengthen the calls of the groups that go through it; those of the
+Each part (rank, NIC, host, part of the network) would lengthen the calls of the groups that go through it; those of the
 narrowest kind that agree with what was lengthened are what can be said, all of them.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.analysis.own_work import own_work
-from ringwright.analysis.places import Place, Places
+from ringwright.analysis.places import MachinePart, Places
 from ringwright.analysis.slow_groups import classes_of
 from ringwright.testing.planted_places import RANK_FAULTS, PlantedJob
 
@@ -57,40 +57,40 @@ def identified(job: PlantedJob) -> Identified:
 
 
 def _of_network(job: PlantedJob) -> Identified:
-    places = Places(job.healthy)
-    shown, most = _shown(job, places)
+    parts = Places(job.healthy)
+    shown, most = _shown(job, parts)
     if not any(times >= AFFECTED for times in shown.values()):
         why = "no call is lengthened by a fifth" if most < AFFECTED else "no sibling shows what is usual"
         return Identified(NOTHING, why, must=False)
-    if not places.is_told and sum(times >= min(BETWEEN) for times in shown.values()) < 2:
+    if not parts.is_told and sum(times >= min(BETWEEN) for times in shown.values()) < 2:
         return Identified(NOTHING, "one group alone is slow, and nothing tells that groups lie alike", must=False)
-    told = {_places_of(shown, places, least) for least in BETWEEN}
+    told = {_fitting_ranks(shown, parts, least) for least in BETWEEN}
     right = frozenset(ranks for ranks in told if ranks & job.ranks)
     if not right:
-        return Identified(NOTHING, "no one place goes with the groups that are slow", must=False)
+        return Identified(NOTHING, "no one part goes with the groups that are slow", must=False)
     return Identified(right, "", must=True)
 
 
-def _places_of(shown: dict[Group, float], places: Places, least: float) -> Group:
-    """Return the ranks of the places that agree with the groups that are slow from so many times on."""
+def _fitting_ranks(shown: dict[Group, float], parts: Places, least: float) -> Group:
+    """Return the ranks of the parts that agree with the groups that are slow from so many times on."""
     slow = {group for group, times in shown.items() if times >= least}
-    beyond = {places.crosses(group) for group in slow}
-    usual = {group for group, times in shown.items() if times <= UNAFFECTED and places.crosses(group) in beyond}
-    return frozenset[int]().union(*(place.ranks for place in _fitting(places, slow, usual)))
+    beyond = {parts.crosses(group) for group in slow}
+    usual = {group for group, times in shown.items() if times <= UNAFFECTED and parts.crosses(group) in beyond}
+    return frozenset[int]().union(*(part.ranks for part in _fitting(parts, slow, usual)))
 
 
-def _fitting(places: Places, slow: set[Group], usual: set[Group]) -> list[Place]:
+def _fitting(parts: Places, slow: set[Group], usual: set[Group]) -> list[MachinePart]:
     """Return the hypotheses of the narrowest kind that predict what was lengthened."""
-    for listed in places.all(frozenset[int]().union(*slow, *usual)).values():
+    for listed in parts.all(frozenset[int]().union(*slow, *usual)).values():
         told = [each for each in listed if {group for group in slow | usual if each.is_left(group)} == slow]
         if told:
             return told
     return []
 
 
-def _shown(job: PlantedJob, places: Places) -> tuple[dict[Group, float], float]:
+def _shown(job: PlantedJob, parts: Places) -> tuple[dict[Group, float], float]:
     """Return how many times longer the calls of each group with usual siblings take, and the most of all groups."""
-    with_it, without = _times(job.trace, places), _times(job.healthy, places)
+    with_it, without = _times(job.trace, parts), _times(job.healthy, parts)
     kinds: dict[tuple[object, ...], dict[Group, float]] = defaultdict(dict)
     most = 1.0
     least_of: dict[tuple[object, ...], float] = {}
@@ -107,15 +107,15 @@ def _shown(job: PlantedJob, places: Places) -> tuple[dict[Group, float], float]:
         least = max(1.0, min(groups.values()))  # what all of them take longer, by what meets them, no sibling shows
         usual = sum(times <= UNAFFECTED * least for times in groups.values())
         tells = (
-            places.is_told or max(groups.values()) >= min(BETWEEN) * least
+            parts.is_told or max(groups.values()) >= min(BETWEEN) * least
         )  # else all may be slow alike, by others' links
-        if len(groups) > 1 and 2 * usual >= len(groups) and places.are_apart(groups) and tells:
+        if len(groups) > 1 and 2 * usual >= len(groups) and parts.are_apart(groups) and tells:
             for group, times in groups.items():
                 shown[group] = max(times / least, shown.get(group, 0.0))
     return shown, most
 
 
-def _times(trace: Trace, places: Places) -> dict[tuple[Group, tuple[object, ...]], float]:
+def _times(trace: Trace, parts: Places) -> dict[tuple[Group, tuple[object, ...]], float]:
     """Return the median seconds of the calls by group, operation, size, role, and how the group lies."""
     import polars as pl
 
@@ -129,5 +129,5 @@ def _times(trace: Trace, places: Places) -> dict[tuple[Group, tuple[object, ...]
         group = frozenset(ranks) if op != "send-recv" else frozenset((rank, ranks[peer]) if peer is not None else ())
         if len(group) > 1:
             classes = tuple(sorted({of.get(each, "") for each in group}))
-            lasted[group, (op, size, role, classes, places.shape(group))].append(seconds)
+            lasted[group, (op, size, role, classes, parts.shape(group))].append(seconds)
     return {key: float(np.median(times)) for key, times in lasted.items()}

@@ -18,7 +18,7 @@ WRONG = ("narrow", "wrong", "alarm", "wide", "unproven")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PlantedVerdict:
     """The outcome of one job; ``counts`` where it must be named; ``why`` nothing is identified."""
 
     seed: int
@@ -29,13 +29,13 @@ class Verdict:
     said: str
 
 
-def judged(seed: int, kind: str = "", *, small: bool = False) -> Verdict | None:
+def judged(seed: int, kind: str = "", *, small: bool = False) -> PlantedVerdict | None:
     """Return the verdict on the job of a seed; None where the draw makes no job."""
     job = planted(seed, kind, small=small)
     return None if job is None else verdict(job)
 
 
-def verdict(job: PlantedJob) -> Verdict:
+def verdict(job: PlantedJob) -> PlantedVerdict:
     """Return whether the summary of the disguised recording names what is identified."""
     told = identified(job)
     hidden, now = disguised(job.trace, job.seed)
@@ -48,7 +48,7 @@ def verdict(job: PlantedJob) -> Verdict:
     may = told.why or sorted(map(sorted, told.ranks))
     said = f"{job.kind}, step {job.times:.2f}x, {job.said}; may say {may}, says {sorted(named)}"
     sentence = answer["sentence"] if answer else ""
-    return Verdict(job.seed, job.kind, outcome, told.must, told.why, f"{said}: {sentence}")
+    return PlantedVerdict(job.seed, job.kind, outcome, told.must, told.why, f"{said}: {sentence}")
 
 
 def _outcome(job: PlantedJob, told: Identified, named: frozenset[int]) -> str:
@@ -65,20 +65,20 @@ def _outcome(job: PlantedJob, told: Identified, named: frozenset[int]) -> str:
     return "wide" if any(named > ranks for ranks in told.ranks) else "wrong"
 
 
-def table(found: Iterable[Verdict]) -> dict[str, Any]:
+def table(gathered: Iterable[PlantedVerdict]) -> dict[str, Any]:
     """Return rows by kind of fault (drawn, must be named, and each outcome), precision, recall, and why others do not count."""
-    found = list(found)
+    gathered = list(gathered)
     rows: list[list[object]] = [["kind", "drawn", "counted", *OUTCOMES]]
     for kind in KINDS:
-        mine = [each for each in found if each.kind == kind]
+        mine = [each for each in gathered if each.kind == kind]
         of = Counter(each.outcome for each in mine)
         rows.append([kind, len(mine), sum(each.counts for each in mine), *(of[each] for each in OUTCOMES)])
-    right = sum(each.outcome == "named" for each in found)
-    wrong = sum(each.outcome in WRONG for each in found)
-    must = [each for each in found if each.counts]
+    right = sum(each.outcome == "named" for each in gathered)
+    wrong = sum(each.outcome in WRONG for each in gathered)
+    must = [each for each in gathered if each.counts]
     return {
         "rows": rows,
         "precision": right / max(1, right + wrong),
         "recall": sum(each.outcome == "named" for each in must) / max(1, len(must)),
-        "excluded": dict(Counter(each.why for each in found if each.why and each.kind != "healthy")),
+        "excluded": dict(Counter(each.why for each in gathered if each.why and each.kind != "healthy")),
     }

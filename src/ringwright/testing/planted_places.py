@@ -52,7 +52,7 @@ SMALL_MODELS, SMALL_MESHES, SMALL_POLICIES = (
 )
 FABRICS = (
     *("switch:{n},rate=25Gb/s", "switch:{n},rate=100Gb/s", "switch:{n},rate=400Gb/s"),
-    *("dgx-h100:{boxes}", "dgx-a100:{boxes}", "p4d:{boxes}", "rail-optimised:{boxes}"),
+    *("dgx-h100:{nodes}", "dgx-a100:{nodes}", "p4d:{nodes}", "rail-optimised:{nodes}"),
     *("leaf-spine:{n},per_leaf=4,spines=2,rate=50Gb/s", "leaf-spine:{n},per_leaf=4,spines=4,rate=100Gb/s"),
     *("fat-tree:{n}", "torus:4x{quarter}", "full:{n}"),
 )
@@ -100,7 +100,7 @@ def planted(seed: int, kind: str = "", *, small: bool = False) -> PlantedJob | N
     model, policy, mesh, spelled = (draw.choice(each) for each in (of_small if small else of_all))
     mesh, layers = draw.choice(("dp8", "dp16")) if model in IMAGES else mesh, (2,) if small else LAYERS
     ranks = int(np.prod([int(word[2:]) for word in mesh.split(",") if word[:2] in ("tp", "pp", "dp")]))
-    named = spelled.format(n=ranks, boxes=-(-ranks // 8), quarter=max(2, ranks // 4))
+    named = spelled.format(n=ranks, nodes=-(-ranks // 8), quarter=max(2, ranks // 4))
     try:
         machine = fabric(named)
         dims = {} if model in IMAGES else {"layers": draw.choice(layers)}
@@ -175,9 +175,9 @@ def _nearest(machine: Topology, rank: int, wanted: Callable[[int], bool]) -> int
                 if other not in seen and other >= machine.n_ranks:
                     seen.add(other)
                     further.append(other)
-        found = sorted(node for node in further if wanted(node))
-        if found:
-            return int(found[0])
+        gathered = sorted(node for node in further if wanted(node))
+        if gathered:
+            return int(gathered[0])
         edge = further
     return None
 

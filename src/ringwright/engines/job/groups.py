@@ -34,7 +34,7 @@ class OperationGroups:
     def groups(self, operation: Operation) -> list[Group]:
         """Return the groups of rank classes that do the operation together, the operation's own class first.
 
-        Operations of one class along the same axes have the same groups, which are found once.
+        Operations of one class along the same axes have the same groups, which are gathered once.
         """
         payload = operation.payloads[0]
         key = (operation.of, operation.axes, payload.joint, payload.peer if operation.op == "send-recv" else None)
@@ -49,12 +49,12 @@ class OperationGroups:
         """Return the ranks of all groups that do the operation, by the rank classes of ``groups`` that stand for them."""
         known = [group.members for group in self.groups(operation)]
         by_set = {frozenset(members): members for members in reversed(known)}
-        found: dict[tuple[int, ...], None] = {}
+        gathered: dict[tuple[int, ...], None] = {}
         for rank, rank_class in enumerate(self.rank_classes.class_of.tolist()):
             if self.rank_classes.of[rank_class] == operation.of:
-                found[self._ranks_with(operation, rank)] = None
+                gathered[self._ranks_with(operation, rank)] = None
         apart: dict[tuple[int, ...], list[tuple[int, ...]]] = {members: [] for members in known}
-        for ranks in found:
+        for ranks in gathered:
             classes = self.rank_classes.class_of[list(ranks)].tolist()
             members = tuple(classes if operation.op == "send-recv" else dict.fromkeys(classes))
             apart[members if members in apart else by_set[frozenset(members)]].append(ranks)

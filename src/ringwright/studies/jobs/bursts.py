@@ -15,7 +15,7 @@ from ringwright.analysis.transfers import Transfers, told
 from ringwright.costs.traffic import sent_total
 from ringwright.engines.job.step import PS
 from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
-from ringwright.studies.jobs.whose import Part, Whose
+from ringwright.studies.jobs.whose import EventPart, Whose
 from ringwright.studies.traced import hosts_of
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ class _Columns:
         self.steps += [step] * count
 
 
-def _members(part: Part) -> tuple[int, ...]:
+def _members(part: EventPart) -> tuple[int, ...]:
     return part.group[1] if part.group else ()
 
 
-def _edges(op: str, part: Part) -> list[tuple[int | None, float | None]]:
+def _edges(op: str, part: EventPart) -> list[tuple[int | None, float | None]]:
     """Return to whom a part sends in a row and how many bytes of each byte of it; None: to nobody known, or not known."""
     members = _members(part)
     if op in POINT_TO_POINT:

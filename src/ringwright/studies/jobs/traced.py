@@ -16,7 +16,7 @@ from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.placed import device_rows
 from ringwright.studies.jobs.rows import asked
 from ringwright.studies.jobs.senders import MOST_PLACED, POINT_TO_POINT, Senders
-from ringwright.studies.jobs.whose import Group, Part, Whose
+from ringwright.studies.jobs.whose import EventPart, Group, Whose
 from ringwright.studies.traced import WRITER
 from ringwright.trace_tables import Row, conform, rows
 from ringwright.traced import SIMULATED_JOB, communicator, communicators
@@ -56,7 +56,7 @@ def trace(job: Job, result: PolicyResult) -> Trace:
         events=pl.concat([events, _steps(events)]),
         edges=_edges(run, written.made),
         communicators=_communicators(written.numbers),
-        **_places(senders),
+        **_lying(senders),
         claims=_claims(job, result),
         asked=asked(job, [result.policy]),
     )
@@ -74,7 +74,7 @@ class _Written:
         self.counts: list[int] = []
         self.many = 0
 
-    def take(self, row: Instances, step: int, parts: list[Part], *, is_apart: bool) -> None:
+    def take(self, row: Instances, step: int, parts: list[EventPart], *, is_apart: bool) -> None:
         """Take in the events of a row, those of one part after those of another."""
         run = self.senders.run
         where, times, first = run.span(row, step), run.times, self.many
@@ -188,18 +188,18 @@ def _through_control(run: JobRun) -> tuple[np.ndarray, np.ndarray]:
 
 def _before(control: int, waited: dict[int, list[int]], is_control: np.ndarray, run: JobRun) -> list[int]:
     """Return what a control instance waits for, through others of its kind."""
-    stack, seen, found = [control], {control}, dict[int, None]()
+    stack, seen, gathered = [control], {control}, dict[int, None]()
     while stack:
         for one in waited[stack.pop()]:
             if not is_control[one % run.laid.per_step]:
-                found[one] = None
+                gathered[one] = None
             elif one not in seen:
                 seen.add(one)
                 stack.append(one)
-    return list(found)
+    return list(gathered)
 
 
-def _places(senders: Senders) -> dict[str, pl.DataFrame]:
+def _lying(senders: Senders) -> dict[str, pl.DataFrame]:
     """Return the table ``topology``, where the job runs on a fabric of not too many ranks."""
     costs, size = senders.job.costs, senders.scheduled.mesh.size
     if not isinstance(costs, FabricCosts) or size > MOST_PLACED:

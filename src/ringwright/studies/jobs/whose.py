@@ -19,7 +19,7 @@ MOST_APART = 400_000  # events of a Trace, beyond which ranks that are alike sta
 Group = tuple[str, tuple[int, ...]]  # its role and its ranks, in order
 
 
-class Part(NamedTuple):
+class EventPart(NamedTuple):
     """Whom one event of each instance of a row stands for. ``of``: the class of ranks; ``rank`` is None of several.
 
     ``group`` is that of an operation, ``peer`` the place in it of who receives.
@@ -48,23 +48,23 @@ class Whose:
         events = (row.count * sum(counts[each] for each in dict.fromkeys(row.rank_classes)) for row in run.laid.rows)
         return all(count == 1 for count in counts) or sum(events) * len(self.senders.steps()) <= MOST_APART
 
-    def parts(self, row: Instances) -> list[Part]:
+    def parts(self, row: Instances) -> list[EventPart]:
         """Return whom a row stands for."""
         if row.what == "task":
             return self._computing(row)
         operation = self.senders.operations[row.name]
         return self._apart(row, operation) if self.is_apart else self._folded(row, operation)
 
-    def _computing(self, row: Instances) -> list[Part]:
+    def _computing(self, row: Instances) -> list[EventPart]:
         classes = self.senders.run.laid.rank_classes
         (of,) = dict.fromkeys(row.rank_classes)
         if self.is_apart:
             name = classes.of[of]
-            return [Part(of, rank, name, 1, 1) for rank in np.flatnonzero(classes.class_of == of).tolist()]
+            return [EventPart(of, rank, name, 1, 1) for rank in np.flatnonzero(classes.class_of == of).tolist()]
         count = classes.counts[of]
-        return [Part(of, classes.ranks[of] if count == 1 else None, self.senders.names[of], count, count)]
+        return [EventPart(of, classes.ranks[of] if count == 1 else None, self.senders.names[of], count, count)]
 
-    def _apart(self, row: Instances, operation: Operation) -> list[Part]:
+    def _apart(self, row: Instances, operation: Operation) -> list[EventPart]:
         """Return the ranks of all groups that a row stands for; of a send-recv those that send."""
         classes = self.senders.run.laid.rank_classes
         made = []
@@ -74,7 +74,7 @@ class Whose:
             peer = members.index(ranks[1]) if is_pair and ranks[1] in members else None
             for rank in ranks[:1] if is_pair else ranks:
                 of = int(classes.class_of[rank])
-                made.append(Part(of, rank, classes.of[of], 1, 1, (row.role, members), peer))
+                made.append(EventPart(of, rank, classes.of[of], 1, 1, (row.role, members), peer))
         return made
 
     def _every(self, operation: Operation) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
@@ -91,7 +91,7 @@ class Whose:
     def _groups(self) -> OperationGroups:
         return OperationGroups(self.senders.scheduled, self.senders.run.laid.rank_classes)
 
-    def _folded(self, row: Instances, operation: Operation) -> list[Part]:
+    def _folded(self, row: Instances, operation: Operation) -> list[EventPart]:
         """Return one part for each class that sends: it stands for as many groups, or pairs, as there are."""
         classes, mesh = self.senders.run.laid.rank_classes, self.senders.scheduled.mesh
         taking, sending = list(dict.fromkeys(row.rank_classes)), self.senders.sending(row)
@@ -104,5 +104,5 @@ class Whose:
             count = classes.counts[of]
             rank = classes.ranks[of] if count == 1 else None
             records = ranks if len(sending) == 1 else count
-            made.append(Part(of, rank, self.senders.names[of], groups, records, group))
+            made.append(EventPart(of, rank, self.senders.names[of], groups, records, group))
         return made

@@ -98,13 +98,13 @@ def _repeated(frame: pl.DataFrame, trace: Trace, picked: ChosenStep) -> pl.DataF
 
     calls = frame.filter(pl.col("kind").is_in(["collective", "p2p"]))
     others = frame.filter(pl.col("kind").is_in(["compute", "memory"]))
-    found = one_step(calls, trace) if others.is_empty() and calls["duration_s"].count() == 0 else None
-    if found is None:
+    repeated = one_step(calls, trace) if others.is_empty() and calls["duration_s"].count() == 0 else None
+    if repeated is None:
         picked.assumptions.append("the source marks no steps: the whole recording is one step")
         return frame
-    picked.label = found[1]
-    picked.assumptions.append(f"the calls repeat, and one repetition stands for a step: {found[1]}")
-    return found[0]
+    picked.label = repeated[1]
+    picked.assumptions.append(f"the calls repeat, and one repetition stands for a step: {repeated[1]}")
+    return repeated[0]
 
 
 def _events(trace: Trace) -> pl.DataFrame:
