@@ -59,7 +59,7 @@ def test_what_is_shown_is_what_was_simulated(document: ProvisionDocument) -> Non
     for edge in row["edges"] or ():
         if edge["step_us"] is not None:
             assert f"{edge['step_us'] / 1e3:.2f}" in text
-    assert "llama3-70b on leaf-spine:4: does not fit: no simple form fits 4 GPUs" in text
+    assert text.startswith("does not fit, llama3-70b on leaf-spine:4: no simple form fits 4 GPUs")
     assert "resnet-18 on dgx-h100:1: dgx-h100:1 has no NIC" in text
 
 
