@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     __version__: str
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
-    "__version__": ("ringwright.version", "VERSION"),
     "Collective": ("ringwright.collective", "Collective"),
     "Program": ("ringwright.program", "Program"),
     "Run": ("ringwright.engines.result", "Run"),
@@ -120,6 +119,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Load a public name on first use (PEP 562)."""
+    if name == "__version__":
+        return import_module("ringwright.version").VERSION
     if name not in _HOMES:
         raise AttributeError(f"module 'ringwright' has no attribute '{name}'")
     module_name, attribute = _HOMES[name]

@@ -69,4 +69,4 @@ def laid_out(spec: str) -> tuple[Topology, list[int]]:
     kind, system = placed(spec)
     top = fabric(f"{spec.partition(':')[0]}:{system.nodes}")
     boxed = top.n_ranks // system.nodes
-    return top, [box * boxed + gpu for box in range(system.nodes) for gpu in range(kind.gpus)]
+    return top, [node * boxed + gpu for node in range(system.nodes) for gpu in range(kind.gpus)]

@@ -137,8 +137,8 @@ def broken_job(asked: JobUnderFaults) -> list[str]:
 def _stepped(asked: JobUnderFaults, line: str | None) -> PolicyResult:
     healthy = fabric(asked.on)
     top = healthy if line is None else AskedFaults((line,)).on(healthy)
-    card = WorkloadSpec(asked.model, healthy.n_ranks)
-    return answer(made(GeneratedJobSpec(card, algorithms={"": asked.algorithm}), top), asked.policy)
+    spec = WorkloadSpec(asked.model, healthy.n_ranks)
+    return answer(made(GeneratedJobSpec(spec, algorithms={"": asked.algorithm}), top), asked.policy)
 
 
 def _operations(asked: JobUnderFaults, lines: Sequence[str], result: PolicyResult) -> Iterator[str]:

@@ -27,13 +27,13 @@ ENDS = ("lookup", "logits")  # kinds of layers outside the blocks that repeat
 OF_ATTENTION = ("queries_keys_values", "attention", "row_sums")
 
 
-def refuse(card: ModelCard, parallel: Parallel) -> None:
+def refuse(trained: ModelCard, parallel: Parallel) -> None:
     """Raise UsageError where it is not known what would be computed, and sent, once more."""
-    has_experts = any(layer.expert for block in card.anatomy().blocks for layer in block.layers)
-    if card.takes_samples or has_experts or parallel.tp > 1 or parallel.cp > 1:
+    has_experts = any(layer.expert for block in trained.anatomy().blocks for layer in block.layers)
+    if trained.takes_samples or has_experts or parallel.tp > 1 or parallel.cp > 1:
         raise UsageError(
             f"--recompute {OPERATIONS} is of dense blocks that a rank has whole: no images, no experts, tp1 and cp1",
-            where=f"{card.size}, {parallel}",
+            where=f"{trained.size}, {parallel}",
             remedy="--recompute full, or --recompute none",
         )
 

@@ -43,7 +43,7 @@ BASES = (
 )
 SWITCHED = {"dgx1": "dgx2"}  # the node of the same GPUs behind an NVSwitch
 XGMI_SHEET_GBS = 64.0  # of a link of an MI300X, each way: the data sheet beside what RCCL counts
-LINK_EACH_WAY = re.compile(r"(\d{1,4}(?:\.\d+)?) ?GB/s a (?:pair|link) each way")
+LINK_RATE = re.compile(r"(\d{1,4}(?:\.\d+)?) ?GB/s a (?:pair|link) each way")
 NICS = re.compile(r"(\d{1,4}(?:\.\d+)?) ?x ?(\d{1,5}(?:\.\d+)?) ?Gb/s")
 DOMAIN = re.compile(r"domain of (\d{1,4})|\bNVL[ -]?(\d{2,4})\b")
 RACK_GPUS = NODE_TYPES["gb200-nvl72"].gpus * NODE_TYPES["gb200-nvl72"].domain  # of a domain whose size is not said
@@ -125,7 +125,7 @@ def _shaped(base: NodeType, facts: Mapping[str, str], per_node: int) -> NodeType
     match = NICS.search(between)
     if "PCIe" in inside and not re.search("NVLink|NVSwitch|xGMI|Infinity", inside):
         kind = replace(kind, nvlinks=0, pair_links=0, nvswitch=False)
-    each_way = LINK_EACH_WAY.search(inside)
+    each_way = LINK_RATE.search(inside)
     if each_way and base.link_gbs:
         kind = replace(kind, link_gbs=base.link_gbs * float(each_way[1]) / XGMI_SHEET_GBS)
     nics, rate_gbs = (float(match[1]), float(match[2]) / 8) if match else (float(base.nics), base.nic_gbs)
