@@ -125,9 +125,9 @@ def _shaped(base: NodeType, facts: Mapping[str, str], per_node: int) -> NodeType
     match = NICS.search(between)
     if "PCIe" in inside and not re.search("NVLink|NVSwitch|xGMI|Infinity", inside):
         kind = replace(kind, nvlinks=0, pair_links=0, nvswitch=False)
-    each_way = LINK_RATE.search(inside)
-    if each_way and base.link_gbs:
-        kind = replace(kind, link_gbs=base.link_gbs * float(each_way[1]) / XGMI_SHEET_GBS)
+    rated = LINK_RATE.search(inside)
+    if rated and base.link_gbs:
+        kind = replace(kind, link_gbs=base.link_gbs * float(rated[1]) / XGMI_SHEET_GBS)
     nics, rate_gbs = (float(match[1]), float(match[2]) / 8) if match else (float(base.nics), base.nic_gbs)
     whole = nics * per_node if "a rank" in between or "a GPU" in between else nics * min(per_node, gpus) / gpus
     kind = kind.part(per_node) if per_node < kind.gpus else kind
