@@ -88,7 +88,7 @@ def test_the_fastest_rank_tells_transfer_from_waiting() -> None:
     rates = {(row["op"], row["size_bytes"]): row for row in bandwidth(made)}
     broadcast = rates["broadcast", 256 * 1024]
     assert broadcast["time_us"] == pytest.approx(2340 / 3, abs=0.01)
-    assert 2 * broadcast["wait_us"] == pytest.approx(17840 / 3, abs=5)  # printed to 0.01 ms
+    assert broadcast["wait_us"] == pytest.approx(17840 / 3, abs=5)  # as printed, to 0.01 ms
     said = made.table("claims").filter(pl.col("note").str.starts_with("broadcast"))
     assert said["value"].to_list() == ["17.84 of 20.19 ms"]
     assert {row["op"]: row["count"] for row in summarise(made)["operations"]}["broadcast"] == 3
