@@ -159,7 +159,7 @@ KINDS = {
     "real/perf-db": {"perf-table": 187},
     "real/pytorch-et": {"pytorch-et": 9},
     "regressions": {"bench": 1, "nccl-log": 1},
-    "validation": {"bench": 3, "perf-table": 1},
+    "validation": {"bench": 4, "perf-table": 1},
 }
 
 
