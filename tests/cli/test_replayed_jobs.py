@@ -104,7 +104,7 @@ def test_a_replay_far_from_its_recording_warns_before_it_recommends(
 ) -> None:
     from ringwright.studies.jobs import recorded
 
-    beside = {"measured_us": 100.0, "replayed_us": replayed, "error": replayed / 100 - 1}
+    beside = {"measured_us": 100.0, "step_us": 100.0, "steps": 1, "replayed_us": replayed, "error": replayed / 100 - 1}
     monkeypatch.setattr(recorded, "_baseline", lambda found: beside)
     words = ["simulate", SAMPLE, "--fabric", "dgx-h100:2", "--policy", "none,p3"]
     assert main([*words, "-o", str(tmp_path / "page.html")]) == 0
