@@ -227,6 +227,8 @@ def with_values() -> workload.Workload:
 
 WITHOUT_READERS = {
     "Topology.provenance": "told with each answer",
+    "Topology.fault_lines": "told with each answer: faults act by their rows",
+    "Topology.fault_seed": "told with each answer: what it drew is in the rows",
     "Workload.assumptions": "told with each answer",
     "Step.label": "names phases in pictures",
     "Payload.samples": "poseidon decides by it what to send",

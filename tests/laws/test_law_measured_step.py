@@ -11,6 +11,7 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.registry import scheduler
+from ringwright.survey.asked import NamedMachine
 from ringwright.survey.asked import of_recording as surveyed
 from ringwright.testing.drawn_jobs import drawn, recorded
 from ringwright.trace import Trace
@@ -64,5 +65,5 @@ def test_the_survey_measures_the_same(folder: Path) -> None:
     from ringwright.fabrics import fabric
 
     found = replayed(Trace.open(folder))
-    machine = fabric(f"switch:{found.workload.mesh.size}")
-    assert surveyed(str(folder), found, machine, "").measured_us == pytest.approx(mean(found.steps_s) * 1e6)
+    machine = NamedMachine(fabric(f"switch:{found.workload.mesh.size}"), "")
+    assert surveyed(str(folder), found, machine).measured_us == pytest.approx(mean(found.steps_s) * 1e6)

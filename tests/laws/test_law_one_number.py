@@ -160,7 +160,8 @@ def test_a_step_has_one_number_in_every_verb(at: int) -> None:
     row = rows.row(study.answer(generated.made(spec, on), "pytorch-ddp"))
     base = advise(of_model(spec, on, "pytorch-ddp"), AdviceSpec((), 1.0))["base"]
     sized = SizedNetwork(Workloads(ProvisionSpec([model], model=card), 16).on(model, on), on, 0.05, None)
-    asked = surveyed.of_model(model, on, surveyed.SurveySpec(16, parallel, micro_batches), "--fabric dgx-h100:2")
+    machine = surveyed.NamedMachine(on, "--fabric dgx-h100:2")
+    asked = surveyed.of_model(model, machine, surveyed.SurveySpec(16, parallel, micro_batches))
     baseline = figures(Runs(asked).outcome(*asked.baseline))
     assert sized.reference is not None
     same(
