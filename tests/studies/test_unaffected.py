@@ -217,7 +217,7 @@ def test_the_answer_for_machines_and_for_people(capsys: pytest.CaptureFixture[st
         assert set(row["unaffected"][0]) == {"fault", "why", "more_us"}
     assert main(words) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "1 MiB: as long as the 12,589 us without faults" in out
+    assert "they change none of these times" in out
     assert "2 MiB: 'link rank3 ber 1e-5' changes nothing: forward error correction mends" in out
 
 
