@@ -156,14 +156,16 @@ def _matched(trace: Trace) -> pl.DataFrame:
 
 
 def _with_waits(calls: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the calls with the waiting for other ranks in their time, and without that for earlier calls of a simulated job."""
+    """Return the calls with the waiting for other ranks in their time, and without that for earlier calls of a simulated job.
+
+    A rank waits for the others first: only when all are there does a call wait for those before it.
+    """
     import polars as pl
 
     queued = (pl.col("start_s") - pl.col("enqueue_s")).min().over("communicator", "sequence", "op")
     is_simulated = pl.col("source") == SIMULATED_JOB
     calls = from_handing_in(calls.with_columns(pl.when(is_simulated).then(queued).otherwise(0.0).alias("queued")))
-    queued_s = pl.col("queued").fill_null(0.0)
-    return calls.with_columns(pl.col("start_s") + queued_s, pl.col("duration_s") - queued_s)
+    return calls.with_columns(pl.col("duration_s") - pl.col("queued").fill_null(0.0))
 
 
 def _judge(frame: pl.DataFrame) -> pl.DataFrame:
