@@ -140,8 +140,8 @@ class Topology:
         How its packets are sent (``ringwright.costs.protocols``); empty for what is usual of the transport.
     packet_bytes, header_bytes
         Data and headers of a packet between hosts, where the fabric says them (rates leave such headers out); 0: the protocol's.
-    provenance
-        Where rates and latencies come from.
+    provenance, calibration
+        Where rates and latencies come from; the name of what was put on them, empty for none.
 
     Examples
     --------
@@ -183,6 +183,7 @@ class Topology:
     provenance: str = ""  # where rates and latencies come from
     fault_lines: tuple[str, ...] = ()
     fault_seed: int = 0
+    calibration: str = ""
 
     def __repr__(self) -> str:
         faults = f", {len(self.faults):,} faults" if self.faults else ""

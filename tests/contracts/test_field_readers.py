@@ -228,6 +228,7 @@ def with_values() -> workload.Workload:
 WITHOUT_READERS = {
     "Topology.provenance": "told with each answer",
     "Topology.fault_lines": "told with each answer: faults act by their rows",
+    "Topology.calibration": "told with each answer: its numbers are in the links",
     "Topology.fault_seed": "told with each answer: what it drew is in the rows",
     "Workload.assumptions": "told with each answer",
     "Step.label": "names phases in pictures",

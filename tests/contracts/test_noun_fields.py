@@ -43,6 +43,7 @@ TOPOLOGY: dict[str, Any] = {
     "provenance": "elsewhere",
     "fault_lines": ("link * rate 50%",),
     "fault_seed": 7,
+    "calibration": "mine",
 }
 WORKLOAD: dict[str, Any] = {
     "name": "other",

@@ -81,6 +81,33 @@ def test_an_answer_says_what_was_asked_and_what_faults_cost(verb: str, capsys: p
         assert mine > 1.02 * healthy > 0, f"{verb}: a fault that lengthens it, and its answer says by how much"
 
 
+@pytest.mark.parametrize("verb", ["winners", "groups", "bound"])
+def test_an_answer_without_a_healthy_one_beside_it_still_says_the_fault(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question, fault = VERBS[verb]
+    assert main([*shlex.split(question), "--fault", fault]) == 0
+    assert f"faults: '{fault}'" in " ".join(capsys.readouterr().out.splitlines()[:5])
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "simulate all-reduce --fabric dgx-h100:2 -b 1M -e 1M",
+        "simulate --model resnet-18 --gpus 16 --fabric dgx-h100:2",
+        "synthesise all-gather --fabric dgx-h100:1 --size 1M --alone",
+        "bound all-reduce --fabric dgx-h100:2 -b 1M",
+    ],
+)
+def test_a_calibration_is_told(question: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked(question, capsys, "--calibration", "p5")["asked"]["calibration"] == "p5"
+
+
+def test_advice_says_for_which_release_it_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    question = "advise --model resnet-18 --gpus 4 --fabric switch:4 --may nccl --budget 1s --release 2.19"
+    assert list(asked(question, capsys)["asked"]["release"].values()) == ["2.19"]
+
+
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("winners", "groups", "bound")])
 def test_what_faults_cost_comes_first(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     question, fault = VERBS[verb]

@@ -130,7 +130,7 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
         "schema": SCHEMA,
         "asked": asked_of(
             situation.topology,
-            (library_of(situation.trace) or LIBRARY,),
+            (f"{LIBRARY}@{spec.release}" if spec.release else library_of(situation.trace) or LIBRARY,),
             policies=(situation.policy,),
             seed=spec.seed,
         ),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.analysis import remedies
 from ringwright.analysis.hang_mismatch import say_ranks
 from ringwright.analysis.places import KINDS, MachinePart, Places
 
@@ -33,7 +34,6 @@ FEWEST_CALLS = 3
 MOST_SLOW = 0.5  # of the groups that are alike: with more of them nothing tells which are the usual ones
 MOST_CALLS = 3_000_000
 SURE, UNSURE = 0.9, 0.45
-COMMAND = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
 Group = frozenset[int]
 
 
@@ -70,7 +70,7 @@ def slow_groups(trace: Trace) -> list[Culprit]:
     gathered = narrowest(places, {ranks: math.log(each.factor) for ranks, each in slow.items()}, usual)
     if not gathered or not (places.is_told or len(slow) > 1):
         return []
-    return [_culprit(gathered, slow, len(usual))]
+    return [{**_culprit(gathered, slow, len(usual)), "command": remedies.pairs(trace.meta)}]
 
 
 def _is_folded(trace: Trace) -> bool:
@@ -243,5 +243,4 @@ def _culprit(gathered: list[MachinePart], slow: dict[Group, Compared], usual: in
         "kind": f"slow-{kind}",
         "confidence": SURE,
         "evidence": evidence,
-        "command": COMMAND,
     }

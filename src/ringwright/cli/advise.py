@@ -186,7 +186,6 @@ def advise(
         if machine.is_named:
             situation = replace(situation, machine=shlex.join(replace(machine, ranks=None).words()))
         made = answer(situation, spec, advance)
-    made.document["asked"]["calibration"] = machine.calibration
     return advice_output.show(made, spec.again, target, json=json)
 
 

@@ -59,7 +59,6 @@ def bound(
     result = bounds.bounds(
         collective, topology, parse_size(size), ranks, root, alpha=alpha, exact=exact, arrivals=arrivals
     )
-    result["asked"]["calibration"] = machine.calibration
     if json:
         reading.print_json(result)
         return 0

@@ -131,7 +131,7 @@ class JobOptions:
         made = generated.made(question, topology, beside, networks)
         if topology is not None and (machine.fault or beside):
             made = without_faults_too(made, generated.made(question, machine.healthy().build(), (), networks))
-        return self._rows(_noted(made, machine), "pytorch-ddp", results, more=told, compared=compared)
+        return self._rows(made, "pytorch-ddp", results, more=told, compared=compared)
 
     def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
@@ -162,7 +162,7 @@ class JobOptions:
             made = written.job(workload, built, first, networks)
             if machine.fault:
                 made = without_faults_too(made, written.job(workload, machine.healthy().build(), first, networks))
-            return self._rows(_noted(made, machine), "none", results, told, compared=compared)
+            return self._rows(made, "none", results, told, compared=compared)
         self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
         machine, told = switch(machine, replay.workload.mesh.size)
@@ -178,7 +178,7 @@ class JobOptions:
             made = without_faults_too(made, recorded.job(replay, recorded.Counterfactual(first, healthy, healthy)))
         told = told if made.fabric != recorded.ITS_OWN else ()
         compared = _Compared(first, tuple(others), by, adds=aggregated.switches_add(healthy))
-        return self._rows(_noted(made, machine), "none", results, told, recorded.ground(replay), compared)
+        return self._rows(made, "none", results, told, recorded.ground(replay), compared)
 
     def _networks(self) -> dict[str, Topology]:
         """Return the networks beside the fabric, built, by name."""
@@ -355,11 +355,6 @@ OF_A_MODEL = (
     "step_ms",
     "fit",
 )
-
-
-def _noted(job: Job, machine: MachineOptions) -> Job:
-    """Return a job that says which calibration its machine has: the machine itself keeps only the numbers."""
-    return job if job.asked is None else replace(job, asked={**job.asked, "calibration": machine.calibration})
 
 
 def switch(machine: MachineOptions, ranks: int) -> tuple[MachineOptions, tuple[str, ...]]:

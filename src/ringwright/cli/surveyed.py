@@ -52,8 +52,7 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     if Path(job).exists():
         if model != NO_OPTIONS:
             raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
-        recorded = asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
-        return replace(recorded, calibration=machine.calibration)
+        return asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
     asked.known(job)
     told: tuple[str, ...] = ()
     if machine.fabric is None and machine.topology is None:
@@ -62,8 +61,7 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     spec = asked.SurveySpec(
         model.gpus, model.parallel, model.micro_batches, model.micro_batch_size, model.seq, model.mode
     )
-    modelled = asked.of_model(job, replace(_named(machine, 0), told=told), spec)
-    return replace(modelled, calibration=machine.calibration)
+    return asked.of_model(job, replace(_named(machine, 0), told=told), spec)
 
 
 def _named(machine: MachineOptions, ranks: int) -> NamedMachine:

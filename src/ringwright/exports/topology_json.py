@@ -48,7 +48,9 @@ def _links(top: Topology) -> list[list[float]]:
 
 
 def _extras(top: Topology) -> dict[str, Any]:
-    given = {name: getattr(top, name) for name in ("transport", "protocol", "packet_bytes", "header_bytes")}
+    given = {
+        name: getattr(top, name) for name in ("transport", "protocol", "packet_bytes", "header_bytes", "calibration")
+    }
     extras: dict[str, Any] = {name: value for name, value in given.items() if value}
     if top.loss is not None:
         extras["loss"] = top.loss.tolist()

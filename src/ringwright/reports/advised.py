@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import layout
+from ringwright.reports.fault_costs import faults_asked
 from ringwright.reports.jobs import cost_of_faults, milliseconds
 from ringwright.units import format_size
 
@@ -50,10 +51,10 @@ def _base(out: Console, result: Advice) -> None:
 
 def faults_words(result: Advice) -> str:
     """Say which faults the machine has, and what they cost where that was simulated."""
-    base, lines = result["base"], ", ".join(f"'{line}'" for line in result["asked"]["faults"])
+    base, (line,) = result["base"], faults_asked(result["asked"])
     pairs = ((base["step_us_p50"], base["healthy_us_p50"]), (base["replayed_us"], base["healthy_us"]))
     known = next(((ill, well) for ill, well in pairs if ill is not None and well is not None), None)
-    return f"faults: {lines}" + (f": a step takes {cost_of_faults(*known)}" if known else "")
+    return line + (f": a step takes {cost_of_faults(*known)}" if known else "")
 
 
 def today_words(result: Advice) -> list[str]:

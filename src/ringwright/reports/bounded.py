@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TextIO
 
 from ringwright.reports import layout
+from ringwright.reports.fault_costs import write_faults
 from ringwright.units import format_size
 
 MOST_NAMES = 24
@@ -20,9 +21,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, com
         style="bold",
         indent=0,
     )
-    if faults := result["asked"]["faults"]:
-        lines = ", ".join(f"'{line}'" for line in faults)
-        layout.line(out, f"faults: {lines}", style="yellow", indent=0)
+    write_faults(out, result["asked"])
     rows = [
         [row["reduction"], row["kind"], f"{row['time_us']:,.2f}", f"{row['algbw_gbs']:.2f}"] for row in result["bounds"]
     ]

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from ringwright.reports import aggregated, bursts, layout, memory
+from ringwright.reports.fault_costs import MOST_COSTS, SAME, faults_asked
 from ringwright.reports.probable import OUTSIDE
 from ringwright.reports.simulated import in_words
 from ringwright.units import format_size
 
 MOST_CAUSES = 3
-MOST_COSTS = 4  # policies whose faults are told at the head
-SAME = 5e-5  # of a step, below which faults change nothing that is printed
 COMMUNICATION_ALONE = "communication-only"  # the ground of a replay of which no time is known
 WITHOUT_TIMES = "no time of a step is recorded: communication alone, in simulated times"
 UNMEASURED = "how long the step took as a whole is not recorded: nothing is held against the replay"
@@ -106,11 +105,8 @@ def _listed(out: Any, lines: Sequence[str], title: str, about: str = "") -> None
 def fault_lines(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return which faults act, and what they cost beside the step without them, a line per policy; empty without faults."""
     told = [row for row in rows if row.get("healthy") is not None]
-    asked = result.get("asked") or {}
-    acting = [f"'{each}'" for each in asked.get("faults", ())] + [f"beside {each}" for each in asked.get("beside", ())]
-    if not told and not asked.get("faults"):
-        return []
-    lines = [f"faults: {', '.join(acting)}"] if acting else []
+    asked = result["asked"]
+    lines = [*faults_asked(asked), *(f"beside: {other}, again and again" for other in asked["beside"])]
     for row in told[:MOST_COSTS]:
         whose = "a step" if len(rows) == 1 else f"{row['policy']}: a step"
         known = row.get("step_us_p50") is not None and row["healthy"].get("step_us_p50") is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from ringwright.reports import layout
+from ringwright.reports.fault_costs import write_faults
 from ringwright.reports.synthesised import VERIFIED
 from ringwright.units import format_size
 
@@ -16,6 +17,7 @@ def write(result: SharedMachine, file: TextIO, *, width: int | None = None) -> N
     """Write the table of the calls, then all of them together beside what is proved."""
     out = layout.console(file, width=width)
     layout.line(out, f"groups at the same time on {result.fabric}, {result.link_model} links", style="bold", indent=0)
+    write_faults(out, result.asked)
     rows = [
         [
             f"{row.op} on {row.axis}",

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import bursts, layout, probable
+from ringwright.reports.fault_costs import MOST_COSTS, SAME, faults_asked
 from ringwright.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 SLACK = 1.005  # times this close are called equal
 SURE = 0.75  # chance from which on one is called faster
 WIDE = 10  # columns of a time
-SAME = 5e-5  # of a time, below which faults change nothing that is printed
-MOST_COSTS = 4  # algorithms whose faults are told at the head
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
@@ -256,8 +255,7 @@ def _faults(out: Console, rows: Sequence[Mapping[str, Any]], names: Sequence[str
 
 def fault_costs(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return which faults act and what they cost each algorithm, at its smallest and its largest size; empty without faults."""
-    asked = [f"'{line}'" for line in result["asked"]["faults"]]
-    told = [f"faults: {', '.join(asked)}"] if asked else []
+    told = faults_asked(result["asked"])
     known = [row for row in rows if row["healthy_us"]]
     if known and all(abs(row["time_us"] / row["healthy_us"] - 1) < SAME for row in known):
         return [*told, f"they change none of these times{_at_worst(known)}"]

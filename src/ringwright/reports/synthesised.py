@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from ringwright.reports import layout
+from ringwright.reports.fault_costs import write_faults
+from ringwright.studies.asked import asked_of
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -28,9 +30,7 @@ def write(result: Synthesised, file: TextIO, *, width: int | None = None) -> Non
     ranks = question.collective(0).p
     title = f"{question.op} on {question.topology.name}, {ranks:,} ranks, {question.link_model} links"
     layout.line(out, title, style="bold", indent=0)
-    if question.topology.fault_lines:
-        lines = ", ".join(f"'{line}'" for line in question.topology.fault_lines)
-        layout.line(out, f"faults: {lines}", style="yellow", indent=0)
+    write_faults(out, asked_of(question.topology))
     _faults(out, result)
     columns = ["method", "size", "time us", "bound us", "gap", "algbw GB/s", "steps", "chunks", "trees", "height"]
     rows = [

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import layout
+from ringwright.reports.fault_costs import write_faults
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
     layout.line(out, f"simulated: {ground}", style="bold", indent=0)
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
+    write_faults(out, result["asked"])
     names = {name: spelling for name, spelling in result["algorithms"].items() if name != spelling}
     if names:
         layout.line(out, "; ".join(f"{name}: {each}" for name, each in names.items()), style="dim", indent=0)

@@ -15,7 +15,6 @@ from ringwright.errors import RingwrightError
 from ringwright.version import VERSION
 
 if TYPE_CHECKING:
-    from ringwright.costs.calibration import Calibration
     from ringwright.topology import Topology
 
 
@@ -38,7 +37,6 @@ def asked_of(
     topology: Topology | None,
     algorithms: Iterable[str] = (),
     *,
-    calibration: Calibration | str | None = None,
     policies: Iterable[str] = (),
     beside: Iterable[str] = (),
     networks: Mapping[str, Topology] | None = None,
@@ -52,8 +50,6 @@ def asked_of(
         The machine with its faults, which keeps the lines that they were asked by.
     algorithms, policies
         As they were spelled.
-    calibration
-        What was put on the machine, or its name.
     beside
         What other jobs repeat meanwhile.
     networks
@@ -69,7 +65,7 @@ def asked_of(
         faults=[] if topology is None else _fault_lines(topology),
         seed=seed if seed is not None else topology.fault_seed if topology is not None else 0,
         transports={name: machine.transport or USUAL_TRANSPORT for name, machine in machines.items()},
-        calibration=calibration if calibration is None or isinstance(calibration, str) else calibration.name,
+        calibration=(topology.calibration or None) if topology is not None else None,
         algorithms=spelled,
         release={spelling: release for spelling in spelled if (release := release_of(spelling)) is not None},
         policies=list(policies),

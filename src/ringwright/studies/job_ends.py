@@ -22,6 +22,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.packets.carriage import inside, spoken, without_losses
 from ringwright.errors import DeclinedError, InfeasibleError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.registry import algorithm
+from ringwright.studies.library_calls import LIBRARY
 from ringwright.topology import NIC, RANK
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from ringwright.topology import Topology
 
-LIBRARY = "nccl-2-4"
 MESSAGE = 4 << 20  # bytes of the message that shows what the transport does
 RANKS_TRIED = 64
 FUSED = ("infiniband", "roce")  # transports of NCCL's own IB plug-in, which has the failover

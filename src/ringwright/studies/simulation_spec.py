@@ -157,7 +157,6 @@ class SimulationSpec:
         return asked_of(
             self.topology,
             algorithms,
-            calibration=self.calibration,
             beside=[other.text for other in self.beside],
             seed=None if self.packets is None else self.packets.seed,
         )

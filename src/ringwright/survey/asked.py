@@ -69,7 +69,6 @@ class Asked:
     measured_us: float | None = None
     told: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    calibration: str | None = None
 
     @property
     def baseline(self) -> tuple[str, str]:

@@ -47,7 +47,7 @@ def question_of(asked: Asked | None) -> AskedOf:
     if asked is None:
         return asked_of(None)
     algorithm, policy = asked.baseline
-    return asked_of(asked.topology, (algorithm,), calibration=asked.calibration, policies=(policy,))
+    return asked_of(asked.topology, (algorithm,), policies=(policy,))
 
 
 def tree(listed: list[Entry]) -> list[dict[str, Any]]:

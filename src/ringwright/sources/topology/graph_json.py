@@ -3,7 +3,7 @@
 Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
 link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, the ``fault_lines`` and ``fault_seed`` that
 they were asked by, ``message_us``, ``occupying`` classes, ``reduce_gib_s``, ``transport``, ``protocol``, ``packet_bytes``,
-``header_bytes``, ``provenance``. Routes are not kept: what is read back takes shortest routes.
+``header_bytes``, ``provenance``, ``calibration``. Routes are not kept: what is read back takes shortest routes.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class _Graph:
             faults=self._faults(len(rows), ranks),
             fault_lines=self._words("fault_lines", (), at_least=0),
             fault_seed=self._seed(),
+            calibration=str(self.document.get("calibration") or ""),
             transport=self._transport(),
             protocol=self._protocol(),
             packet_bytes=self._frame("packet_bytes", 1 << 20),
