@@ -44,6 +44,7 @@ def ranks(folder: Path, *cases: str) -> dict[str, list[Any]]:
 
 
 def main() -> int:
+
     import live_cases
 
     folder = Path(sys.argv[1])

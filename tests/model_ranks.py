@@ -7,7 +7,6 @@ The counting sits in the dispatcher, below everything that issues collectives.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -175,14 +174,13 @@ def wait(children: list[int]) -> bool:
 
 def main(folder: Path) -> int:
     import torch
-    import torch.distributed
+
+    from ringwright.execute.models.worker import preload
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    preload()
     cells = json.loads((folder / "cells.json").read_text())
-    if any(cell["model"] not in ("resnet", "vgg") for cell in cells):
-        for name in ("bert", "deepseek_v3", "gpt2", "llama", "mixtral"):
-            importlib.import_module(f"transformers.models.{name}.modeling_{name}")
     for number, cell in enumerate(cells):
         world = cell.pop("world")
         began = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from patience import HANG_S
+from ringwright.cli import main
 
 LOOP = """
 import os, sys, time, signal
@@ -170,16 +172,9 @@ def wait_for(what: Any, limit_s: float = HANG_S) -> Any:
 
 def summary(folder: Path) -> dict[str, Any]:
     """Return ``ringwright summary DIR --json``, which must exit with 0."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ringwright", "summary", str(folder), "--json"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["summary", str(folder), "--json"]) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
     return found
 
 

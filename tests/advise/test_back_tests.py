@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -189,10 +190,15 @@ def test_what_is_no_change(made: RecordedPair, text: str) -> None:
         setup_of(of_recording(made.before, None), text)
 
 
+@cache
+def with_cause(cause: str) -> PlantedRecording:
+    return planted(cause, SEED)
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("cause", ["sockets", "slow-nic"])
 def test_what_no_setting_mends_is_named_with_its_gain(cause: str) -> None:
-    made = planted(cause, SEED)
+    made = with_cause(cause)
     found = advise(of_recording(made.trace, made.machine), AdviceSpec(("repair",), 600.0))
     first = found["changes"][0]
     assert first["layer"] == "repair"
@@ -206,12 +212,8 @@ def test_what_no_setting_mends_is_named_with_its_gain(cause: str) -> None:
         assert f"NIC mlx5_0 of host{rank} (rank {rank})" in said
 
 
-@pytest.fixture(scope="module")
-def over_sockets() -> PlantedRecording:
-    return planted("sockets", SEED)
-
-
-def test_sockets_without_a_machine_that_has_rdma_are_told_and_not_advised(over_sockets: PlantedRecording) -> None:
+def test_sockets_without_a_machine_that_has_rdma_are_told_and_not_advised() -> None:
+    over_sockets = with_cause("sockets")
     for machine in (None, fabric(f"switch:{over_sockets.trace.df['rank'].max() + 1},transport=tcp")):  # type: ignore[operator]
         found = advise(of_recording(over_sockets.trace, machine), AdviceSpec(("repair",), 600.0))
         assert found["changes"] == []
@@ -226,7 +228,7 @@ def test_a_log_without_sockets_and_a_network_alike_everywhere_say_nothing(made: 
 
 @pytest.mark.once
 def test_a_mended_link_shortens_what_goes_over_it_and_not_what_an_empty_operation_takes() -> None:
-    made = planted("slow-nic", SEED)
+    made = with_cause("slow-nic")
     situation, slow = of_recording(made.trace, made.machine), slow_link(made.trace)
     assert slow is not None
     assert slow.ranks == made.ranks
@@ -258,7 +260,7 @@ def test_tensors_of_a_stretch_are_ready_no_later_than_its_end(made: RecordedPair
 @pytest.mark.once
 @pytest.mark.parametrize(("cause", "slot"), [("slow-nic", LINK), ("sockets", NETWORK), ("straggler", BROKEN)])
 def test_a_part_of_the_network_is_mended_less_surely_than_a_rank(cause: str, slot: str) -> None:
-    made = planted(cause, SEED)
+    made = with_cause(cause)
     situation = of_recording(made.trace, made.machine)
     mended = next(each for each in repair_settings(situation) if each.slot == slot)
     low, middle, high = Draws(Evaluator(situation)).gain(Setup((mended,))).ends

@@ -140,6 +140,54 @@ def test_sizing_a_network_says_of_which_machines(capsys: pytest.CaptureFixture[s
     assert answer["asked"]["release"] == {"nccl-2-4": release_of("nccl-2-4")}
 
 
+@pytest.mark.parametrize(
+    ("question", "fabric_is", "release"),
+    [
+        ("library nccl-2-4@2.19 --ranks 16 --nodes 2 --fabric dgx-h100 -b 1M -e 1M", "dgx-h100:2", "2.19"),
+        ("library mpich2 --ranks 4 --fabric switch:4 -b 1M -e 1M", "switch:4", None),
+    ],
+)
+def test_a_library_says_on_which_machine_it_was_asked(
+    question: str, fabric_is: str, release: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = asked(question, capsys)["asked"]
+    assert said["fabric"] == fabric_is
+    assert list(said["transports"]) == [fabric_is]
+    assert list(said["release"].values()) == ([] if release is None else [release])
+    assert said["command"] == f"ringwright {question} --json"
+
+
+def test_measured_calls_say_of_which_releases_and_transports_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "case,system,gpu,nodes,gpus_per_node,ranks,collective,intra_node,inter_node,software,settings"
+    row = "one,here,H100,{nodes},8,{ranks},all_reduce,NVSwitch,8 x 400 Gb/s InfiniBand a node,NCCL 2.20,"
+    for name, nodes in (("mine", 1), ("before", 2)):
+        (tmp_path / name).mkdir()
+        written = (
+            ("cases", head, row.format(nodes=nodes, ranks=8 * nodes)),
+            ("times", "case,bytes,time_us", "one,4096,20"),
+        )
+        for table, columns, line in written:
+            (tmp_path / name / f"my_{table}.csv").write_text(f"{columns}\n{line}\n")
+    said = asked(f"accuracy {tmp_path / 'mine'} --calibrate {tmp_path / 'before'}", capsys)["asked"]
+    assert (said["version"], said["transports"]) == (VERSION, {"here": "nvlink"})
+    assert said["release"] == {"nccl-2-4@2.20": "2.20"}
+    assert said["calibration"] == str(tmp_path / "before")
+
+
+def test_measured_steps_say_on_which_machines_they_are_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "steps.csv"
+    table.write_text(
+        "model,gpus,data_parallel,global_batch,micro_batch,sequence,device,iteration_s\ngpt2,8,8,8,1,1024,h100,0.5\n"
+    )
+    answer = asked(f"compare --jobs {table}", capsys)
+    assert answer["asked"]["version"] == VERSION
+    assert list(answer["asked"]["transports"]) == ["dgx-h100:1,layout=switch"]
+
+
 @pytest.mark.parametrize("verb", ["collective", "job", "replay"])
 def test_a_saved_run_says_what_was_asked(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     question, fault = VERBS[verb]

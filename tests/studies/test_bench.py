@@ -360,6 +360,12 @@ def test_in_the_lab_measured_meets_simulated(tmp_path: Path, capsys: pytest.Capt
         assert 1.5 * row["size_bytes"] <= row["sent_bytes"] < 1.2 * 1.5 * row["size_bytes"]  # the optimum, and headers
     compared = run(capsys, "compare", str(folder))
     assert compared["schema"] == "ringwright.compare/1"
+    asked = compared["asked"]
+    assert (asked["fabric"], asked["faults"], asked["algorithms"]) == (
+        STAR,
+        ["link rank3 rate 50%"],
+        ["ring", "halving-doubling"],
+    )
     assert len(compared["rows"]) == 6
     assert all(row.keys() >= {"collective", "size_bytes", "measured_us", "simulated_us"} for row in compared["rows"])
     assert compared["geomean_error"] < 0.5

@@ -1,7 +1,7 @@
 """What was asked, beside every answer: machine, faults, seed, transports, calibration, releases, and which version answered.
 
-An answer that was kept can then be told from another, and asked again. Jobs, collectives, searches and advice all say it here,
-in ``asked`` of their JSON and of the ``meta.json`` of a run that is saved.
+An answer that was kept can then be told from another, and asked again. Jobs, collectives, libraries, comparisons with measured
+times, searches and advice all say it here, in ``asked`` of their JSON and of the ``meta.json`` of a run that is saved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class AskedOf(TypedDict):
-    """What an answer is of. ``transports`` by network, ``release`` by algorithm as it was spelled (of those that have one)."""
+    """What an answer is of. ``transports`` by network, ``release`` by algorithm as it was spelled (of those that have one).
+
+    Of measured tables, ``transports`` by system, and ``calibration`` is what was learnt from besides.
+    """
 
     version: str
     fabric: str | None

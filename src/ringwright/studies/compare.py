@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.registry import algorithm
+from ringwright.studies.asked import asked_of
 from ringwright.studies.bench import capture, probe
 from ringwright.studies.bench.study import HORIZON_S, faulted
 
@@ -70,6 +71,7 @@ class Comparison:
     fitted: dict[str, Fitted]
     verdict: Mapping[str, Any] | None
     outside: Sequence[str]
+    machine: Topology = field(repr=False)  # of the lab, with those of the faults that the simulation knows
 
     @property
     def geomean_error(self) -> float | None:
@@ -79,8 +81,10 @@ class Comparison:
 
     def document(self) -> dict[str, Any]:
         """Return the object of schema ``ringwright.compare/1``."""
+        asked = asked_of(self.machine, self.question.algorithms, seed=self.question.seed)
         return {
             "schema": SCHEMA,
+            "asked": {**asked, "faults": list(self.question.faults)},
             "lab": self.question.lab,
             "ranks": self.question.ranks,
             "tcp": self.question.tcp,
@@ -181,7 +185,7 @@ def compare(folder: Path) -> Comparison:
             )
         )
         rows += [_row(question, run, fitted[backend], used=run in used and len(used) < len(mine)) for run in mine]
-    return Comparison(question, rows, fitted, document["result"].get("verdict"), outside)
+    return Comparison(question, rows, fitted, document["result"].get("verdict"), outside, machine)
 
 
 def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:

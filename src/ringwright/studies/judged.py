@@ -17,8 +17,10 @@ from ringwright.costs.learnt.trusted import HALF, MeasuredCall
 from ringwright.costs.probable import NINETY
 from ringwright.errors import InputError
 from ringwright.studies import mpi_accuracy
+from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.judged_choices import choices
 from ringwright.studies.judged_engines import EVENTS, PROGRAM, engine_times_s
+from ringwright.studies.library_calls import LIBRARY
 from ringwright.studies.measured_calls import MeasuredFolder, RefusedRow, measured_folder, mpi_tables
 
 SCHEMA = "ringwright.accuracy/2"
@@ -77,6 +79,7 @@ def study(
     refused = [*asked.refused, *given.refused, *(RefusedRow(*each) for each in without), *unread]
     return {
         "schema": SCHEMA,
+        "asked": _asked(asked.calls, calibrate),
         "engine": engine,
         "rows": [asdict(row) for row in rows],
         "summary": summary(rows),
@@ -86,6 +89,17 @@ def study(
         "mpi": ranked,
         "learnt_from": sorted({each.call.owner for each in asked.calls} & set(prior.systems)),
     }
+
+
+def _asked(calls: Sequence[MeasuredCall], calibrate: Sequence[str | Path]) -> AskedOf:
+    """Return which releases and transports the tables are of, by system, and which folders were learnt from."""
+    asked = asked_of(None, sorted({f"{LIBRARY}@{each.call.release}" for each in calls}))
+    carriers: dict[str, set[str]] = defaultdict(set)
+    for each in calls:
+        carriers[each.call.owner].add(each.call.carrier)
+    asked["transports"] = {owner: ", ".join(sorted(carried)) for owner, carried in carriers.items()}
+    asked["calibration"] = ", ".join(map(str, calibrate)) or None
+    return asked
 
 
 def _ranked(paths: Sequence[Path], engine: str) -> tuple[list[Mapping[str, Any]], list[RefusedRow]]:

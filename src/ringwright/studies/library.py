@@ -14,6 +14,7 @@ from ringwright.errors import UsageError
 from ringwright.registry import System, find, systems
 from ringwright.studies import spelled
 from ringwright.studies.answered_calls import answered, columns, first_of_hosts
+from ringwright.studies.asked import asked_of
 from ringwright.studies.simulation_spec import SimulationSpec
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def choices(
     told = {} if on is None else answered(spelled.algorithm(spelling), SimulationSpec(op, on, group=group), wanted)
     return {
         "schema": SCHEMA,
+        "asked": asked_of(on, (spelling,)),
         "library": slug,
         "release": release,
         "rules_of": RULES_OF.get(slug, release),

@@ -10,7 +10,7 @@ from ringwright.analysis.burst_document import ToldBursts
 from ringwright.analysis.transfers import Transfers, told
 from ringwright.engines.machine import PS
 from ringwright.studies.detail import detail
-from ringwright.studies.traced import hosts_of
+from ringwright.studies.jobs.placed import hosts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

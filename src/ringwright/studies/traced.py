@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ringwright.studies.asked import AskedOf, asked_of
-from ringwright.traced import TraceWriter, communicator, communicators, devices
+from ringwright.studies.jobs.placed import device_rows
+from ringwright.traced import TraceWriter, communicator, communicators
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,23 +69,6 @@ def _messages(program: Program, run: Run) -> pl.DataFrame:
         nranks=program.p,
         rank_class="all" if run.folded else None,
     )
-
-
-def hosts_of(ranks: Sequence[int], topology: Topology) -> list[str]:
-    """Return the host of each rank, named as the fabric names it."""
-    if topology.hosts is None:
-        return ["host0"] * len(ranks)
-    return [topology.label(int(rank)).partition("/")[0] for rank in ranks]
-
-
-def device_rows(ranks: Sequence[int], topology: Topology) -> pl.DataFrame:
-    """Return rows of ``topology``: where each rank lies."""
-    numbers: Counter[str] = Counter()
-    named, devices_of = hosts_of(ranks, topology), []
-    for host in named:
-        devices_of.append(numbers[host])
-        numbers[host] += 1
-    return devices(list(ranks), named, devices_of)
 
 
 def _links(run: Run) -> pl.DataFrame:

@@ -6,7 +6,7 @@ A part belongs to a level: all systems share it, or an owner (a system), one of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,8 +18,34 @@ WIDE, MIDDLE = 4.0, 2.0  # of ln size, over which a part changes
 FAR = 1.5  # of ln nodes
 EARLY_BYTES, EARLY_WIDTH = 4 << 20, 1.2  # where latency ends to count, and over how much of ln size
 SMALL_BYTES, LARGE_BYTES = 64 << 10, 64 << 20
+BLOCK = 1 << 15  # pairs of points that are taken together: what is made of them stays in a core's cache
 
 Covariance = np.ndarray
+
+
+@dataclass
+class Factors:
+    """What covariances of two sets of points are products of: where they are alike, and how near in size and nodes they lie."""
+
+    one: Points
+    other: Points
+    _alike: dict[tuple[str, ...], np.ndarray] = field(default_factory=dict, repr=False)
+    _near: dict[tuple[str, float], np.ndarray] = field(default_factory=dict, repr=False)
+
+    def alike(self, names: tuple[str, ...]) -> np.ndarray:
+        """Return which points have all of some fields in common. bool of shape (points of one, points of other)."""
+        if names not in self._alike:
+            *before, name = names
+            made = getattr(self.one, name)[:, None] == getattr(self.other, name)[None]
+            self._alike[names] = made & self.alike(tuple(before)) if before else made
+        return self._alike[names]
+
+    def near(self, name: str, width: float) -> np.ndarray:
+        """Return how near points lie in a field, 1 where they are at one place. float64 of that shape."""
+        if (name, width) not in self._near:
+            apart = getattr(self.one, name)[:, None] - getattr(self.other, name)[None]
+            self._near[name, width] = np.exp(-0.5 * (apart / width) ** 2)
+        return self._near[name, width]
 
 
 @dataclass(frozen=True)
@@ -39,17 +65,19 @@ class Part:
     number: int | None = None
     inside: bool | None = None  # in one node only, or between nodes only
 
-    def covariance(self, one: Points, other: Points) -> Covariance:
-        """Return the covariance at variance 1. float64 of shape (points of one, points of other)."""
+    def covariance(self, one: Points, other: Points, known: Factors | None = None) -> Covariance:
+        """Return the covariance at variance 1. float64 of shape (points of one, points of other).
+
+        ``known`` remembers the factors that several parts have in common.
+        """
+        factors = known or Factors(one, other)
         made = np.ones((len(one), len(other)))
-        for name in self.same:
-            made *= getattr(one, name)[:, None] == getattr(other, name)[None]
         for name, width in (("size", self.size), ("nodes", self.nodes)):
             if width:
-                made *= np.exp(-0.5 * ((getattr(one, name)[:, None] - getattr(other, name)[None]) / width) ** 2)
+                made *= factors.near(name, width)
         for weigh in self._weights():
             made *= weigh(one)[:, None] * weigh(other)[None]
-        return made
+        return made * factors.alike(self.same) if self.same else made
 
     def variance(self, points: Points) -> np.ndarray:
         """Return the diagonal of the covariance of points with themselves. float64 of shape (points,)."""
@@ -121,9 +149,14 @@ SCATTERS = tuple(f"{kind}, {region}" for kind in _KINDS for region in _REGIONS)
 
 def summed(parts: Iterable[Part], variances: Mapping[str, float], one: Points, other: Points) -> Covariance:
     """Return the covariance of some parts together. float64 of shape (points of one, points of other)."""
+    mine = [part for part in parts if variances[part.name]]
     made = np.zeros((len(one), len(other)))
-    for part in parts:
-        made += variances[part.name] * part.covariance(one, other)
+    rows = max(1, BLOCK // max(1, len(other)))
+    for first in range(0, len(one), rows):
+        block = slice(first, first + rows)
+        known = Factors(one.at(block), other)
+        for part in mine:
+            made[block] += variances[part.name] * part.covariance(known.one, other, known)
     return made
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright import steps
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
+from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
@@ -99,14 +100,15 @@ class Predictor:
             dims=row.dims,
         )
         question = generated.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
-        job = generated.made(question, self._topology(row))
+        job = generated.made(question, self.topology(row))
         timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
         costs: Costs = (
             replace(job.costs, known=KnownOperations(timed)) if isinstance(job.costs, FabricCosts) else job.costs
         )
         return replace(job, costs=costs)
 
-    def _topology(self, row: MeasuredStep) -> Topology:
+    def topology(self, row: MeasuredStep) -> Topology:
+        """Return the machine of a row, once for all rows on it."""
         key = (row.fabric, row.calibration)
         if key not in self.topologies:
             from ringwright.costs.calibration import calibrated, load
@@ -167,6 +169,7 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
     fits = dict.fromkeys(each.row.fit for each in judged if each.row.fit)
     return {
         "schema": SCHEMA,
+        "asked": _asked(judged),
         "fits": [load(name).provenance for name in fits],
         "assumptions": list(ASSUMED),
         "median_abs_error": median(judged),
@@ -199,6 +202,14 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
         ],
         "refused": [{"table": each.row.table, "row": each.row.label, "why": each.why} for each in refused],
     }
+
+
+def _asked(judged: Sequence[JudgedStep]) -> AskedOf:
+    """Return which machines the rows are predicted on, and by which calibrations."""
+    on = Predictor()
+    asked = asked_of(None, networks={each.row.fabric: on.topology(each.row) for each in judged})
+    asked["calibration"] = ", ".join(sorted({each.row.calibration for each in judged} - {""})) or None
+    return asked
 
 
 def _said(said: Probable | None) -> dict[str, float | None]:

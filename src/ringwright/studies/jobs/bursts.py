@@ -14,9 +14,9 @@ from ringwright.analysis.call_edges import MOST_RECEIVERS
 from ringwright.analysis.transfers import Transfers, told
 from ringwright.costs.traffic import sent_total
 from ringwright.engines.job.step import PS
+from ringwright.studies.jobs.placed import hosts_of
 from ringwright.studies.jobs.senders import POINT_TO_POINT, Senders
 from ringwright.studies.jobs.whose import EventPart, Whose
-from ringwright.studies.traced import hosts_of
 
 if TYPE_CHECKING:
     from ringwright.engines.job.step import Instances

@@ -1,7 +1,9 @@
-"""Where the ranks of a simulated job lie, as rows of a Trace: host, nearest NIC, and the parts of the network around them."""
+"""Where the ranks of a simulated run lie, as rows of a Trace: host, nearest NIC, and the parts of the network around them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,37 +19,56 @@ if TYPE_CHECKING:
 MOST_NODES = 4096  # of a fabric whose distances are looked for
 
 
-def device_rows(ranks: int, topology: Topology) -> pl.DataFrame:
-    """Return a row a rank. ``value`` names the parts of the network that it lies in, the widest first: ``1/0/3``.
+def hosts_of(ranks: Sequence[int], topology: Topology) -> list[str]:
+    """Return the host of each rank, named as the fabric names it; of a fabric without hosts all are of one."""
+    if topology.hosts is None:
+        return ["host0"] * len(ranks)
+    return [topology.label(int(rank)).partition("/")[0] for rank in ranks]
+
+
+def device_rows(ranks: Sequence[int], topology: Topology) -> pl.DataFrame:
+    """Return a row for each of some ranks. ``value`` names the parts of the network that it lies in, the widest first: ``1/0/3``.
 
     Ranks of one part are nearer to each other, in hops, than to all others; those of a fabric in which all lie alike are of
     one part. Of a ring, a torus and the like, where each rank has neighbours of its own, no parts are told.
     """
     import polars as pl
 
-    hosts = [topology.label(rank).partition("/")[0] for rank in range(ranks)]
-    rows = devices(range(ranks), hosts, [hosts[:rank].count(host) for rank, host in enumerate(hosts)])
-    if topology.hosts is None:
-        rows = rows.with_columns(host=pl.lit(None, pl.String), device=pl.lit(None, pl.Int64))
+    rows = _on_hosts(ranks, topology)
     if topology.n_nodes > MOST_NODES:
         return rows
     hops = _hops(ranks, topology)
-    parts, nics = _parts(hops[:, :ranks], is_nested=topology.hosts is not None), _nics(hops, topology)
+    parts, nics = _parts(hops[:, list(ranks)], is_nested=topology.hosts is not None), _nics(hops, topology)
     return rows.with_columns(value=pl.Series(parts, dtype=pl.String), nic=pl.Series(nics, dtype=pl.String))
 
 
-def _hops(ranks: int, topology: Topology) -> np.ndarray:
-    """Return how many links lie between each rank and each node. int64 of shape (ranks, nodes), -1 where there is no way."""
+def _on_hosts(ranks: Sequence[int], topology: Topology) -> pl.DataFrame:
+    """Return a row for each rank with its host and which device of that it is; neither where the fabric has no hosts."""
+    import polars as pl
+
+    numbers: Counter[str] = Counter()
+    hosts, numbered = hosts_of(ranks, topology), []
+    for host in hosts:
+        numbered.append(numbers[host])
+        numbers[host] += 1
+    rows = devices(list(ranks), hosts, numbered)
+    if topology.hosts is not None:
+        return rows
+    return rows.with_columns(host=pl.lit(None, pl.String), device=pl.lit(None, pl.Int64))
+
+
+def _hops(ranks: Sequence[int], topology: Topology) -> np.ndarray:
+    """Return how many links lie between some ranks and each node. int64 of shape (ranks, nodes), -1 where there is no way."""
     order = np.argsort(topology.src, kind="stable")
     following = np.asarray(topology.dst)[order]
     first = np.searchsorted(np.asarray(topology.src)[order], np.arange(topology.n_nodes + 1))
-    hops = np.full((ranks, topology.n_nodes), -1, np.int64)
-    for rank in range(ranks):
+    hops = np.full((len(ranks), topology.n_nodes), -1, np.int64)
+    for row, rank in enumerate(ranks):
         edge, far = np.array([rank]), 0
         while len(edge):
-            hops[rank, edge] = far
+            hops[row, edge] = far
             reached = np.concatenate([following[first[node] : first[node + 1]] for node in edge.tolist()])
-            edge, far = np.unique(reached[hops[rank, reached] < 0]), far + 1
+            edge, far = np.unique(reached[hops[row, reached] < 0]), far + 1
     return hops
 
 

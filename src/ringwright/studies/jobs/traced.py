@@ -204,7 +204,7 @@ def _lying(senders: Senders) -> dict[str, pl.DataFrame]:
     costs, size = senders.job.costs, senders.scheduled.mesh.size
     if not isinstance(costs, FabricCosts) or size > MOST_PLACED:
         return {}
-    return {"topology": device_rows(size, costs.topology)}
+    return {"topology": device_rows(range(size), costs.topology)}
 
 
 def _communicators(numbers: dict[Group, int]) -> pl.DataFrame:
