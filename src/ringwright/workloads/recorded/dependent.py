@@ -3,13 +3,49 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
+from ringwright.workloads.recorded.grid import RecordedMesh
 from ringwright.workloads.recorded.plan import CommEvent, Line, Piece, RankStep, RecordedWork
 
+SENDS = ("send", "send-recv")
+Waits = tuple[int, int]  # event before, event after
 
-def plan(line: Line, edges: Iterable[tuple[int, int]]) -> RankStep:
+
+def receive(lines: Mapping[int, Line], edges: Iterable[tuple[int, int]], grid: RecordedMesh) -> dict[int, list[Waits]]:
+    """Return who waits for whom within each rank; lines take in a receive of each message that only its sender recorded.
+
+    Such a message is known by what waits for it on another rank. A rank receives in the order in which the other one sends.
+    """
+    calls = {call.event: (rank, call) for rank, line in lines.items() for call in line.calls}
+    owner = {work.event: rank for rank, line in lines.items() for work in line.works}
+    owner |= {event: rank for event, (rank, _) in calls.items()}
+    within: dict[int, list[Waits]] = {rank: [] for rank in lines}
+    received: dict[tuple[int, int], int] = {}  # (message, who receives it) -> event of the receive
+    for src, dst in edges:
+        here, there = owner.get(src), owner.get(dst)
+        if here is None or there is None:
+            continue
+        if here == there:
+            within[there].append((src, dst))
+        elif src in calls and calls[src][1].op in SENDS:
+            event = received.setdefault((src, there), -2 - len(received))  # no event of the recording has such a number
+            within[there].append((event, dst))
+    sent = [(event, rank) for rank, line in lines.items() for event in [call.event for call in line.calls]]
+    receivers = defaultdict(list)
+    for (src, rank), event in received.items():
+        receivers[src].append((rank, event))
+    for src, sender in sent:
+        for rank, event in receivers[src]:
+            call = calls[src][1]
+            place = grid.place_of(call.communicator, sender)
+            lines[rank].calls.append(replace(call, event=event, op="recv", peer=place))
+    return within
+
+
+def plan(line: Line, edges: Iterable[Waits]) -> RankStep:
     """Return one rank's step by its dependencies (event before, event after): streams in the order of the file."""
     edges = [(src, dst) for src, dst in dict.fromkeys(edges) if src != dst]
     works = _in_order(line, edges)
@@ -33,25 +69,29 @@ def plan(line: Line, edges: Iterable[tuple[int, int]]) -> RankStep:
 
 
 def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[RecordedWork]:
-    """Return the works so that none stands before what it waits for, else as in the file; cycles keep the file's order."""
-    events = {work.event for work in line.works} | {call.event for call in line.calls}
+    """Return the works so that none stands before what it waits for, else as they began; where no time tells, as in the file.
+
+    Cycles keep that order.
+    """
+    begun = {call.event: call.start_s or 0.0 for call in line.calls} | {work.event: work.start_s for work in line.works}
+    events = set(begun)
     waits = dict.fromkeys(events, 0)
     after: dict[int, list[int]] = defaultdict(list)
     for src, dst in edges:
         if src in events and dst in events:
             waits[dst] += 1
             after[src].append(dst)
-    free = [event for event, count in waits.items() if not count]
+    free = [(begun[event], event) for event, count in waits.items() if not count]
     heapify(free)
     position: dict[int, int] = {}
     while free:
-        event = heappop(free)
+        _, event = heappop(free)
         position[event] = len(position)
         for each in after[event]:
             waits[each] -= 1
             if not waits[each]:
-                heappush(free, each)
-    return sorted(line.works, key=lambda work: (position.get(work.event, len(events)), work.event))
+                heappush(free, (begun[each], each))
+    return sorted(line.works, key=lambda work: (position.get(work.event, len(events)), work.start_s, work.event))
 
 
 def bare(line: Line) -> RankStep:

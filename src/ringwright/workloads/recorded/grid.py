@@ -33,6 +33,12 @@ class RecordedMesh:
         group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
         return group[index] if 0 <= index < len(group) else -1
 
+    def place_of(self, communicator: int, rank: int) -> int:
+        """Return the place in a communicator of a rank that is in it, -1 where that is not known."""
+        known = self.members[communicator]
+        group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
+        return group.index(rank) if rank in group else -1
+
 
 def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMesh:
     """Return the mesh on which the used communicators are rows, columns or blocks; WorkloadError where there is none."""
