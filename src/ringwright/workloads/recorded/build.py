@@ -11,7 +11,7 @@ from typing import Any
 from ringwright.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
 from ringwright.workloads.recorded.alone import own_times
-from ringwright.workloads.recorded.grid import RecordedMesh
+from ringwright.workloads.recorded.grid import RecordedMesh, no_grid
 from ringwright.workloads.recorded.plan import (
     BACKWARD,
     FORWARD,
@@ -245,7 +245,7 @@ class _Builder:
                 name = f"{role}.{where}{between}.{key[-1]}"
                 held = self.payloads[key] = _Held(name, "send-recv", ends[0], role, axes, call, peer=ends[1])
         else:
-            group = self._group(of, rank, axes)
+            group = self._group(of, rank, number)
             key = ("group", role, axes, group)
             key = (*key, turns[key])
             turns[key[:-1]] += 1
@@ -262,9 +262,17 @@ class _Builder:
             held.calls += self._others(rank, call)
         return held
 
-    def _group(self, of: str, rank: int, axes: tuple[str, ...]) -> tuple[str, ...]:
-        members = self.grid.mesh.group(axes, rank) if len(self.names) > 1 else ()
-        return tuple(sorted({self._class_of(member, of) for member in members})) or (of,)
+    def _group(self, of: str, rank: int, number: int) -> tuple[str, ...]:
+        """Return the classes that take part; WorkloadError for a part of a group whose ranks are not all there are of them."""
+        if len(self.names) == 1:
+            return (of,)
+        members = self.grid.group(number, rank)
+        taking = tuple(sorted({self._class_of(member, of) for member in members}))
+        if number in self.grid.parts:
+            every = self.grid.mesh.group(self.grid.axes[number], rank)
+            if {member for member in every if self._class_of(member, of) in taking} != set(members):
+                raise no_grid(number, members)
+        return taking
 
     def _class_of(self, rank: int, default: str) -> str:
         if rank < 0 or len(self.names) == 1:
