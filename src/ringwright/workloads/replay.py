@@ -169,7 +169,7 @@ def _plans(trace: Trace, picked: ChosenStep, where: RecordedMesh, ground: str) -
             _timed_only(line, picked)
         return timeline.plans(picked.lines, where.roles)
     edges = trace.table("edges").select("src_event", "dst_event").iter_rows()
-    within = dependent.receive(picked.lines, edges, where)
+    within = dependent.receive(picked, edges, where)
     return {rank: dependent.plan(line, within[rank]) for rank, line in picked.lines.items()}
 
 

@@ -182,7 +182,9 @@ def _instances(made: list[Made]) -> pl.DataFrame:
 
     many = [each.count for each in made]
     within = np.arange(sum(many)) - np.repeat(np.cumsum([0, *many])[:-1], many)
-    starts = {name: np.array([getattr(each, name) for each in made], np.int64) for name in ("instance", "rank", "event")}
+    starts = {
+        name: np.array([getattr(each, name) for each in made], np.int64) for name in ("instance", "rank", "event")
+    }
     columns = {name: np.repeat(each, many) for name, each in starts.items()}
     return pl.DataFrame({name: each + within * (name != "rank") for name, each in columns.items()})
 

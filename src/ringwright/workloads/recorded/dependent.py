@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from ringwright.workloads.recorded.grid import RecordedMesh
-from ringwright.workloads.recorded.plan import CommEvent, Line, Piece, RankStep, RecordedWork
+from ringwright.workloads.recorded.lines import ChosenStep
+from ringwright.workloads.recorded.plan import OPTIMIZER, CommEvent, Line, Piece, RankStep, RecordedWork
 
 SENDS = ("send", "send-recv")
-Waits = tuple[int, int]  # event before, event after
+Waits = tuple[int, int, int]  # event before, event after, how many steps later
 
 
-def receive(lines: Mapping[int, Line], edges: Iterable[tuple[int, int]], grid: RecordedMesh) -> dict[int, list[Waits]]:
+def receive(picked: ChosenStep, edges: Iterable[tuple[int, int]], grid: RecordedMesh) -> dict[int, list[Waits]]:
     """Return who waits for whom within each rank; lines take in a receive of each message that only its sender recorded.
 
-    Such a message is known by what waits for it on another rank. A rank receives in the order in which the other one sends.
+    Such a message is known by what waits for it on another rank. A rank receives in the order in which the other one sends. What
+    waits in the next step is told as the event of this one that does the same.
     """
+    lines = picked.lines
     calls = {call.event: (rank, call) for rank, line in lines.items() for call in line.calls}
     owner = {work.event: rank for rank, line in lines.items() for work in line.works}
     owner |= {event: rank for event, (rank, _) in calls.items()}
     within: dict[int, list[Waits]] = {rank: [] for rank in lines}
     received: dict[tuple[int, int], int] = {}  # (message, who receives it) -> event of the receive
     for src, dst in edges:
+        steps = int(dst in picked.again)
+        dst = picked.again.get(dst, dst)
         here, there = owner.get(src), owner.get(dst)
         if here is None or there is None:
             continue
         if here == there:
-            within[there].append((src, dst))
+            within[there].append((src, dst, steps))
         elif src in calls and calls[src][1].op in SENDS:
             event = received.setdefault((src, there), -2 - len(received))  # no event of the recording has such a number
-            within[there].append((event, dst))
+            within[there].append((event, dst, steps))
     sent = [(event, rank) for rank, line in lines.items() for event in [call.event for call in line.calls]]
     receivers = defaultdict(list)
     for (src, rank), event in received.items():
@@ -45,11 +51,14 @@ def receive(lines: Mapping[int, Line], edges: Iterable[tuple[int, int]], grid: R
     return within
 
 
-def plan(line: Line, edges: Iterable[Waits]) -> RankStep:
-    """Return one rank's step by its dependencies (event before, event after): streams in the order of the file."""
-    edges = [(src, dst) for src, dst in dict.fromkeys(edges) if src != dst]
+def plan(line: Line, waits: Iterable[Waits]) -> RankStep:
+    """Return one rank's step by its dependencies: streams in the order in which they ran, else that of the file."""
+    waits = list(dict.fromkeys(waits))
+    edges = [(src, dst) for src, dst, steps in waits if src != dst and not steps]
     works = _in_order(line, edges)
     made = RankStep(line.rank, [Piece(w.duration_s, w.phase, w.stream or "compute", w.name) for w in works])
+    ends = line.end_s if line.is_closed and line.end_s is not None else math.inf
+    made.updates_late = any(work.phase == OPTIMIZER and work.start_s >= ends for work in works)
     piece = {work.event: at for at, work in enumerate(works)}
     call = {each.event: at for at, each in enumerate(line.calls)}
     before: dict[int, list[int]] = defaultdict(list)
@@ -62,9 +71,18 @@ def plan(line: Line, edges: Iterable[Waits]) -> RankStep:
         elif src in call and dst in piece:
             after[call[src]].append(piece[dst])
         elif src in call and dst in call:
-            made.chained.append((call[src], call[dst]))
+            made.chained.append((call[src], call[dst], 0))
+    later: dict[int, list[int]] = defaultdict(list)
+    for src, dst, steps in waits:
+        if steps and src in piece and dst in piece:
+            made.later.append((piece[src], piece[dst]))
+        elif steps and src in call and dst in piece:
+            later[call[src]].append(piece[dst])
+        elif steps and src in call and dst in call:
+            made.chained.append((call[src], call[dst], steps))
     for at, each in enumerate(line.calls):
-        made.sent.append(CommEvent(each, tuple(sorted(before[at])), tuple(sorted(after[at]))))
+        used = tuple(sorted(after[at]))
+        made.sent.append(CommEvent(each, tuple(sorted(before[at])), used, later=tuple(sorted(later[at]))))
     return made
 
 
