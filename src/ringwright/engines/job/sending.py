@@ -70,7 +70,7 @@ class SendingMark(NamedTuple):
 def asked(
     costs: Costs, op: str, sizes: tuple[int, int], ranks: tuple[int, ...], role: str, disturbed: float = 1.0
 ) -> Phases:
-    """Return what an operation takes, phase by phase, for a full piece and for the last one, so many times as long as its like."""
+    """Return what an operation takes, phase by phase, for a full and for the last piece, so many times as long as its like."""
     large, small = (costs.stages(op, size, ranks, role) for size in sizes)
     if disturbed != 1.0:
         large, small = (tuple(_longer(stage, disturbed) for stage in stages) for stages in (large, small))

@@ -66,7 +66,7 @@ class Made(NamedTuple):
     """So many instances from the first on, and their events from the first on, of a rank; -1: of a class."""
 
     instance: int
-    count: int
+    many: int
     rank: int
     event: int
 
@@ -180,7 +180,7 @@ def _instances(made: list[Made]) -> pl.DataFrame:
     """Return a row for each event that was made: its instance and its rank."""
     import polars as pl
 
-    many = [each.count for each in made]
+    many = [each.many for each in made]
     within = np.arange(sum(many)) - np.repeat(np.cumsum([0, *many])[:-1], many)
     starts = {
         name: np.array([getattr(each, name) for each in made], np.int64) for name in ("instance", "rank", "event")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
@@ -28,9 +28,8 @@ def receive(picked: ChosenStep, edges: Iterable[tuple[int, int]], grid: Recorded
     owner |= {event: rank for event, (rank, _) in calls.items()}
     within: dict[int, list[Waits]] = {rank: [] for rank in lines}
     received: dict[tuple[int, int], int] = {}  # (message, who receives it) -> event of the receive
-    for src, dst in edges:
-        steps = int(dst in picked.again)
-        dst = picked.again.get(dst, dst)
+    for src, waiting in edges:
+        steps, dst = int(waiting in picked.again), picked.again.get(waiting, waiting)
         here, there = owner.get(src), owner.get(dst)
         if here is None or there is None:
             continue
@@ -39,13 +38,11 @@ def receive(picked: ChosenStep, edges: Iterable[tuple[int, int]], grid: Recorded
         elif src in calls and calls[src][1].op in SENDS:
             event = received.setdefault((src, there), -2 - len(received))  # no event of the recording has such a number
             within[there].append((event, dst, steps))
-    sent = [(event, rank) for rank, line in lines.items() for event in [call.event for call in line.calls]]
-    receivers = defaultdict(list)
+    receives: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for (src, rank), event in received.items():
-        receivers[src].append((rank, event))
-    for src, sender in sent:
-        for rank, event in receivers[src]:
-            call = calls[src][1]
+        receives[src].append((rank, event))
+    for src, (sender, call) in calls.items():
+        for rank, event in receives[src]:
             place = grid.place_of(call.communicator, sender)
             lines[rank].calls.append(replace(call, event=event, op="recv", peer=place))
     return within
@@ -87,11 +84,13 @@ def plan(line: Line, waits: Iterable[Waits]) -> RankStep:
 
 
 def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[RecordedWork]:
-    """Return the works so that none stands before what it waits for, else as they began; where no time tells, as in the file.
+    """Return the works so that none stands before what it waits for, else as they ran; where no time tells, as in the file.
 
-    Cycles keep that order.
+    Cycles keep that order. Of several that began at one moment those that took no time had ended before the other began.
     """
-    begun = {call.event: call.start_s or 0.0 for call in line.calls} | {work.event: work.start_s for work in line.works}
+    begun = {call.event: (call.start_s or 0.0, False) for call in line.calls}
+    timed = all(work.start_s for work in line.works)
+    begun |= {each.event: (each.start_s, each.duration_s > 0) if timed else (0.0, False) for each in line.works}
     events = set(begun)
     waits = dict.fromkeys(events, 0)
     after: dict[int, list[int]] = defaultdict(list)
@@ -99,17 +98,17 @@ def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[RecordedWork
         if src in events and dst in events:
             waits[dst] += 1
             after[src].append(dst)
-    free = [(begun[event], event) for event, count in waits.items() if not count]
+    free = [(*begun[event], event) for event, count in waits.items() if not count]
     heapify(free)
     position: dict[int, int] = {}
     while free:
-        _, event = heappop(free)
+        *_, event = heappop(free)
         position[event] = len(position)
         for each in after[event]:
             waits[each] -= 1
             if not waits[each]:
-                heappush(free, (begun[each], each))
-    return sorted(line.works, key=lambda work: (position.get(work.event, len(events)), work.start_s, work.event))
+                heappush(free, (*begun[each], each))
+    return sorted(line.works, key=lambda work: (position.get(work.event, len(events)), begun[work.event], work.event))
 
 
 def bare(line: Line) -> RankStep:

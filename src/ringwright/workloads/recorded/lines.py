@@ -340,7 +340,7 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
 
 
 def _again(frame: pl.DataFrame, iteration: int) -> dict[int, int]:
-    """Return, by the events of the next step, those of a step that do the same; none where the steps are not alike, event by event."""
+    """Return, by the events of the next step, those of a step that do the same; none where the steps are not alike."""
     import polars as pl
 
     events = frame.filter(pl.col("kind").is_in(["collective", "p2p", "compute", "memory"])).sort("rank", "event")
