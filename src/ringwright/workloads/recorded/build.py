@@ -29,7 +29,7 @@ BY = "recording"  # who set what of the policy was recorded
 REACHES_ON = (
     "sums of gradients reached into the next step: they go in the order in which they went, and forward waits for each"
 )
-OUT_OF_TURN = "sums of gradients overtook each other: they go in the order in which they went"
+OUT_OF_TURN = "operations overtook others of their group: they go in the order in which they went"
 IN_TURN_S = 1e-9
 CONTROL = "control"  # the stream of what takes no time
 RESOURCES = (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared"))
@@ -320,12 +320,13 @@ def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
 
 
 def _in_turn(payloads: list[_Held]) -> bool:
-    """Say whether what is sent of a role began in the order in which ranks were ready for it."""
-    by_role: dict[str, list[tuple[float, float]]] = {}
+    """Say whether what the same ranks send for the same began in the order in which they were ready for it."""
+    queues: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
     for held in payloads:
         if held.begins() < math.inf:
-            by_role.setdefault(held.role, []).append((held.begins(), held.ready()))
-    return all(one <= other + IN_TURN_S for each in by_role.values() for (_, one), (_, other) in pairwise(sorted(each)))
+            taking = (held.of, held.peer, *sorted({*held.joint} - {held.of}))
+            queues.setdefault((held.role, held.axes, taking), []).append((held.begins(), held.ready()))
+    return all(one <= other + IN_TURN_S for each in queues.values() for (_, one), (_, other) in pairwise(sorted(each)))
 
 
 def _as_sent(payloads: list[_Held]) -> Queue:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -54,8 +53,9 @@ def plan(line: Line, waits: Iterable[Waits]) -> RankStep:
     edges = [(src, dst) for src, dst, steps in waits if src != dst and not steps]
     works = _in_order(line, edges)
     made = RankStep(line.rank, [Piece(w.duration_s, w.phase, w.stream or "compute", w.name) for w in works])
-    ends = line.end_s if line.is_closed and line.end_s is not None else math.inf
-    made.updates_late = any(work.phase == OPTIMIZER and work.start_s >= ends for work in works)
+    if line.is_closed and line.begin_s is not None and line.end_s is not None:
+        made.measured_s = line.end_s - line.begin_s
+        made.updates_late = any(work.phase == OPTIMIZER and work.start_s >= line.end_s for work in works)
     piece = {work.event: at for at, work in enumerate(works)}
     call = {each.event: at for at, each in enumerate(line.calls)}
     before: dict[int, list[int]] = defaultdict(list)
