@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
@@ -78,5 +78,5 @@ def test_of_rules_that_are_replayed_the_one_that_fails_is_named(monkeypatch: pyt
 )
 def test_a_refusal_comes_from_another_process(error: RingwrightError) -> None:
     """A search beside the one that answers met one, and said that it was a bug of ours."""
-    back = pickle.loads(pickle.dumps(error))
+    back = ForkingPickler.loads(ForkingPickler.dumps(error))
     assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
