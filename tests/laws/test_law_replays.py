@@ -61,7 +61,7 @@ def drawn(seed: int) -> JobAsked:
     extra = [["sp"] if tp > 1 and draw.random() < 0.3 else [], draw.choice(([], [], ["zero1"], ["fsdp"]))]
     mesh = [f"{axis}{count}" for axis, count in axes.items() if count > 1]
     wrong = draw.choice(FABRICS[on]).format(rank=draw.randrange(ranks)) if draw.random() < 1 / 3 else ""
-    policy = "pytorch-ddp" if extra[1] else draw.choice(POLICIES)
+    policy = "pytorch-ddp" if extra[1] or axes["dp"] == 1 else draw.choice(POLICIES)
     mesh += [*extra[0], *(extra[1] if axes["dp"] > 1 else [])]
     return JobAsked(",".join(mesh), on, model, draw.choice((1, 2, 4, 8)), policy, [wrong] if wrong else [])
 

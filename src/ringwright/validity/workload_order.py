@@ -82,9 +82,9 @@ def _waits(workload: Workload, numbers: Numbers, after: list[list[int]]) -> None
         by_batch = payload.per == "micro-batch" and workload.micro_batches > 1
         for distance in sorted({each for _, each in payload.consumers if each < 2}) if payload.producers else ():
             users = [name for name, each in payload.consumers if each == distance]
-            pairs = [([one], [other]) for one in payload.producers for other in users]
-            for ends in pairs if by_batch else [(payload.producers, users)]:
-                _join(numbers, after, ends, distance, pairwise=by_batch)
+            for makers in ([one] for one in payload.producers) if by_batch else [payload.producers]:
+                for taking in ([one] for one in users) if by_batch else [users]:
+                    _join(numbers, after, (makers, taking), distance, pairwise=by_batch)
 
 
 def _join(

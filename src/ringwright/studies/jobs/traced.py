@@ -168,12 +168,12 @@ def _edges(run: JobRun, written: _Written) -> pl.DataFrame:
 
     waits = pl.DataFrame(dict(zip(("src", "dst"), _through_control(run), strict=True)))
     waiting = _instances(written.made).rename({"instance": "dst", "event": "dst_event"})
-    found = []
+    listed = []
     for kind, made in (("dependency", written.made), ("flow", written.arriving)):
         waited = _instances(made).rename({"instance": "src", "event": "src_event"})
         told = waits.join(waited, on="src").join(waiting, on=["dst", "rank"])
-        found.append(told.select("src_event", "dst_event", kind=pl.lit(kind)))
-    return pl.concat(found).unique(maintain_order=True)
+        listed.append(told.select("src_event", "dst_event", kind=pl.lit(kind)))
+    return pl.concat(listed).unique(maintain_order=True)
 
 
 def _instances(made: list[Made]) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from ringwright.rewrites import operations
 from ringwright.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
 from ringwright.workloads.recorded.alone import own_times
@@ -29,8 +30,8 @@ BY = "recording"  # who set what of the policy was recorded
 REACHES_ON = (
     "sums of gradients reached into the next step: they go in the order in which they went, and forward waits for each"
 )
-OUT_OF_TURN = "operations overtook others of their group: they go in the order in which they went"
-IN_TURN_S = 1e-9
+OUT_OF_TURN = "what was ready first was not always sent first: operations go in the order in which they went"
+AT_ONCE_S = 1e-9
 CONTROL = "control"  # the stream of what takes no time
 RESOURCES = (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared"))
 
@@ -56,10 +57,7 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
         notes.append("what nobody waits for within the step is waited for by the begin of the next one")
     payloads = tuple(held.payload(grid.mesh) for held in builder.payloads.values() if held.makers)
     kept = [held for held in builder.payloads.values() if held.makers]
-    if explicit and not _in_turn(kept):
-        policy = Policy(queue=_in_order(kept), boundary="layer", by={"queue": BY, "boundary": BY})
-        notes.append(OUT_OF_TURN)
-    elif explicit:
+    if explicit:
         policy = Policy(boundary="layer", by={"boundary": BY})
     elif any(plan.reaches_on for plan in plans.values()):
         policy = Policy(queue=_as_sent(kept), boundary="layer", by={"queue": BY, "boundary": BY})
@@ -79,6 +77,9 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
         policy=policy,
         assumptions=tuple(notes),
     )
+    if explicit and not _in_turn(workload, kept):
+        queued = replace(policy, queue=_in_order(kept), by={**policy.by, "queue": BY})
+        workload = replace(workload, policy=queued, assumptions=(*workload.assumptions, OUT_OF_TURN))
     communicators = {held.name: str(held.first.communicator) for held in kept}
     return Built(workload, {held.name: held.own_s() for held in kept}, communicators)
 
@@ -128,8 +129,9 @@ class _Held:
         return min((call.start_s for call in self.calls if call.start_s is not None), default=math.inf)
 
     def ready(self) -> float:
-        """Return when the last rank was ready for it, s; infinite where no rank's time is known."""
-        return max((call.enqueue_s for call in self.calls if call.enqueue_s is not None), default=math.inf)
+        """Return when the last rank was ready for it, s; infinite where the source does not tell that from waiting."""
+        handed_in = [call.enqueue_s for call in self.calls if call.enqueue_s is not None and not call.waits_inside]
+        return max(handed_in, default=math.inf)
 
     def own_s(self) -> float | None:
         """Return how long it took where nobody was waited for any more."""
@@ -319,14 +321,22 @@ def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
     return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
 
 
-def _in_turn(payloads: list[_Held]) -> bool:
-    """Say whether what the same ranks send for the same began in the order in which they were ready for it."""
-    queues: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
+def _in_turn(workload: Workload, payloads: list[_Held]) -> bool:
+    """Say whether what the same ranks send for the same began in the order in which they were ready for it.
+
+    What was ready at one moment is sent in the order in which a step lists it.
+    """
+    turn = {each.name: at for at, each in enumerate(operations(workload))}
+    queues: dict[tuple[Any, ...], list[tuple[float, float, int]]] = {}
     for held in payloads:
-        if held.begins() < math.inf:
+        if held.ready() < math.inf:
             taking = (held.of, held.peer, *sorted({*held.joint} - {held.of}))
-            queues.setdefault((held.role, held.axes, taking), []).append((held.begins(), held.ready()))
-    return all(one <= other + IN_TURN_S for each in queues.values() for (_, one), (_, other) in pairwise(sorted(each)))
+            line = queues.setdefault((held.role, held.axes, taking), [])
+            line.append((held.begins(), held.ready(), turn[held.name]))
+    sent = [pair for each in queues.values() for pair in pairwise(sorted(each))]
+    return all(
+        ready < after - AT_ONCE_S or (ready < after + AT_ONCE_S and a < b) for (_, ready, a), (_, after, b) in sent
+    )
 
 
 def _as_sent(payloads: list[_Held]) -> Queue:

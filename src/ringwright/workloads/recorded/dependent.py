@@ -42,8 +42,8 @@ def receive(picked: ChosenStep, edges: Iterable[tuple[int, int]], grid: Recorded
         receives[src].append((rank, event))
     for src, (sender, call) in calls.items():
         for rank, event in receives[src]:
-            place = grid.place_of(call.communicator, sender)
-            lines[rank].calls.append(replace(call, event=event, op="recv", peer=place))
+            at = grid.index_of(call.communicator, sender)
+            lines[rank].calls.append(replace(call, event=event, op="recv", peer=at))
     return within
 
 

@@ -51,9 +51,14 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
         ),
     )
     finer = replace(finer, policy=_of_parts(workload, cuts))
-    names = [_parts(each.name, cuts[each.name]) for each in buckets]
-    joined = finer.with_policy("as recorded", rewrites=(Rewrite("groups", GRADIENTS, {"names": names}),))
-    return finer, joined
+    return finer, finer.with_policy("as recorded", rewrites=(_joining(buckets, cuts),))
+
+
+def _joining(buckets: Sequence[Payload], cuts: Mapping[str, tuple[float, ...]]) -> Rewrite:
+    """Return what joins pieces as recorded: by the caps of buckets, or piece by piece where each class has its own."""
+    if len({(each.of, each.role) for each in buckets}) == 1:
+        return Rewrite("fuse", GRADIENTS, {"caps_bytes": [float(each.size_bytes) for each in buckets]})
+    return Rewrite("groups", GRADIENTS, {"names": [_parts(each.name, cuts[each.name]) for each in buckets]})
 
 
 def cuttable(workload: Workload) -> Workload:

@@ -45,8 +45,8 @@ class RecordedMesh:
         group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
         return group[index] if 0 <= index < len(group) else -1
 
-    def place_of(self, communicator: int, rank: int) -> int:
-        """Return the place in a communicator of a rank that is in it, -1 where that is not known."""
+    def index_of(self, communicator: int, rank: int) -> int:
+        """Return the index in a communicator of a rank that is in it, -1 where that is not known."""
         known = self.members[communicator]
         group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
         return group.index(rank) if rank in group else -1
@@ -114,8 +114,8 @@ def _nested(cuts: Iterable[int]) -> bool:
 
 def _differing(members: Sequence[int], mesh: Mesh) -> tuple[str, ...]:
     """Return the axes along which ranks differ."""
-    places = [mesh.place(rank) for rank in members]
-    return tuple(name for name, _ in mesh.axes if len({place[name] for place in places}) > 1) or (mesh.axes[-1][0],)
+    coordinates = [mesh.place(rank) for rank in members]
+    return tuple(name for name, _ in mesh.axes if len({each[name] for each in coordinates}) > 1) or (mesh.axes[-1][0],)
 
 
 def _world(trace: Trace, sizes: Iterable[int], members: Iterable[list[int] | None], ranks: Sequence[int]) -> int:
