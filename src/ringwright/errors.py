@@ -65,6 +65,17 @@ class RingwrightError(Exception):
             parts.append(f"  try: {self.remedy}")
         return "\n".join(parts)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let it come from another process, whatever its class is made of."""
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(kind: type[RingwrightError], args: tuple[object, ...], state: dict[str, object]) -> RingwrightError:
+    made = kind.__new__(kind)
+    made.args = args
+    made.__dict__.update(state)
+    return made
+
 
 class UsageError(RingwrightError):
     """The arguments contradict each other or name something that does not exist."""

@@ -151,7 +151,7 @@ class Payload:
     rows and columns of a matrix whose gradient is a sum of outer products, and ``samples`` how many of them one rank sums in
     one payload (0: not known). ``source`` and ``result`` are the values before and after; of a shift or copy, the result is what
     the rank ``hops`` further on holds. ``lag`` as of tasks. ``network`` names the one that carries it, where ranks have
-    several.
+    several. ``disturbed``: how many times as long as its like it took where it was recorded, by what else was under way.
     """
 
     name: str
@@ -177,6 +177,7 @@ class Payload:
     hops: int = 1
     lag: int = 0
     network: str = ""
+    disturbed: float = 1.0
 
     @property
     def asked(self) -> str:

@@ -56,9 +56,13 @@ def test_one_rank_of_many_is_asked_what_it_can_tell(tmp_path: Path, capsys: pyte
     """Of the rank that was recorded the step is replayed; who is late is not known, and said to be not."""
     job = Job(chain("toy", [ChainLayer(0.01, 0.02, 8 << 20, 2 << 20)] * 6, ranks=4), LinkCosts(5e8), folded=False)
     whole = trace(job, answer(job, "pytorch-ddp:bucket_cap_mb=100"))
-    mine = whole.table("events").filter((pl.col("rank") == 0) | pl.col("rank").is_null())
-    Trace.of({**{name: whole.table(name) for name in whole.tables}, "events": mine}, whole.meta).save(tmp_path / "one")
-    told = asked(str(tmp_path / "one"), "--may", "repair,nccl,ddp", capsys=capsys)
+    events = whole.table("events").with_row_index("was").filter((pl.col("rank") == 0) | pl.col("rank").is_null())
+    number = {was: at for at, was in enumerate(events["was"])}
+    renumbered = [pl.col(end).replace_strict(number, default=None).alias(end) for end in ("src_event", "dst_event")]
+    edges = whole.table("edges").with_columns(renumbered).drop_nulls(["src_event", "dst_event"])
+    mine = {"events": events.drop("was"), "edges": edges}
+    Trace.of({**{name: whole.table(name) for name in whole.tables}, **mine}, whole.meta).save(tmp_path / "one")
+    told = asked(str(tmp_path / "one"), "--may", "repair,nccl", capsys=capsys)
     refused = {str(each["what"]): each for each in told["refused"]}  # type: ignore[attr-defined]
     assert "two or more ranks" in refused["repair"]["why"]
     assert "--fabric" in refused["nccl"]["remedy"]
@@ -66,6 +70,9 @@ def test_one_rank_of_many_is_asked_what_it_can_tell(tmp_path: Path, capsys: pyte
     assert told["verdict"] == "nothing"
     assert "applies" in str(told["why"])
     assert all(each["remedy"] for each in refused.values())
+    cut = asked(str(tmp_path / "one"), "--may", "ddp", capsys=capsys)
+    assert cut["verdict"] == "changes"  # its one bucket went when backward was over
+    assert "bucket_cap_mb" in str(cut["changes"])
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from multiprocessing.reduction import ForkingPickler
+
 import pytest
 
 from algebra_cases import CASES, Case
 from ringwright.algebra import RULES, RewriteError, replayed
 from ringwright.algebra.account import totals
 from ringwright.algebra.equal import prove
+from ringwright.errors import JobEndsError, NeverArrivesError, RingwrightError
 from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workloads import check
 from ringwright.workload import Workload
@@ -62,3 +65,18 @@ def test_of_rules_that_are_replayed_the_one_that_fails_is_named(monkeypatch: pyt
     with pytest.raises(RewriteError, match="spoilt") as caught:
         replayed(before, after.applied)
     assert (caught.value.rule, caught.value.at) == (second.rule, second.at)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RewriteError("cut_batch", "F0", "it is one sequence", "two of them"),
+        JobEndsError("dead-link", "its link is dead", between="rank 0 and rank 1", at_s=0.1, prints="timeout"),
+        NeverArrivesError("4 messages never arrive", src=0, dst=1, due_s=0.5),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_refusal_comes_from_another_process(error: RingwrightError) -> None:
+    """A search beside the one that answers met one, and said that it was a bug of ours."""
+    back = ForkingPickler.loads(ForkingPickler.dumps(error))
+    assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))

@@ -28,12 +28,16 @@ pytestmark = pytest.mark.once
 
 JOBS = {
     "job": ["--model", "gpt3-125m", "--gpus", "4", "--fabric", "switch:4,rate=10Gb/s"],
+    "stages": [
+        *("--model", "gpt3-125m", "--gpus", "4", "--parallel", "tp2,pp2", "--micro-batches", "2"),
+        *("--fabric", "switch:4,rate=10Gb/s"),
+    ],
     "collective": ["all-reduce", "--fabric", "switch:4,rate=10Gb/s", "-b", "1M", "-e", "1M", "--algorithm", "ring"],
 }
 NOT_READ_BACK = {
     "csv": "its tables are csv, which says neither types nor what is missing",
     "jsonl": "JSON with the keys",  # one line a row, in no order of columns: for other programs
-    "perfetto": "JSON with the keys",  # a timeline of what has a beginning; groups, claims and the ledger are not in it
+    "perfetto": "JSON with the keys|no usable event",  # a timeline of what has a beginning; groups, claims and the ledger are not in it
 }
 ONE_WAY = ("prometheus",)  # bandwidths of all calls together: read as metrics, of which no call comes back
 NEAR = 0.01  # of a step, between a replay and what was simulated

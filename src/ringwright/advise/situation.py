@@ -7,7 +7,7 @@ what the engines say of that change. A job from a model has simulated times.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.generated import GeneratedJobSpec
     from ringwright.topology import Topology
     from ringwright.trace import Trace
-    from ringwright.workload import Workload
+    from ringwright.workload import Rewrite, Workload
 
 MOST_ITERATIONS = 8
 AS_RECORDED, MODEL = "as recorded", "model"
@@ -186,7 +186,7 @@ def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERA
     return Situation(
         first.workload.name,
         first.ground,
-        _as_it_is if finer is None else _joined(finer[1]),
+        _as_it_is if finer is None else _joined([each for replay in replays if (each := in_pieces(replay.workload))]),
         AS_RECORDED,
         topology,
         _Recorded(replays, topology, library_of(trace), hosts_of(trace)).made,
@@ -228,13 +228,21 @@ def _as_it_is(workload: Workload, _costs: object = None) -> Workload:
     return workload
 
 
-def _joined(joined: Workload) -> Callable[..., Workload]:
-    """Return what gives a step in pieces the buckets that were recorded."""
+def _joined(pieces: Sequence[tuple[Workload, Workload]]) -> Callable[..., Workload]:
+    """Return what gives a step in pieces the buckets that were recorded: those of the first step whose pieces it has."""
+    known = [joined.policy.rewrites or () for _, joined in pieces]
 
     def as_recorded(workload: Workload, _costs: object = None) -> Workload:
-        return workload.with_policy(AS_RECORDED, rewrites=joined.policy.rewrites)
+        sent = {each.name for each in workload.payloads}
+        fitting = (each for each in known if sent.issuperset(name for one in each for name in _named(one)))
+        return workload.with_policy(AS_RECORDED, rewrites=next(fitting, known[0]))
 
     return as_recorded
+
+
+def _named(rewrite: Rewrite) -> list[str]:
+    """Return the payloads that a rewrite of recorded buckets names; none of one by their caps."""
+    return [name for names in rewrite.settings.get("names", ()) for name in names]
 
 
 @dataclass(frozen=True)

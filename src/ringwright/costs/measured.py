@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ringwright.costs.stages import Stage
 from ringwright.errors import UsageError
 
+NOT_SHARED = ("send-recv",)  # what else was under way is in its time, which nobody has divided
 LATENCY_TOLD = 2  # times the smallest size, from which on a line through sizes is more than what one of them was off by
 
 
@@ -34,7 +35,8 @@ class MeasuredCosts:
     the measured sizes of the kind, or one of rate alone where they are nearly one size, which tells no latency. Below the
     smallest of them a piece takes its share of that one's time, for what a recording shows at that end is waiting as much as
     latency. Exact for the sizes measured, a guess for others. What else was under way is in the measured times, so operations
-    of different communicators do not slow each other once more.
+    of different communicators do not slow each other once more, nor messages at all. How far one operation took longer than the
+    mean is known of its payload (``disturbed``).
     """
 
     samples: tuple[MeasuredOperation, ...]
@@ -58,7 +60,7 @@ class MeasuredCosts:
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return one phase; NotMeasuredError for an operation of which none was measured."""
-        communicator = self.communicators.get(role, "")
+        communicator = "" if op in NOT_SHARED else self.communicators.get(role, "")
         loads = ((f"communicator {communicator}", 1.0),) if communicator else ()
         known = self.exact.get((op, size_bytes, role))
         if known is not None:

@@ -40,6 +40,14 @@ class Operation:
         return self.payloads[0].network
 
     @property
+    def disturbed(self) -> float:
+        """How many times as long as its like it takes, as its payloads did where they were recorded: their mean, by bytes."""
+        if len(self.payloads) == 1:
+            return self.payloads[0].disturbed
+        whole = sum(each.size_bytes for each in self.payloads)
+        return sum(each.disturbed * each.size_bytes for each in self.payloads) / whole if whole else 1.0
+
+    @property
     def pieces(self) -> int:
         """How many pieces it is sent in."""
         return max(1, -(-self.size_bytes // self.piece_bytes)) if self.piece_bytes else 1

@@ -307,6 +307,7 @@ _payload = _object(
         hops=_count,
         lag=_count,
         network=_word,
+        disturbed=_number,
     ),
     ("name", "of", "op", "size_bytes", "axes", "role", "producers", "consumers"),
 )

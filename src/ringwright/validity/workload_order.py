@@ -75,27 +75,42 @@ def _is_large(workload: Workload) -> bool:
 
 def _waits(workload: Workload, numbers: Numbers, after: list[list[int]]) -> None:
     """Add who waits for whom over two steps, micro-batch by micro-batch where both ends have them."""
-    count, base, per_step = numbers
-
-    def join(src: str, dst: str, distance: int, *, pairwise: bool) -> None:
-        for step in range(2 - distance):
-            first, last = step * per_step + base[src], (step + distance) * per_step + base[dst]
-            if pairwise and count[src] == count[dst]:
-                for at in range(count[src]):
-                    after[first + at].append(last + at)
-                continue
-            hub = len(after)  # all of the one before all of the other, without every pair
-            for at in range(first, first + count[src]):
-                after[at].append(hub)
-            after.append(list(range(last, last + count[dst])))
-
     for edge in workload.edges:
         if edge.distance < 2:
-            join(edge.src, edge.dst, edge.distance, pairwise=True)
+            _join(numbers, after, ([edge.src], [edge.dst]), edge.distance, pairwise=True)
     for payload in workload.payloads:
-        for consumer, distance in payload.consumers:
-            for producer in payload.producers if distance < 2 else ():
-                join(producer, consumer, distance, pairwise=payload.per == "micro-batch")
+        by_batch = payload.per == "micro-batch" and workload.micro_batches > 1
+        for distance in sorted({each for _, each in payload.consumers if each < 2}) if payload.producers else ():
+            users = [name for name, each in payload.consumers if each == distance]
+            for makers in ([one] for one in payload.producers) if by_batch else [payload.producers]:
+                for taking in ([one] for one in users) if by_batch else [users]:
+                    _join(numbers, after, (makers, taking), distance, pairwise=by_batch)
+
+
+def _join(
+    numbers: Numbers,
+    after: list[list[int]],
+    ends: tuple[Sequence[str], Sequence[str]],
+    distance: int,
+    *,
+    pairwise: bool,
+) -> None:
+    """Let tasks wait for others: all of them for all, or of two micro-batch for micro-batch where both have as many."""
+    count, base, per_step = numbers
+
+    def every(names: Sequence[str], step: int) -> list[int]:
+        return [step * per_step + base[name] + at for name in names for at in range(count[name])]
+
+    for step in range(2 - distance):
+        before, behind = every(ends[0], step), every(ends[1], step + distance)
+        if pairwise and len(before) == len(behind):
+            for one, other in zip(before, behind, strict=True):
+                after[one].append(other)
+            continue
+        hub = len(after)  # all of the one before all of the other, without every pair
+        for at in before:
+            after[at].append(hub)
+        after.append(behind)
 
 
 def _streams(workload: Workload, of: str) -> dict[str, list[Instance]]:

@@ -168,6 +168,9 @@ def payloads(workload: Workload) -> Iterator[Finding]:
             remedy = "leave out what is not sent; a payload has at least 1 B"
             remedy = remedy if each.size_bytes <= 0 else f"at most {MOST_BYTES:,} B"
             yield Finding("size", f"{each.name} has {each.size_bytes} B", where, remedy)
+        if not 0 < each.disturbed < math.inf:
+            what = f"{each.name} takes {each.disturbed:g} times as long as its like"
+            yield Finding("payload", what, where, "disturbed is above 0; 1 where nothing tells")
         if not each.producers:
             remedy = "name the task that makes it; a CTRL task for what is there from the start"
             yield Finding("producer", f"{each.name} has no producer", where, remedy)

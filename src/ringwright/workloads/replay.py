@@ -7,7 +7,7 @@ inferred; without times there is communication only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -116,7 +116,8 @@ def replayed(trace: Trace, *, step: int | None = None, assumptions: Sequence[str
     closed = all(line.is_closed for line in picked.lines.values())
     lasted = (max if closed else min)(measured, default=None)
     costs = None if ground == GROUNDS[2] else _costs(built)
-    return Replay(require(built.workload), ground, picked.label, costs, lasted, trace)
+    workload = built.workload if costs is None else _disturbed(built, costs)
+    return Replay(require(workload), ground, picked.label, costs, lasted, trace)
 
 
 def baseline(trace: Trace, *, step: int | None = None) -> tuple[float, float]:
@@ -167,16 +168,9 @@ def _plans(trace: Trace, picked: ChosenStep, where: RecordedMesh, ground: str) -
         for line in picked.lines.values():
             _timed_only(line, picked)
         return timeline.plans(picked.lines, where.roles)
-    owner = {
-        event: rank
-        for rank, line in picked.lines.items()
-        for event in (*(call.event for call in line.calls), *(work.event for work in line.works))
-    }
-    edges: dict[int, list[tuple[int, int]]] = {rank: [] for rank in picked.lines}
-    for src, dst in trace.table("edges").select("src_event", "dst_event").iter_rows():
-        if src in owner and owner.get(dst) == owner[src]:
-            edges[owner[src]].append((src, dst))
-    return {rank: dependent.plan(line, edges[rank]) for rank, line in picked.lines.items()}
+    edges = trace.table("edges").select("src_event", "dst_event").iter_rows()
+    within = dependent.receive(picked, edges, where)
+    return {rank: dependent.plan(line, within[rank]) for rank, line in picked.lines.items()}
 
 
 def _timed_only(line: Line, picked: ChosenStep) -> None:
@@ -224,6 +218,15 @@ def _costs(built: Built) -> MeasuredCosts | None:
         if (time_s := built.own_s.get(each.name)) is not None
     ]
     return MeasuredCosts.of(samples) if samples else None
+
+
+def _disturbed(built: Built, costs: MeasuredCosts) -> Workload:
+    """Return the workload whose payloads say how far each took longer than the mean of its like, which is what it costs."""
+    payloads = []
+    for each in built.workload.payloads:
+        own_s, mean_s = built.own_s.get(each.name), costs.exact.get((each.op, each.size_bytes, each.role))
+        payloads.append(replace(each, disturbed=own_s / mean_s) if own_s and mean_s else each)
+    return replace(built.workload, payloads=tuple(payloads))
 
 
 __all__ = ["GROUNDS", "Replay", "baseline", "lasted_s", "replay", "replayed"]

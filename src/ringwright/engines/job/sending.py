@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class PhaseCosts(NamedTuple):
     """What a cost model was asked, and what it said. ``number`` counts what was asked for a step."""
 
     number: int
-    question: tuple[str, tuple[int, int], tuple[int, ...], str]
+    question: tuple[str, tuple[int, int], tuple[int, ...], str, float]
     phases: Phases
 
 
@@ -66,10 +67,18 @@ class SendingMark(NamedTuple):
     pieces: int
 
 
-def asked(costs: Costs, op: str, sizes: tuple[int, int], ranks: tuple[int, ...], role: str) -> Phases:
-    """Return what an operation takes, phase by phase, for a full piece and for the last one."""
+def asked(
+    costs: Costs, op: str, sizes: tuple[int, int], ranks: tuple[int, ...], role: str, disturbed: float = 1.0
+) -> Phases:
+    """Return what an operation takes, phase by phase, for a full and for the last piece, so many times as long as its like."""
     large, small = (costs.stages(op, size, ranks, role) for size in sizes)
+    if disturbed != 1.0:
+        large, small = (tuple(_longer(stage, disturbed) for stage in stages) for stages in (large, small))
     return tuple(zip(large, small, strict=True))
+
+
+def _longer(stage: Stage, times: float) -> Stage:
+    return replace(stage, wire_s=stage.wire_s * times, latency_s=stage.latency_s * times)
 
 
 class Sending:
@@ -299,11 +308,12 @@ class Sending:
 
     def _phases(self, operation: Operation, whole: int, rest: int, group: Group) -> PhaseCosts:
         """Return what the cost model says of a full piece and of the last one, phase by phase."""
-        key = (operation.asked, whole, rest, operation.role, group.number)
+        disturbed = operation.disturbed
+        key = (operation.asked, whole, rest, operation.role, group.number, disturbed)
         if key not in self.phases:
             if operation.network:
                 require_network(self.costs, operation.network, operation.name)
-            question = (operation.asked, (whole, rest), group.ranks, operation.role)
+            question = (operation.asked, (whole, rest), group.ranks, operation.role, disturbed)
             self.phases[key] = PhaseCosts(len(self.phases), question, asked(self.costs, *question))
         return self.phases[key]
 

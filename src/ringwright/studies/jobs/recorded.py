@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ITS_OWN = "the network it ran on"
 FAR = 0.1  # of the measured step, from which on a replay that changes nothing is warned of
+FAR_BY_DEPENDENCIES = 0.01  # likewise where the source says who waits for whom
 SMALLEST = 1 / 16  # of the smallest measured operation
 LEFT_OUT = ("what the recording does not hold: host jitter of other steps, input pipeline, checkpoints",)
 
@@ -106,12 +107,13 @@ class Counterfactual:
 def ground(replay: Replay) -> dict[str, Any]:
     """Return what a document says of a replay besides: ``ground``, ``step``, ``baseline`` where there are times, ``warnings``."""
     beside = _baseline(replay)
-    return {"ground": replay.ground, "step": replay.step, "baseline": beside, "warnings": _warnings(beside)}
+    far = FAR_BY_DEPENDENCIES if replay.ground == GROUNDS[0] else FAR
+    return {"ground": replay.ground, "step": replay.step, "baseline": beside, "warnings": _warnings(beside, far)}
 
 
-def _warnings(beside: ReplayBaseline | None) -> list[str]:
-    """Say of a replay that misses its own recording how little its answers mean."""
-    if beside is None or abs(beside["error"]) <= FAR:
+def _warnings(beside: ReplayBaseline | None, far: float) -> list[str]:
+    """Say of a replay that misses its own recording, by more than a share of it, how little its answers mean."""
+    if beside is None or abs(beside["error"]) <= far:
         return []
     off = f"{abs(beside['error']):.0%} {'longer' if beside['error'] > 0 else 'shorter'} than the recording"
     missing = "something of the job is missing in it, and smaller differences between policies are not told by it"
@@ -200,5 +202,5 @@ def _baseline(replay: Replay) -> ReplayBaseline | None:
         "steps": len(replay.steps_s),
         "step_us": replay.measured_s * 1e6,
         "replayed_us": own * 1e6,
-        "error": own / replay.measured_s - 1 if replay.measured_s else 0.0,
+        "error": round(own / replay.measured_s - 1, 9) + 0.0 if replay.measured_s else 0.0,  # picoseconds are no error
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -54,12 +54,21 @@ def trace(job: Job, result: PolicyResult) -> Trace:
         job.workload.mesh.size,
         f"{job.workload.name} on {job.fabric}, policy {result.policy}",
         events=pl.concat([events, _steps(events)]),
-        edges=_edges(run, written.made),
+        edges=_edges(run, written),
         communicators=_communicators(written.numbers),
         **_lying(senders),
         claims=_claims(job, result),
         asked=asked(job, [result.policy]),
     )
+
+
+class Made(NamedTuple):
+    """So many instances from the first on, and their events from the first on, of a rank; -1: of a class."""
+
+    instance: int
+    many: int
+    rank: int
+    event: int
 
 
 class _Written:
@@ -68,7 +77,8 @@ class _Written:
     def __init__(self, senders: Senders, own: OwnReady) -> None:
         self.senders, self.own = senders, own
         self.numbers: dict[Group, int] = {}
-        self.made: list[tuple[int, int, int, int]] = []  # (first instance, how many, rank or -1, first event)
+        self.made: list[Made] = []
+        self.arriving: list[Made] = []  # messages, by the rank that receives each
         self.lines: list[Row] = []
         self.times: dict[str, list[np.ndarray]] = {name: [] for name in (*TIMES, "sequence", "size_bytes")}
         self.counts: list[int] = []
@@ -97,8 +107,10 @@ class _Written:
             self.counts.append(row.count)
             self.many += row.count
         for at, part in enumerate(parts if is_apart else parts[:1]):
-            rank = part.rank if is_apart and part.rank is not None else -1
-            self.made.append((where.start, row.count, rank, first + at * row.count))
+            rank, event = part.rank if is_apart and part.rank is not None else -1, first + at * row.count
+            self.made.append(Made(where.start, row.count, rank, event))
+            if is_apart and part.receiver is not None:
+                self.arriving.append(Made(where.start, row.count, part.receiver, event))
 
     def _task(self, row: Instances) -> Row:
         phase, op = PHASES.get(row.kind), "hold" if row.name.startswith(f"{HELD} ") else row.kind
@@ -146,20 +158,35 @@ def _steps(events: pl.DataFrame) -> pl.DataFrame:
     return WRITER.events(lasted, kind="step", records=None, confidence=None, source=SIMULATED_JOB)
 
 
-def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
-    """Return what waits for what among the events of one rank, directly or through control and barriers, which are no events."""
+def _edges(run: JobRun, written: _Written) -> pl.DataFrame:
+    """Return what waits for what, directly or through control and barriers, which are no events.
+
+    It is among the events of one rank, and flows from a message, which is its sender's event, to what waits for it where it
+    arrives.
+    """
     import polars as pl
 
-    columns = [np.concatenate([np.arange(each[at], each[at] + each[1]) for each in made]) for at in (0, 3)]
-    ranks = np.repeat([each[2] for each in made], [each[1] for each in made])
-    events = pl.DataFrame({"instance": columns[0], "rank": ranks, "event": columns[1]})
     waits = pl.DataFrame(dict(zip(("src", "dst"), _through_control(run), strict=True)))
-    return (
-        waits.join(events.rename({"instance": "src", "event": "src_event"}), on="src")
-        .join(events.rename({"instance": "dst", "event": "dst_event"}), on=["dst", "rank"])
-        .select("src_event", "dst_event", kind=pl.lit("dependency"))
-        .unique(maintain_order=True)
-    )
+    waiting = _instances(written.made).rename({"instance": "dst", "event": "dst_event"})
+    listed = []
+    for kind, made in (("dependency", written.made), ("flow", written.arriving)):
+        waited = _instances(made).rename({"instance": "src", "event": "src_event"})
+        told = waits.join(waited, on="src").join(waiting, on=["dst", "rank"])
+        listed.append(told.select("src_event", "dst_event", kind=pl.lit(kind)))
+    return pl.concat(listed).unique(maintain_order=True)
+
+
+def _instances(made: list[Made]) -> pl.DataFrame:
+    """Return a row for each event that was made: its instance and its rank."""
+    import polars as pl
+
+    many = [each.many for each in made]
+    within = np.arange(sum(many)) - np.repeat(np.cumsum([0, *many])[:-1], many)
+    starts = {
+        name: np.array([getattr(each, name) for each in made], np.int64) for name in ("instance", "rank", "event")
+    }
+    columns = {name: np.repeat(each, many) for name, each in starts.items()}
+    return pl.DataFrame({name: each + within * (name != "rank") for name, each in columns.items()})
 
 
 def _through_control(run: JobRun) -> tuple[np.ndarray, np.ndarray]:

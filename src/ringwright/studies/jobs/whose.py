@@ -22,7 +22,7 @@ Group = tuple[str, tuple[int, ...]]  # its role and its ranks, in order
 class EventPart(NamedTuple):
     """Whom one event of each instance of a row stands for. ``of``: the class of ranks; ``rank`` is None of several.
 
-    ``group`` is that of an operation, ``peer`` the place in it of who receives.
+    ``group`` is that of an operation, ``peer`` the place in it of who receives, ``receiver`` that rank, of another class.
     """
 
     of: int
@@ -32,6 +32,7 @@ class EventPart(NamedTuple):
     records: int
     group: Group | None = None
     peer: int | None = None
+    receiver: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,11 @@ class Whose:
             is_pair = operation.op == "send-recv"
             members = self.senders.scheduled.mesh.group(operation.axes, ranks[0]) if is_pair else ranks
             peer = members.index(ranks[1]) if is_pair and ranks[1] in members else None
+            is_away = is_pair and classes.class_of[ranks[0]] != classes.class_of[ranks[1]]
             for rank in ranks[:1] if is_pair else ranks:
                 of = int(classes.class_of[rank])
-                made.append(EventPart(of, rank, classes.of[of], 1, 1, (row.role, members), peer))
+                whose = (1, 1, (row.role, members), peer, ranks[1] if is_away else None)
+                made.append(EventPart(of, rank, classes.of[of], *whose))
         return made
 
     def _every(self, operation: Operation) -> dict[tuple[int, ...], list[tuple[int, ...]]]:

@@ -85,15 +85,23 @@ def signature(plan: RankStep, grid: RecordedMesh) -> tuple[Any, ...]:
 
 
 def _even(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
-    """Say whether ranks with equal coordinates on some axes have as much work, to a hundredth."""
+    """Say whether ranks with equal coordinates on some axes have as much work, and their calls take as long, to a hundredth."""
     coordinates = _key(grid, axes)
-    least: dict[tuple[int, ...], float] = {}
-    most: dict[tuple[int, ...], float] = {}
+    totals: dict[tuple[Any, ...], list[float]] = {}
     for rank, plan in plans.items():
-        total = sum(piece.seconds for piece in plan.pieces)
-        least[coordinates(rank)] = min(total, least.get(coordinates(rank), total))
-        most[coordinates(rank)] = max(total, most.get(coordinates(rank), total))
-    return all(most[at] - least[at] <= SAME * most[at] for at in most)
+        for what, total in _lasting(plan, grid).items():
+            totals.setdefault((coordinates(rank), what), []).append(total)
+    return all(max(each) - min(each) <= SAME * max(each) for each in totals.values())
+
+
+def _lasting(plan: RankStep, grid: RecordedMesh) -> dict[tuple[str, ...], float]:
+    """Return the seconds of a rank's work, and by their axes those of its calls in which nobody waits."""
+    lasting: dict[tuple[str, ...], float] = {(): sum(piece.seconds for piece in plan.pieces)}
+    for each in plan.sent:
+        if not each.call.waits_inside:
+            axes = grid.axes[each.call.communicator]
+            lasting[axes] = lasting.get(axes, 0.0) + (each.call.duration_s or 0.0)
+    return lasting
 
 
 def _key(grid: RecordedMesh, axes: tuple[str, ...]) -> Callable[[int], tuple[int, ...]]:

@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
+from ringwright.rewrites import operations
 from ringwright.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
 from ringwright.workloads.recorded.alone import own_times
-from ringwright.workloads.recorded.grid import RecordedMesh
+from ringwright.workloads.recorded.grid import RecordedMesh, no_grid
 from ringwright.workloads.recorded.plan import (
     BACKWARD,
     FORWARD,
@@ -28,6 +30,8 @@ BY = "recording"  # who set what of the policy was recorded
 REACHES_ON = (
     "sums of gradients reached into the next step: they go in the order in which they went, and forward waits for each"
 )
+OUT_OF_TURN = "what was ready first was not always sent first: operations go in the order in which they went"
+AT_ONCE_S = 1e-9
 CONTROL = "control"  # the stream of what takes no time
 RESOURCES = (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared"))
 
@@ -73,6 +77,9 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
         policy=policy,
         assumptions=tuple(notes),
     )
+    if explicit and not _in_turn(workload, kept):
+        queued = replace(policy, queue=_in_order(kept), by={**policy.by, "queue": BY})
+        workload = replace(workload, policy=queued, assumptions=(*workload.assumptions, OUT_OF_TURN))
     communicators = {held.name: str(held.first.communicator) for held in kept}
     return Built(workload, {held.name: held.own_s() for held in kept}, communicators)
 
@@ -120,6 +127,11 @@ class _Held:
     def begins(self) -> float:
         """Return when the first rank began it, s; infinite where no rank's time is known."""
         return min((call.start_s for call in self.calls if call.start_s is not None), default=math.inf)
+
+    def ready(self) -> float:
+        """Return when the last rank was ready for it, s; infinite where the source does not tell that from waiting."""
+        handed_in = [call.enqueue_s for call in self.calls if call.enqueue_s is not None and not call.waits_inside]
+        return max(handed_in, default=math.inf)
 
     def own_s(self) -> float | None:
         """Return how long it took where nobody was waited for any more."""
@@ -173,9 +185,10 @@ class _Builder:
             else:
                 users = sent.consumers or ((plan.tail,) if sent.is_gradient and plan.tail is not None else ())
                 payload.users += [(named[one], 0) for one in users if one < len(named)]
-        for one, other in dict.fromkeys(plan.chained):
+                payload.users += [(named[one], 1) for one in sent.later if one < len(named)]
+        for one, other, steps in dict.fromkeys(plan.chained):
             if plan.sent[other].call.op != "recv":  # that a receiver is ready is nobody's to wait for
-                self._chain(of, prefix, (held[one], held[other]))
+                self._chain(of, prefix, (held[one], held[other]), steps)
 
     def to_the_next(self) -> bool:
         """Let the first work of the next step wait for what nobody waits for; say whether there was any."""
@@ -206,8 +219,10 @@ class _Builder:
             slot = (("F" if piece.phase == FORWARD else "B"), 0) if apart else ("F", 0)
             stream = "compute" if piece.stream == CONTROL else piece.stream
             named.append(f"{prefix}{kind}{at}")
-            self.tasks.append(Task(named[-1], of, kind, piece.seconds, 0, slot, stream=stream))
+            per = "step" if kind == "U" and plan.updates_late else "micro-batch"
+            self.tasks.append(Task(named[-1], of, kind, piece.seconds, 0, slot, per, stream=stream))
         self.edges += [Edge(named[src], named[dst]) for src, dst in plan.edges if src < chain and dst < chain]
+        self.edges += [Edge(named[src], named[dst], 1) for src, dst in plan.later if src < chain and dst < chain]
         return named
 
     def _begin(self, of: str, named: list[str]) -> str:
@@ -219,10 +234,10 @@ class _Builder:
             self.edges += [Edge(each, name, 1) for each in last.values()]
         return name
 
-    def _chain(self, of: str, prefix: str, pair: tuple[_Held, _Held]) -> None:
+    def _chain(self, of: str, prefix: str, pair: tuple[_Held, _Held], steps: int) -> None:
         name = f"{prefix}between.{pair[0].name}.{pair[1].name}"
         self.tasks.append(Task(name, of, "CTRL"))
-        pair[0].users.append((name, 0))
+        pair[0].users.append((name, steps))
         pair[1].makers.append(name)
 
     def _payload(
@@ -245,7 +260,7 @@ class _Builder:
                 name = f"{role}.{where}{between}.{key[-1]}"
                 held = self.payloads[key] = _Held(name, "send-recv", ends[0], role, axes, call, peer=ends[1])
         else:
-            group = self._group(of, rank, axes)
+            group = self._group(of, rank, number)
             key = ("group", role, axes, group)
             key = (*key, turns[key])
             turns[key[:-1]] += 1
@@ -262,9 +277,17 @@ class _Builder:
             held.calls += self._others(rank, call)
         return held
 
-    def _group(self, of: str, rank: int, axes: tuple[str, ...]) -> tuple[str, ...]:
-        members = self.grid.mesh.group(axes, rank) if len(self.names) > 1 else ()
-        return tuple(sorted({self._class_of(member, of) for member in members})) or (of,)
+    def _group(self, of: str, rank: int, number: int) -> tuple[str, ...]:
+        """Return the classes that take part; WorkloadError for a part of a group whose ranks are not all there are of them."""
+        if len(self.names) == 1:
+            return (of,)
+        members = self.grid.group(number, rank)
+        taking = tuple(sorted({self._class_of(member, of) for member in members}))
+        if number in self.grid.parts:
+            every = self.grid.mesh.group(self.grid.axes[number], rank)
+            if {member for member in every if self._class_of(member, of) in taking} != set(members):
+                raise no_grid(number, members)
+        return taking
 
     def _class_of(self, rank: int, default: str) -> str:
         if rank < 0 or len(self.names) == 1:
@@ -298,10 +321,31 @@ def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
     return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
 
 
+def _in_turn(workload: Workload, payloads: list[_Held]) -> bool:
+    """Say whether what the same ranks send for the same began in the order in which they were ready for it.
+
+    What was ready at one moment is sent in the order in which a step lists it.
+    """
+    turn = {each.name: at for at, each in enumerate(operations(workload))}
+    queues: dict[tuple[Any, ...], list[tuple[float, float, int]]] = {}
+    for held in payloads:
+        if held.ready() < math.inf:
+            taking = (held.of, held.peer, *sorted({*held.joint} - {held.of}))
+            line = queues.setdefault((held.role, held.axes, taking), [])
+            line.append((held.begins(), held.ready(), turn[held.name]))
+    sent = [pair for each in queues.values() for pair in pairwise(sorted(each))]
+    return all(
+        ready < after - AT_ONCE_S or (ready < after + AT_ONCE_S and a < b) for (_, ready, a), (_, after, b) in sent
+    )
+
+
 def _as_sent(payloads: list[_Held]) -> Queue:
     """Return the order in which sums of gradients began; what else is sent goes when it is ready."""
-    sums = [held for held in payloads if held.is_gradient]
-    return Queue(keys={held.name: at for at, held in enumerate(sorted(sums, key=_Held.begins))})
+    return _in_order([held for held in payloads if held.is_gradient])
+
+
+def _in_order(payloads: list[_Held]) -> Queue:
+    return Queue(keys={held.name: at for at, held in enumerate(sorted(payloads, key=_Held.begins))})
 
 
 def _queue(each: CommEvent, grid: RecordedMesh) -> tuple[object, ...]:

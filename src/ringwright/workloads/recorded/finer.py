@@ -51,9 +51,14 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
         ),
     )
     finer = replace(finer, policy=_of_parts(workload, cuts))
-    caps = [float(each.size_bytes) for each in buckets]
-    joined = finer.with_policy("as recorded", rewrites=(Rewrite("fuse", GRADIENTS, {"caps_bytes": caps}),))
-    return finer, joined
+    return finer, finer.with_policy("as recorded", rewrites=(_joining(buckets, cuts),))
+
+
+def _joining(buckets: Sequence[Payload], cuts: Mapping[str, tuple[float, ...]]) -> Rewrite:
+    """Return what joins pieces as recorded: by the caps of buckets, or piece by piece where each class has its own."""
+    if len({(each.of, each.role) for each in buckets}) == 1:
+        return Rewrite("fuse", GRADIENTS, {"caps_bytes": [float(each.size_bytes) for each in buckets]})
+    return Rewrite("groups", GRADIENTS, {"names": [_parts(each.name, cuts[each.name]) for each in buckets]})
 
 
 def cuttable(workload: Workload) -> Workload:
@@ -141,9 +146,10 @@ class _Stretches:
             and ends[edge.src] == 1
         }
         begins = sorted(set(needed.values()))
+        buckets_of = Counter(name for bucket in buckets for name in {name for name, _ in bucket.consumers})
         for bucket in buckets:
             for update, _ in bucket.consumers:
-                if update in needed and update not in self.pieces:
+                if update in needed and buckets_of[update] == 1:  # one for several is not cut as any of them
                     end = next((at for at in begins if at > needed[update]), len(passes))
                     self.pieces[update] = len(cuts[bucket.name])
                     # From its end, forward meets pieces in the order in which backward made them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -18,20 +18,38 @@ NAMED = ("dp", "tp", "pp", "ep", "cp", "sp", "fsdp")
 
 @dataclass
 class RecordedMesh:
-    """The mesh, the axes of each communicator, its members (None: not known) and its role ("": not known)."""
+    """The mesh, the axes of each communicator, its members (None: not known) and its role ("": not known).
+
+    ``parts``: communicators of some ranks of another one, such as the first and the last stage of a pipeline; their axes are
+    those along which these differ.
+    """
 
     mesh: Mesh
     axes: dict[int, tuple[str, ...]]
     members: dict[int, list[int] | None]
     roles: dict[int, str]
     sizes: dict[int, int]
+    parts: frozenset[int] = frozenset()
     assumptions: list[str] = field(default_factory=list)
+
+    def group(self, communicator: int, rank: int) -> tuple[int, ...]:
+        """Return the ranks of a communicator that ``rank`` is in."""
+        known = self.members[communicator]
+        if communicator in self.parts and known is not None:
+            return tuple(known)
+        return self.mesh.group(self.axes[communicator], rank)
 
     def rank_of(self, communicator: int, index: int, rank: int) -> int:
         """Return the global rank of a place in a communicator that ``rank`` is in, -1 where that is not known."""
         known = self.members[communicator]
         group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
         return group[index] if 0 <= index < len(group) else -1
+
+    def index_of(self, communicator: int, rank: int) -> int:
+        """Return the index in a communicator of a rank that is in it, -1 where that is not known."""
+        known = self.members[communicator]
+        group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
+        return group.index(rank) if rank in group else -1
 
 
 def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMesh:
@@ -46,22 +64,58 @@ def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMes
         members[number] = listed if known else None
         sizes[number] = int(row["size"] or len(listed) or 1)
         roles[number] = str(row["role"] or _role_in(row["name"]))
-    world = _world(trace, sizes.values(), members.values(), ranks)
+    parts = _parts(members)
+    world = _world(trace, sizes.values(), [each for number, each in members.items() if number not in parts], ranks)
     for number, listed_ in members.items():
         if listed_ is None and sizes[number] not in (1, world):
             notes.append(f"the members of communicator {number} are not recorded: {sizes[number]} neighbours")
     notes += [f"communicator {n} has one rank, as far as was recorded" for n in members if sizes[n] == 1]
-    shapes = {number: _shape(members[number], sizes[number], world) for number in members}
+    shapes = {number: _shape(members[number], sizes[number], world) for number in members if number not in parts}
     mesh, strides = _mesh(shapes, world, roles)
     axes = {number: _axes(shapes[number], mesh, strides) for number in shapes}
+    axes |= {number: _differing(members[number] or [], mesh) for number in parts}
     for number, listed_ in members.items():
         if (
             sizes[number] > 1
             and listed_ is not None
+            and number not in parts
             and sorted(listed_) != sorted(mesh.group(axes[number], listed_[0]))
         ):
-            raise _no_grid(number, listed_)
-    return RecordedMesh(mesh, axes, members, roles, sizes, notes)
+            raise no_grid(number, listed_)
+    return RecordedMesh(mesh, axes, members, roles, sizes, parts, notes)
+
+
+def _parts(members: Mapping[int, list[int] | None]) -> frozenset[int]:
+    """Return the communicators of some ranks of another one that no mesh has as a row, a column or a block beside the others."""
+    known = {number: frozenset(listed) for number, listed in members.items() if listed}
+    inside = {number for number, mine in known.items() if any(mine < other for other in known.values())}
+    cuts = [cut for number in known if number not in inside for cut in _cuts(members[number] or [])]
+    parts = set()
+    for number in sorted(inside, key=lambda each: (-len(known[each]), each)):
+        try:
+            mine = _cuts(members[number] or [])
+        except WorkloadError:
+            mine = []
+        if mine and _nested([*cuts, *mine]):
+            cuts += mine
+        else:
+            parts.add(number)
+    return frozenset(parts)
+
+
+def _cuts(members: list[int]) -> list[int]:
+    """Return where a group begins and ends: the strides and extents of its shape."""
+    return [cut for stride, count in _shape(members, len(members), 1) for cut in (stride, stride * count)]
+
+
+def _nested(cuts: Iterable[int]) -> bool:
+    return all(other % one == 0 for one, other in pairwise(sorted(set(cuts))))
+
+
+def _differing(members: Sequence[int], mesh: Mesh) -> tuple[str, ...]:
+    """Return the axes along which ranks differ."""
+    coordinates = [mesh.place(rank) for rank in members]
+    return tuple(name for name, _ in mesh.axes if len({each[name] for each in coordinates}) > 1) or (mesh.axes[-1][0],)
 
 
 def _world(trace: Trace, sizes: Iterable[int], members: Iterable[list[int] | None], ranks: Sequence[int]) -> int:
@@ -89,7 +143,7 @@ def _shape(members: list[int] | None, size: int, world: int) -> list[tuple[int, 
         stride = starts[1] - starts[0]
         count = next((at for at in range(1, len(starts)) if starts[at] - starts[at - 1] != stride), len(starts))
         if stride < 1 or len(starts) % count:
-            raise _no_grid(-1, members)
+            raise no_grid(-1, members)
         shape.append((stride, count))
         starts = starts[::count]
     return shape
@@ -125,7 +179,8 @@ def _axes(shape: list[tuple[int, int]], mesh: Mesh, strides: dict[str, int]) -> 
     return tuple(name for name, _ in mesh.axes if name in inside) or (mesh.axes[-1][0],)
 
 
-def _no_grid(number: int, members: list[int]) -> WorkloadError:
+def no_grid(number: int, members: Sequence[int]) -> WorkloadError:
+    """Return the error of a group that is no part of any mesh with the others."""
     listed = ", ".join(map(str, members[:8])) + (", ..." if len(members) > 8 else "")
     return WorkloadError(
         f"the group of ranks {listed} is no row, column or block of a mesh",

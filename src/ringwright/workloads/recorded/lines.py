@@ -57,6 +57,9 @@ class ChosenStep:
     assumptions: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     groups: frozenset[int] = frozenset()  # communicators that are described
+    again: dict[int, int] = field(
+        default_factory=dict
+    )  # event of the next step -> the one of this step that does the same
 
 
 def chosen(trace: Trace, step: int | None = None) -> ChosenStep:
@@ -87,6 +90,8 @@ def chosen(trace: Trace, step: int | None = None) -> ChosenStep:
             f"{picked.label} holds no call that can be replayed", where=why, remedy="choose another step with step=N"
         )
     _ends(frame, picked, iteration)
+    if iteration is not None and not trace.scan("edges").head(1).collect().is_empty():
+        picked.again = _again(frame, iteration)
     for what, count in sorted(picked.left_out.items()):
         picked.assumptions.append(f"{what}: {count}")
     return picked
@@ -332,6 +337,17 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
         picked.assumptions.append(
             f"{aside} kernels and copies beside the main stream are left out; its gaps count as work"
         )
+
+
+def _again(frame: pl.DataFrame, iteration: int) -> dict[int, int]:
+    """Return, by the events of the next step, those of a step that do the same; none where the steps are not alike."""
+    import polars as pl
+
+    events = frame.filter(pl.col("kind").is_in(["collective", "p2p", "compute", "memory"])).sort("rank", "event")
+    mine, after = (events.filter(pl.col("iteration") == each) for each in (iteration, iteration + 1))
+    what = ("rank", "kind", "op", "kernel", "stream", "communicator", "size_bytes")
+    alike = mine.height == after.height and mine.select(what).equals(after.select(what))
+    return dict(zip(after["event"], mine["event"], strict=True)) if alike else {}
 
 
 def _reaching(frame: pl.DataFrame, iteration: int | None) -> dict[int, list[float]]:

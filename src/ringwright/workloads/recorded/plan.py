@@ -92,6 +92,7 @@ class Piece:
 class CommEvent:
     """A call with the pieces that make and use what it carries. A gradient is used by the update of the parameters.
 
+    ``later``: pieces of the next step that use it.
     ``earliest``: the first piece of the next step that can have waited for it, -1 where it ended within its own.
     """
 
@@ -100,19 +101,28 @@ class CommEvent:
     consumers: tuple[int, ...] = ()
     is_gradient: bool = False
     earliest: int = -1
+    later: tuple[int, ...] = ()
 
 
 @dataclass
 class RankStep:
-    """One rank's step as pieces: those of a stream run one after another; ``edges`` are (piece before, piece after)."""
+    """One rank's step as pieces: those of a stream run one after another; ``edges`` are (piece before, piece after).
+
+    ``later`` are those whose second piece is one of the next step. ``updates_late``: updates ran between the work of the next
+    step, each when what it waited for was there.
+    """
 
     rank: int
     pieces: list[Piece] = field(default_factory=list)
     sent: list[CommEvent] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
-    chained: list[tuple[int, int]] = field(default_factory=list)  # (sent before, sent after) without work between
+    later: list[tuple[int, int]] = field(default_factory=list)
+    chained: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # (sent before, sent after, steps later), no work between
     tail: int | None = None  # the first piece of the update
     measured_s: float | None = None
+    updates_late: bool = False
 
     @property
     def reaches_on(self) -> bool:
