@@ -8,15 +8,19 @@ from typing import Any
 import polars as pl
 import pytest
 
+from ringwright.algorithms.blocks.ring import ring
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
+from ringwright.collective import Collective
+from ringwright.engines.choose import simulate as simulate_program
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric, faults
 from ringwright.studies.jobs import generated, study, whose
 from ringwright.studies.jobs.study import PolicyResult
 from ringwright.studies.jobs.traced import trace
 from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.studies.traced import trace as collective_trace
 from ringwright.trace import Trace
 from ringwright.workloads.replay import replayed
 
@@ -145,3 +149,25 @@ def test_a_saved_job_replays_as_it_was(lines: list[str], policy: str) -> None:
     made, result = recorded(lines=lines, policy=policy)
     again = replayed(made)
     assert simulate(again.workload, again.costs).step_s == pytest.approx(result.run.step_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nics"), [((0, 1, 9), ["nic0", "nic1", "nic1"]), ((3, 8, 11), ["nic3", "nic0", "nic3"])]
+)
+def test_a_collective_names_the_places_that_a_job_names(ranks: tuple[int, ...], nics: list[str]) -> None:
+    machine = fabric("dgx-a100:2")
+    program = ring(Collective("all-reduce", ranks, 1 << 20), machine)
+    rows = collective_trace(program, machine, simulate_program(program, machine)).table("topology")
+    assert rows["rank"].to_list() == list(ranks)
+    assert rows["nic"].to_list() == nics
+    assert rows["host"].to_list() == [f"node{rank // 8}" for rank in ranks]
+    hosts = dict(zip(rows["host"], rows["value"], strict=True))
+    assert [hosts[host] for host in rows["host"]] == rows["value"].to_list(), "ranks of a host lie in one part"
+    assert len(set(hosts.values())) == len(hosts)
+
+
+def test_ranks_of_a_fabric_without_hosts_are_on_none() -> None:
+    machine = fabric("torus:2x2")
+    program = ring(Collective("all-reduce", range(4), 1 << 20), machine)
+    rows = collective_trace(program, machine, simulate_program(program, machine)).table("topology")
+    assert rows["host"].null_count() == rows["value"].null_count() == 4

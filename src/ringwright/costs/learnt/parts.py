@@ -24,7 +24,7 @@ Covariance = np.ndarray
 
 
 @dataclass
-class Factors:
+class CovarianceFactors:
     """What covariances of two sets of points are products of: where they are alike, and how near in size and nodes they lie."""
 
     one: Points
@@ -65,12 +65,12 @@ class Part:
     number: int | None = None
     inside: bool | None = None  # in one node only, or between nodes only
 
-    def covariance(self, one: Points, other: Points, known: Factors | None = None) -> Covariance:
+    def covariance(self, one: Points, other: Points, known: CovarianceFactors | None = None) -> Covariance:
         """Return the covariance at variance 1. float64 of shape (points of one, points of other).
 
         ``known`` remembers the factors that several parts have in common.
         """
-        factors = known or Factors(one, other)
+        factors = known or CovarianceFactors(one, other)
         made = np.ones((len(one), len(other)))
         for name, width in (("size", self.size), ("nodes", self.nodes)):
             if width:
@@ -154,7 +154,7 @@ def summed(parts: Iterable[Part], variances: Mapping[str, float], one: Points, o
     rows = max(1, BLOCK // max(1, len(other)))
     for first in range(0, len(one), rows):
         block = slice(first, first + rows)
-        known = Factors(one.at(block), other)
+        known = CovarianceFactors(one.at(block), other)
         for part in mine:
             made[block] += variances[part.name] * part.covariance(known.one, other, known)
     return made
