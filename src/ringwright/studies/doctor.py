@@ -219,15 +219,7 @@ def _recording(trace: Trace) -> list[Check]:
             "which group a call was in",
             "PyTorch 2.3 and newer writes the process group beside kernels" if is_torch else "",
         ),
-        _present(
-            "overlap",
-            events["compute"] > 0 and events["timed"] > 0,
-            f"{events['compute']:,} compute kernels",
-            "how much communication was hidden",
-            "what ran beside communication: no compute kernel was recorded"
-            + (", and work on CPUs is in none" if library in OF_CPUS else ""),
-            "" if library in OF_CPUS else PROFILER if is_torch else TIMES[made_by.XLA],
-        ),
+        _overlap(events, library),
         _present(
             "other ranks",
             events["ranks"] > 1,
@@ -248,6 +240,20 @@ def _recording(trace: Trace) -> list[Check]:
             )
         )
     return checks
+
+
+def _overlap(events: dict[str, int], library: str) -> Check:
+    """Say whether what ran beside communication was recorded; what jobs on CPUs compute no profiler tells."""
+    on_cpus = library in OF_CPUS
+    return _present(
+        "overlap",
+        events["compute"] > 0 and events["timed"] > 0,
+        f"{events['compute']:,} compute kernels",
+        "how much communication was hidden",
+        "what ran beside communication: no compute kernel was recorded"
+        + (", and work on CPUs is in none" if on_cpus else ""),
+        "" if on_cpus else TIMES[library] if library == made_by.XLA else PROFILER,
+    )
 
 
 def _calls(kinds: str, events: dict[str, int]) -> Check:
