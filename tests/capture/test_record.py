@@ -119,10 +119,11 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
         code, _, err = job.ends()
         assert not job.alive()
     assert code == 5
-    assert (
-        f"ringwright: nothing was recorded for {stall} s: hang-not-entered, ranks {who}: rank {who} never entered"
-        in err
+    silent = re.search(
+        rf"ringwright: nothing was recorded for (\d+) s: hang-not-entered, ranks {who}: rank {who} never entered", err
     )
+    assert silent, err
+    assert int(silent[1]) >= stall  # a busy machine notices later
     assert live.returncode == 0, live.stderr
     assert "all-reduce" in live.stdout
     found = understood(job.out)
