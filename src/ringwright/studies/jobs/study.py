@@ -15,7 +15,7 @@ from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import InfeasibleError, NeverEndsError, RingwrightError, WorkloadError
+from ringwright.errors import InfeasibleError, NeverEndsError, WorkloadError
 from ringwright.notebook import line, table
 from ringwright.registry import scheduler
 from ringwright.schedulers.compose import PolicyConflictError
@@ -162,15 +162,13 @@ def without_faults(job: Job) -> Job | None:
     return None if healthy is None else replace(job, costs=healthy, healthy=None, slowdowns={}, marked=())
 
 
-def _waiting_in_a_circle(policy: str, error: NeverEndsError) -> RingwrightError:
-    """Return why a policy declines a job whose step would never end by it: of several together, that they are those."""
-    if "+" not in policy:
-        return error
+def _waiting_in_a_circle(policy: str, error: NeverEndsError) -> PolicyConflictError:
+    """Return why several policies together decline a job whose step would never end by them."""
     outer, inner = policy.split("+", 1)
     return PolicyConflictError(
         f"by {outer} and {inner} together tasks and operations wait for each other, so that a step would never end",
         where=error.where,
-        remedy=f"--policy {inner}+{outer}, or one of the two",
+        remedy=f"one of the two: --policy {outer},{inner}",
     )
 
 
@@ -182,6 +180,8 @@ def simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     try:
         run = _run(job, scheduled, STEPS)
     except NeverEndsError as error:
+        if "+" not in label:
+            raise
         raise _waiting_in_a_circle(label, error) from error
     if not run.steady and run.laid.per_step * MORE_STEPS <= MOST_INSTANCES:
         run = _run(job, scheduled, MORE_STEPS)
