@@ -184,7 +184,8 @@ def test_a_full_disk_disturbs_nothing(tmp_path: Path, small_disk: Path) -> None:
     found = summary(job.out)
     assert found["ledger"]["refused"] >= max(value[2] for value in lost)
     assert any("records are missing (write failed: No space left on device)" in text for text in found["losses"])
-    assert found["verdict"] is None or found["verdict"]["kind"] == "fail-slow", "lost lines are no mismatch"
+    kinds = ("fail-slow", "stragglers-in-turn")  # what a busy machine makes of two ranks
+    assert found["verdict"] is None or found["verdict"]["kind"] in kinds, "lost lines are no mismatch"
 
 
 def test_a_folder_removed_disturbs_nothing(tmp_path: Path) -> None:
