@@ -151,6 +151,10 @@ class InfeasibleError(RingwrightError):
     exit_code = EXIT_INFEASIBLE
 
 
+class NeverEndsError(InfeasibleError):
+    """Tasks and operations of a job wait for each other for ever."""
+
+
 class NeverArrivesError(InfeasibleError):
     """A message never arrives: ``src`` and ``dst`` are nodes of the machine, ``due_s`` is when the first such one was to go."""
 

@@ -140,14 +140,9 @@ def explicit(
     import numpy as np
 
     fields = [np.asarray(field, np.int64) for field in (src, dst, chunk, chunk if to is None else to)]
-    longest = max(fields, key=lambda field: field.size)
-    if longest.ndim != 1 or any(field.shape != longest.shape and field.size != 1 for field in fields):
+    if len({field.shape for field in fields}) > 1 or fields[0].ndim != 1:
         fields = list(np.broadcast_arrays(*[np.atleast_1d(field) for field in fields]))
-        longest = fields[0]
-    lists = [
-        np.ascontiguousarray(field) if field.shape == longest.shape else np.full(longest.shape, field.item(), np.int64)
-        for field in fields
-    ]
+    lists = [np.ascontiguousarray(field) for field in fields]
     return Block(op, (len(lists[0]),), lists[0], lists[1], lists[2], None if to is None else lists[3], span, channel)
 
 

@@ -313,3 +313,10 @@ def test_rewrites_that_are_named_are_rules() -> None:
         "oases",
         "pytorch-ddp",
     }
+
+
+def test_the_cap_of_missed_buckets_is_what_they_carry() -> None:
+    """A cap that would hold all of them, in whole MiB; none where a reduction does not say its size."""
+    assert of_fusion("gradient-bucket", (7 << 20) + 1).switch == "DDP(bucket_cap_mb=8)"
+    assert "bucket_cap_mb" not in of_fusion("gradient-bucket").switch
+    assert of_fusion("copy-engine", 1 << 20) == of_fusion("copy-engine")

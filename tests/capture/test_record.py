@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -119,10 +120,11 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
         code, _, err = job.ends()
         assert not job.alive()
     assert code == 5
-    assert (
-        f"ringwright: nothing was recorded for {stall} s: hang-not-entered, ranks {who}: rank {who} never entered"
-        in err
+    silent = re.search(
+        rf"ringwright: nothing was recorded for (\d+) s: hang-not-entered, ranks {who}: rank {who} never entered", err
     )
+    assert silent, err
+    assert int(silent[1]) >= stall  # a busy machine notices later
     assert live.returncode == 0, live.stderr
     assert "all-reduce" in live.stdout
     found = understood(job.out)
@@ -182,7 +184,8 @@ def test_a_full_disk_disturbs_nothing(tmp_path: Path, small_disk: Path) -> None:
     found = summary(job.out)
     assert found["ledger"]["refused"] >= max(value[2] for value in lost)
     assert any("records are missing (write failed: No space left on device)" in text for text in found["losses"])
-    assert found["verdict"] is None or found["verdict"]["kind"] == "fail-slow", "lost lines are no mismatch"
+    kinds = ("fail-slow", "stragglers-in-turn")  # what a busy machine makes of two ranks
+    assert found["verdict"] is None or found["verdict"]["kind"] in kinds, "lost lines are no mismatch"
 
 
 def test_a_folder_removed_disturbs_nothing(tmp_path: Path) -> None:

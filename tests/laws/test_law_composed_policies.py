@@ -13,6 +13,7 @@ import pytest
 
 from ringwright.fabrics import fabric
 from ringwright.registry import schedulers
+from ringwright.schedulers.compose import PolicyConflictError
 from ringwright.studies.jobs import generated, rows
 from ringwright.studies.jobs.study import DECLINES, Job, answer
 from ringwright.studies.model_workload import WorkloadSpec
@@ -30,7 +31,7 @@ DRAWN = {
     ("mixtral-8x7b", 4, "ep4", "decode"): 30,
     ("vgg16", 4, None, "training"): 20,
 }
-NAMED = re.compile(r"\ball\.\w|\bstage\d|\bB of micro-batch|\brank \d+ step")
+NAMED = re.compile(r"\ball\.\w|\bstage\d|\bB of micro-batch|\brank \d+ step|the job stops")
 
 
 def job(model: str, gpus: int, form: str | None, mode: str, layers: int = 2) -> Job:
@@ -52,6 +53,13 @@ def held(made: Job, outer: str, inner: str) -> float | None:
     assert not NAMED.search(declined.what), declined.what
     assert declined.remedy
     return None
+
+
+def test_policies_by_which_a_step_would_never_end_decline_together() -> None:
+    made = job("gpt2", 8, "tp2,pp2,dp2,vp2", "training")
+    assert held(made, "pytorch-ddp", "fold3d") is None
+    with pytest.raises(PolicyConflictError, match=r"by pytorch-ddp and fold3d together .* would never end"):
+        answer(made, "pytorch-ddp+fold3d")
 
 
 @pytest.mark.parametrize("case", DRAWN, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")

@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import polars as pl
 import pytest
 
 from ringwright.fabrics import fabric, faults
@@ -100,6 +101,16 @@ def test_a_drawn_job_is_replayed_as_long_as_it_took(seed: int) -> None:
 def test_micro_batches_are_replayed_in_the_order_in_which_they_ran(mesh: str) -> None:
     """Events are written layer by layer, all micro-batches of one together: no device works so."""
     kept(JobAsked(mesh))
+
+
+def test_the_first_step_begins_at_no_time_and_is_replayed_in_order_too() -> None:
+    """What begins at 0 s is not what has no time."""
+    spec = WorkloadSpec("gpt3-125m", None, "dp8", micro_batches=4)
+    job = generated.made(generated.GeneratedJobSpec(spec), fabric(SWITCH))
+    first = replayed(traced.trace(job, answer(job, "none")), step=0)
+    assert first.trace is not None
+    assert first.trace.df.filter(pl.col("kind") == "compute")["start_s"].min() == 0
+    assert again(first).step_s == pytest.approx(first.measured_s, rel=NEAR)
 
 
 def test_a_stage_waits_for_the_message_of_the_one_before() -> None:

@@ -20,8 +20,10 @@ import ringwright
 from every_recording import MADE, put
 from ringwright.analysis.made_by import OF_NCCL, made_by
 from ringwright.analysis.summary import summarise
+from ringwright.cli import main
 from ringwright.errors import RingwrightError
 from ringwright.reports import terminal
+from ringwright.studies.doctor import examine
 from ringwright.trace import Trace
 from shared_data import data_folder, is_present, needs_shared_data
 
@@ -212,3 +214,37 @@ def test_a_false_sentence_is_noticed() -> None:
         assert claim in judged(Said(trace, summary, text, b"")), text
     gloo = Trace.of({"events": events}, {"source": "calls", "library": "gloo"})
     assert judged(Said(gloo, summary, "sendrecv_perf -b 1M", b"")) == ["a remedy of NCCL's: sendrecv_perf -b"]
+
+
+OTHERS = {"gloo": r"NCCL_|\w+_perf -b|nvidia-smi|CUDA", "mpi": r"NCCL_|\w+_perf -b|nvidia-smi|CUDA|torch|PyTorch"}
+OTHERS["xla"] = OTHERS["mpi"]
+
+
+def told_by_doctor(trace: Trace) -> str:
+    return "\n".join(each["remedy"] for each in examine(trace=trace)["checks"])
+
+
+@pytest.mark.parametrize(("library", "named"), [("gloo", "gloo"), ("mpi", "Open MPI 5.0"), ("xla", "")])
+@pytest.mark.parametrize("lacking", ["duration_s", "size_bytes", "communicator", ""])
+def test_what_is_lacking_is_recorded_by_the_means_of_the_library(library: str, named: str, lacking: str) -> None:
+    row = {"kind": "collective", "op": "all-reduce", "rank": 0, "size_bytes": 8, "duration_s": 1e-3, "communicator": 0}
+    row |= {lacking: None} if lacking else {}
+    meta = {"source": "xplane"} if library == "xla" else {"source": "calls", "library": named}
+    trace = Trace.of({"events": pl.DataFrame([row])}, meta)
+    assert made_by(trace.meta) == library
+    told = told_by_doctor(trace)
+    assert not re.search(OTHERS[library], told), told
+    means = {"gloo": "ringwright run -- COMMAND", "mpi": "mpirun", "xla": "jax.profiler"}
+    assert lacking != "duration_s" or means[library] in told
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(stored()) if name.startswith(("blame/", "foreign/gloo"))] or [""]
+)
+def test_jobs_over_gloo_are_advised_nothing_of_nccl(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not re.search(OTHERS["gloo"], told_by_doctor(ringwright.read(stored()[name])))
+    main(["advise", str(stored()[name][0])])
+    told = capsys.readouterr()
+    assert (told.out + told.err).strip()
+    assert not re.search(OTHERS["gloo"], told.out + told.err)

@@ -52,6 +52,16 @@ def test_no_simulated_step_is_shorter(seed: int) -> None:
         assert 0 < least_step_s(result.workload, job.costs) <= result.step_s * (1 + 1e-9), policy
 
 
+@pytest.mark.parametrize("times", [0.25, 3.0])
+def test_what_was_disturbed_otherwise_than_its_like_counts_as_long_as_it_took(times: float) -> None:
+    job = drawn(3)
+    payloads = tuple(replace(each, disturbed=times) for each in job.workload.payloads)
+    told = replace(job, workload=replace(job.workload, payloads=payloads))
+    least_s = least_step_s(answer(told, "none").workload, told.costs)
+    assert least_s <= answer(told, "none").step_s * (1 + 1e-9)
+    assert (least_s > least_step_s(job.workload, job.costs)) is (times > 1)
+
+
 def test_what_no_order_can_hide() -> None:
     """Three layers of 10 ms forward, 20 ms backward, a sum each: by a barrier, and by layers."""
     step = chain("three", [ChainLayer(10 * MS, 20 * MS, each * MIB, 0) for each in (2, 4, 8)])

@@ -58,7 +58,8 @@ def _fusion(rows: FusionRows, pattern: str, parts: list[Row], step: int | None, 
     took = sum(end - begin for begin, end in map(begin_end, (p for p in parts if p["duration_s"] is not None)))
     first = parts[0]
     where = (first["communicator"], not fault, first["file"], first["line"], fault, took)
-    return Fusion(pattern, rows.rank, step, layer, *where)
+    sizes = [row["size_bytes"] for row in parts]
+    return Fusion(pattern, rows.rank, step, layer, *where, size_bytes=None if None in sizes else sum(sizes))
 
 
 def _gradients(rows: FusionRows, made: BucketFusions) -> None:

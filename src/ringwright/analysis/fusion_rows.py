@@ -32,7 +32,8 @@ _COPY = re.compile(
 class Fusion:
     """A fusion that was due: whether it fired, where, and what its communication and its product took.
 
-    ``fault`` says why it did not fire, in words; ``product_us`` is None where no product belongs to it.
+    ``fault`` says why it did not fire, in words; ``product_us`` is None where no product belongs to it. ``size_bytes``: what
+    would be one bucket, None where a part does not say its size.
     """
 
     pattern: str
@@ -47,6 +48,7 @@ class Fusion:
     comm_us: float = 0.0
     product_us: float | None = None
     nranks: int | None = None
+    size_bytes: int | None = None
 
     @property
     def looped_us(self) -> float | None:

@@ -194,7 +194,8 @@ def _fusions(made: OverlapAccount) -> list[Row]:
 def _fusion(made: OverlapAccount, pattern: str, layer: str, group: int | None, each: list[Fusion]) -> Row:
     missed = [one for one in each if not one.fired]
     known = sorted({made.names[one.communicator] for one in each if one.communicator in made.names})
-    remedy = made.switched(overlap_remedies.of_fusion(pattern))
+    largest = max((one.size_bytes or 0 for one in missed), default=0)
+    remedy = made.switched(overlap_remedies.of_fusion(pattern, largest or None))
     gains = [one.looped_us for one in missed if one.looped_us is not None]
     return {
         "pattern": pattern,

@@ -45,7 +45,7 @@ _REMEDIES = {
         "fully_shard each layer as one unit; compiled: torch._inductor.config.bucket_all_gathers_fx = 'only_fsdp'",
     ),
     GRADIENT_BUCKET: OverlapRemedy(
-        "fuse", "pytorch-ddp", "a flat buffer a bucket, unless gradients are views of it", "DDP(bucket_cap_mb=25)"
+        "fuse", "pytorch-ddp", "a flat buffer a bucket, unless gradients are views of it", "DDP: gradients in buckets"
     ),
     COPIES: OverlapRemedy(
         "",
@@ -119,6 +119,9 @@ def remedy_of(
     return OverlapRemedy("cut", "centauri", "the pieces' buffers", "")
 
 
-def of_fusion(pattern: str) -> OverlapRemedy:
-    """Return what makes a fusion fire."""
-    return _REMEDIES[pattern]
+def of_fusion(pattern: str, size_bytes: int | None = None) -> OverlapRemedy:
+    """Return what makes a fusion fire; ``size_bytes``: of the largest bucket that was missed, None where it is not known."""
+    remedy = _REMEDIES[pattern]
+    if pattern != GRADIENT_BUCKET or not size_bytes:
+        return remedy
+    return replace(remedy, switch=f"DDP(bucket_cap_mb={-(-size_bytes // MIB)})")

@@ -9,10 +9,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis import made_by
+
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 SCHEMA = "ringwright.doctor/1"
+OF_CPUS = (made_by.GLOO, made_by.MPI)  # libraries of jobs whose work is in no kernel
+# What gives a recording times, by the library that made its calls; of any other one PyTorch's profiler.
+TIMES = {
+    made_by.NCCL: 'ringwright plugin build && eval "$(ringwright plugin env)", or a profiler of PyTorch',
+    made_by.GLOO: "ringwright run -- COMMAND",
+    made_by.MPI: "ringwright run -- mpirun -n RANKS COMMAND",
+    made_by.XLA: "jax.profiler.trace('profile')",
+}
+PROFILER = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,8 @@ def _recording(trace: Trace) -> list[Check]:
     """Say what a recording tells and what it cannot."""
     import polars as pl
 
-    kinds = trace.meta.get("source", "") or "capture"
+    kinds, library = trace.meta.get("source", "") or "capture", made_by.made_by(trace.meta)
+    is_torch = library not in (made_by.MPI, made_by.XLA)
     events = (
         trace.scan("events")
         .select(
@@ -189,7 +201,7 @@ def _recording(trace: Trace) -> list[Check]:
             events["calls"],
             "how long each call took, waiting for others included",
             "when and how long: a log or execution trace has no times",
-            'ringwright plugin build && eval "$(ringwright plugin env)", or a profiler of PyTorch',
+            TIMES.get(library, f"ringwright run -- COMMAND, or {PROFILER}"),
         ),
         _share(
             "sizes",
@@ -197,7 +209,7 @@ def _recording(trace: Trace) -> list[Check]:
             events["calls"],
             "bytes per call",
             "bytes: these calls carry no size",
-            "record_shapes=True, or PyTorch 2.3 and newer, which writes sizes beside kernels",
+            "record_shapes=True, or PyTorch 2.3 and newer, which writes sizes beside kernels" if is_torch else "",
         ),
         _share(
             "groups",
@@ -205,16 +217,9 @@ def _recording(trace: Trace) -> list[Check]:
             events["calls"],
             "who took part",
             "which group a call was in",
-            "PyTorch 2.3 and newer writes the process group beside kernels",
+            "PyTorch 2.3 and newer writes the process group beside kernels" if is_torch else "",
         ),
-        _present(
-            "overlap",
-            events["compute"] > 0 and events["timed"] > 0,
-            f"{events['compute']:,} compute kernels",
-            "how much communication was hidden",
-            "what ran beside communication: no compute kernel was recorded",
-            "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-        ),
+        _overlap(events, library),
         _present(
             "other ranks",
             events["ranks"] > 1,
@@ -235,6 +240,20 @@ def _recording(trace: Trace) -> list[Check]:
             )
         )
     return checks
+
+
+def _overlap(events: dict[str, int], library: str) -> Check:
+    """Say whether what ran beside communication was recorded; what jobs on CPUs compute no profiler tells."""
+    on_cpus = library in OF_CPUS
+    return _present(
+        "overlap",
+        events["compute"] > 0 and events["timed"] > 0,
+        f"{events['compute']:,} compute kernels",
+        "how much communication was hidden",
+        "what ran beside communication: no compute kernel was recorded"
+        + (", and work on CPUs is in none" if on_cpus else ""),
+        "" if on_cpus else TIMES[library] if library == made_by.XLA else PROFILER,
+    )
 
 
 def _calls(kinds: str, events: dict[str, int]) -> Check:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ringwright.costs.learnt.call import LibraryCall, Points, of_calls
-from ringwright.costs.learnt.parts import PARTS, SCATTERS, scatter_of, scattered, spread, summed
+from ringwright.costs.learnt.parts import PARTS, SCATTERS, CovarianceFactors, scatter_of, scattered, spread, summed
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, anchors, to_anchors
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.costs.nccl.constants import release_numbers
@@ -55,7 +55,7 @@ def variances_of(tables: Tables, *, rounds: int = 25, begin: dict[str, float] | 
     optimize, linalg = _scipy()
     names = [*(part.name for part in PARTS), *SCATTERS]
     count, logs = len(tables.points), tables.logs
-    held = [part.covariance(tables.points, tables.points).astype(np.float32) for part in PARTS]
+    held = [part.covariance(CovarianceFactors(tables.points, tables.points)).astype(np.float32) for part in PARTS]
     kinds = scatter_of(tables.points)
 
     def unlikely(at: np.ndarray) -> tuple[float, np.ndarray]:

@@ -65,12 +65,9 @@ class Part:
     number: int | None = None
     inside: bool | None = None  # in one node only, or between nodes only
 
-    def covariance(self, one: Points, other: Points, known: CovarianceFactors | None = None) -> Covariance:
-        """Return the covariance at variance 1. float64 of shape (points of one, points of other).
-
-        ``known`` remembers the factors that several parts have in common.
-        """
-        factors = known or CovarianceFactors(one, other)
+    def covariance(self, factors: CovarianceFactors) -> Covariance:
+        """Return the covariance at variance 1; ``factors`` are those of all parts. float64 of shape (points of one, of other)."""
+        one, other = factors.one, factors.other
         made = np.ones((len(one), len(other)))
         for name, width in (("size", self.size), ("nodes", self.nodes)):
             if width:
@@ -154,9 +151,9 @@ def summed(parts: Iterable[Part], variances: Mapping[str, float], one: Points, o
     rows = max(1, BLOCK // max(1, len(other)))
     for first in range(0, len(one), rows):
         block = slice(first, first + rows)
-        known = CovarianceFactors(one.at(block), other)
+        factors = CovarianceFactors(one.at(block), other)
         for part in mine:
-            made[block] += variances[part.name] * part.covariance(known.one, other, known)
+            made[block] += variances[part.name] * part.covariance(factors)
     return made
 
 

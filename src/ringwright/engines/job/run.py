@@ -17,7 +17,7 @@ from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.outages import Outage, held_up
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import PS, Instances
-from ringwright.errors import InfeasibleError
+from ringwright.errors import NeverEndsError
 from ringwright.native import engine
 from ringwright.workload import Workload
 
@@ -107,7 +107,7 @@ def simulate(
     ``late`` ranks (rank -> seconds) begin each step so much later than they could. ``layouts`` remembers what runs of like
     workloads have in common: the same answers, sooner.
 
-    Raises InfeasibleError, naming who waits for whom, where the job cannot end.
+    Raises NeverEndsError, naming who waits for whom, where the job cannot end.
     """
     layouts = layouts or Layouts()
     waited_for = late_ranks(late or {}, workload.mesh.size)
@@ -124,7 +124,7 @@ def simulate(
     run = JobRun(replace(laid, steps=steps), times, engine, tuple(outages))
     stuck = np.flatnonzero(times.end < 0)
     if len(stuck):
-        raise InfeasibleError(
+        raise NeverEndsError(
             f"the job stops: {len(stuck):,} of {laid.flat.n:,} tasks and operations never end",
             where=_waits(laid, times, stuck),
             remedy="look for a cycle of edges, an order that contradicts them, or too few tokens",

@@ -60,7 +60,7 @@ class LeastStep:
         asked = [costs.stages(*each) for each in sent.questions]
         for phase in {stage.phase for stages in asked for stage in stages}:
             wire_s = np.array([sum(stage.wire_s for stage in stages if stage.phase == phase) for stages in asked])
-            taken = sent.before * wire_s[sent.whole] + sent.times * wire_s[sent.rest]
+            taken = sent.disturbed * (sent.before * wire_s[sent.whole] + sent.times * wire_s[sent.rest])
             for (of, *_), mine in sent.queues.items():
                 once = mine[(sent.made[mine] >= 0) & (taken[mine] > 0)]
                 between = self._lines[of].between(taken[once], sent.made[once], sent.needed[once])
@@ -70,15 +70,17 @@ class LeastStep:
 
 @dataclass(frozen=True)
 class _Sent:
-    """The operations of a step that are not of two ranks, as columns, int64 of shape (operations,).
+    """The operations of a step that are not of two ranks, as columns of shape (operations,), int64, but ``disturbed`` float64.
 
     ``questions`` are what costs are asked: (op, bytes, ranks, role). An operation is ``before`` pieces like ``whole`` and one
-    like ``rest``, ``times`` a step (``before`` counts these too). ``made`` is the place of the last task that makes it,
-    ``needed`` that of the first that needs it, -1 where nobody tells. ``queues``: the operations of each.
+    like ``rest``, ``times`` a step (``before`` counts these too), each ``disturbed`` times as long as asked. ``made`` is the
+    place of the last task that makes it, ``needed`` that of the first that needs it, -1 where nobody tells. ``queues``: the
+    operations of each.
     """
 
     questions: list[tuple[str, int, tuple[int, ...], str]]
     queues: dict[tuple[str, ...], np.ndarray]
+    disturbed: np.ndarray
     whole: np.ndarray
     rest: np.ndarray
     before: np.ndarray
@@ -92,6 +94,7 @@ class _Sent:
         questions: dict[tuple[str, int, tuple[int, ...], str], int] = {}
         queues: dict[tuple[str, ...], list[int]] = defaultdict(list)
         rows: list[tuple[int, int, int, int, int, int]] = []
+        disturbed: list[float] = []
         for each in operations(workload):
             if each.op in POINT_TO_POINT or each.of not in lines:
                 continue
@@ -102,9 +105,11 @@ class _Sent:
             times = workload.micro_batches if each.per == "micro-batch" else 1
             made, needed = lines[each.of].ends_of(each) or (-1, -1)
             queues[each.of, each.role, each.network, *each.axes].append(len(rows))
+            disturbed.append(each.disturbed)
             rows.append((whole, rest, times * (each.pieces - 1), times, made, needed))
         columns = np.array(rows, np.int64).reshape(-1, 6).T
-        return cls(list(questions), {queue: np.array(mine) for queue, mine in queues.items()}, *columns)
+        by_queue = {queue: np.array(mine) for queue, mine in queues.items()}
+        return cls(list(questions), by_queue, np.array(disturbed), *columns)
 
 
 class _Line:

@@ -59,16 +59,12 @@ def _on_hosts(ranks: Sequence[int], topology: Topology) -> pl.DataFrame:
 
 def _hops(ranks: Sequence[int], topology: Topology) -> np.ndarray:
     """Return how many links lie between some ranks and each node. int64 of shape (ranks, nodes), -1 where there is no way."""
-    order = np.argsort(topology.src, kind="stable")
-    following = np.asarray(topology.dst)[order]
-    first = np.searchsorted(np.asarray(topology.src)[order], np.arange(topology.n_nodes + 1))
-    hops = np.full((len(ranks), topology.n_nodes), -1, np.int64)
-    for row, rank in enumerate(ranks):
-        edge, far = np.array([rank]), 0
-        while len(edge):
-            hops[row, edge] = far
-            reached = np.concatenate([following[first[node] : first[node + 1]] for node in edge.tolist()])
-            edge, far = np.unique(reached[hops[row, reached] < 0]), far + 1
+    import rustworkx
+
+    graph = rustworkx.PyDiGraph(multigraph=False)
+    graph.add_nodes_from(range(topology.n_nodes))
+    graph.add_edges_from_no_data([*zip(topology.src.tolist(), topology.dst.tolist(), strict=True)])
+    hops: np.ndarray = rustworkx.digraph_distance_matrix(graph, null_value=-1.0)[list(ranks)].astype(np.int64)
     return hops
 
 

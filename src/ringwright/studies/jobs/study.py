@@ -15,7 +15,7 @@ from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import InfeasibleError, WorkloadError
+from ringwright.errors import InfeasibleError, NeverEndsError, WorkloadError
 from ringwright.notebook import line, table
 from ringwright.registry import scheduler
 from ringwright.schedulers.compose import PolicyConflictError
@@ -162,12 +162,27 @@ def without_faults(job: Job) -> Job | None:
     return None if healthy is None else replace(job, costs=healthy, healthy=None, slowdowns={}, marked=())
 
 
+def _waiting_in_a_circle(policy: str, error: NeverEndsError) -> PolicyConflictError:
+    """Return why several policies together decline a job whose step would never end by them."""
+    outer, inner = policy.split("+", 1)
+    return PolicyConflictError(
+        f"by {outer} and {inner} together tasks and operations wait for each other, so that a step would never end",
+        where=error.where,
+        remedy=f"one of the two: --policy {outer},{inner}",
+    )
+
+
 def simulated(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     """Return the run of a policy on the job's machine as it is."""
     label, schedule = scheduled_by(policy)
     began = time.perf_counter()
     scheduled = schedule(job.workload, job.costs)
-    run = _run(job, scheduled, STEPS)
+    try:
+        run = _run(job, scheduled, STEPS)
+    except NeverEndsError as error:
+        if "+" not in label:
+            raise
+        raise _waiting_in_a_circle(label, error) from error
     if not run.steady and run.laid.per_step * MORE_STEPS <= MOST_INSTANCES:
         run = _run(job, scheduled, MORE_STEPS)
     own = set(job.workload.assumptions)

@@ -88,9 +88,10 @@ def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[RecordedWork
 
     Cycles keep that order. Of several that began at one moment those that took no time had ended before the other began.
     """
-    begun = {call.event: (call.start_s or 0.0, False) for call in line.calls}
-    timed = all(work.start_s for work in line.works)
-    begun |= {each.event: (each.start_s, each.duration_s > 0) if timed else (0.0, False) for each in line.works}
+    begun = {call.event: (0.0, False) for call in line.calls} | {work.event: (0.0, False) for work in line.works}
+    if any(work.start_s for work in line.works):  # the first may begin at 0
+        begun |= {call.event: (call.start_s or 0.0, False) for call in line.calls}
+        begun |= {work.event: (work.start_s, work.duration_s > 0) for work in line.works}
     events = set(begun)
     waits = dict.fromkeys(events, 0)
     after: dict[int, list[int]] = defaultdict(list)

@@ -33,22 +33,18 @@ class RecordedMesh:
     assumptions: list[str] = field(default_factory=list)
 
     def group(self, communicator: int, rank: int) -> tuple[int, ...]:
-        """Return the ranks of a communicator that ``rank`` is in."""
+        """Return the ranks of a communicator that ``rank`` is in, as recorded, else as the mesh has them."""
         known = self.members[communicator]
-        if communicator in self.parts and known is not None:
-            return tuple(known)
-        return self.mesh.group(self.axes[communicator], rank)
+        return tuple(known) if known is not None else self.mesh.group(self.axes[communicator], rank)
 
     def rank_of(self, communicator: int, index: int, rank: int) -> int:
         """Return the global rank of a place in a communicator that ``rank`` is in, -1 where that is not known."""
-        known = self.members[communicator]
-        group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
+        group = self.group(communicator, rank)
         return group[index] if 0 <= index < len(group) else -1
 
     def index_of(self, communicator: int, rank: int) -> int:
         """Return the index in a communicator of a rank that is in it, -1 where that is not known."""
-        known = self.members[communicator]
-        group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
+        group = self.group(communicator, rank)
         return group.index(rank) if rank in group else -1
 
 
