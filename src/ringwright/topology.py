@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.notebook import card, line
@@ -27,6 +27,14 @@ NVLINK = "nvlink"  # class of the links that make several hosts one domain
 
 # Nodes on the route from each src to each dst: int64 of shape (pairs, longest + 1), padded with -1 behind the target.
 Paths = Callable[["np.ndarray", "np.ndarray"], "np.ndarray"]
+
+
+class Named(Protocol):
+    """What was measured elsewhere, and has a name."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ class Topology:
     packet_bytes, header_bytes
         Data and headers of a packet between hosts, where the fabric says them (rates leave such headers out); 0: the protocol's.
     provenance, calibration
-        Where rates and latencies come from; the name of what was put on them, empty for none.
+        Where rates and latencies come from; what was measured and put on them (``ringwright.costs.calibration``), or None.
 
     Examples
     --------
@@ -183,7 +191,7 @@ class Topology:
     provenance: str = ""  # where rates and latencies come from
     fault_lines: tuple[str, ...] = ()
     fault_seed: int = 0
-    calibration: str = ""
+    calibration: Named | None = None
 
     def __repr__(self) -> str:
         faults = f", {len(self.faults):,} faults" if self.faults else ""

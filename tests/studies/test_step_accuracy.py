@@ -11,9 +11,11 @@ from tests.shared_data import needs_shared_data, real
 from ringwright.cli import main
 from ringwright.costs.fits import load, names
 from ringwright.costs.gpus import gpu
+from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.errors import InputError, UsageError
 from ringwright.fabrics import fabric
+from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.accuracy import Predictor, document, fitted, judge, median
 from ringwright.studies.jobs.condensed import condensed
@@ -71,6 +73,56 @@ def test_a_condensed_job_takes_what_the_whole_takes_where_nothing_overlaps() -> 
     whole = simulate(made.workload, made.costs, steps=3).step_s
     joined = simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s
     assert joined == pytest.approx(whole, rel=0.03)  # its messages leave behind the gradients of weights
+
+
+def hides(parallel: str, *hidden: str, model: str = "llama3-8b") -> float:
+    card = WorkloadSpec(model, 8, parallel, 8, 1, 2048, dims={"layers": 4})
+    made = generated.made(generated.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
+    joined = condensed(made.workload, made.costs, hidden)
+    return sum(task.seconds for task in joined.tasks if task.kind in ("F", "B"))
+
+
+def test_hidden_exchanges_leave_what_compute_does_not_cover() -> None:
+    card = WorkloadSpec("llama3-8b", 8, "tp8,sp", 8, 1, 2048, dims={"layers": 4})
+    made = generated.made(generated.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
+    saved = sum(saved_s(made.workload, made.costs).values())
+    assert saved > 0
+    assert hides("tp8,sp") - hides("tp8,sp", "tp") == pytest.approx(saved)
+    assert hides("tp8,sp", "ep") == hides("tp8,sp")  # no experts, nothing of theirs to hide
+
+
+@pytest.mark.parametrize("rate", [1e15, 1e8])  # bytes a second: compute covers all, or not
+def test_hidden_exchanges_of_experts_leave_what_both_passes_do_not_cover(rate: float) -> None:
+    card = WorkloadSpec("qwen3-30b-a3b", 8, "dp8,ep8", 8, 1, 2048, dims={"layers": 4})
+    made = generated.made(generated.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
+    costs = LinkCosts(rate)
+    inline, left = (
+        sum(task.seconds for task in condensed(made.workload, costs, hidden).tasks if task.kind in ("F", "B"))
+        for hidden in ((), ("ep",))
+    )
+    computed = sum(task.seconds for task in made.workload.tasks if task.slot[0] in ("F", "B"))
+    assert left == pytest.approx(max(computed, inline - computed))
+
+
+def test_a_row_says_what_its_job_hides(tmp_path: Path) -> None:
+    head = HEAD + ",hidden"
+    (inline,) = read(table(tmp_path, ROW))
+    (same,) = read(table(tmp_path, ROW + ",ep", head=head))  # it has no experts
+    (row,) = read(table(tmp_path, ROW + ",tp", head=head))
+    assert (inline.hidden, same.hidden, row.hidden) == ((), (), ("tp",))
+    assert (row.half, "tp hidden" in row.label) == (inline.half, True)
+    with pytest.raises(InputError, match="hidden: 'pp'"):
+        read(table(tmp_path, ROW + ",pp", head=head))
+
+
+@needs_shared_data
+def test_megatron_bridges_recipes_say_what_they_hide() -> None:
+    rows = read(real("overlap/megatron_bridge_performance_summary.csv"))
+    said = {(row.model, row.device, row.dtype == "nvfp4"): row.hidden for row in rows if "tp1" not in row.parallel}
+    assert said["llama3-405b", "gb200", False] == ("tp",)
+    assert said["llama3-405b", "gb200", True] == ()
+    assert said["qwen3-235b-a22b", "h100", False] == ("ep",)
+    assert {row.hidden for row in rows if row.model == "qwen3-235b-a22b" and row.device != "h100"} == {()}
 
 
 def test_the_halves_depend_on_the_question_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from ringwright.costs.calibration import Calibration, document_of
 from ringwright.topology import KINDS
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def _links(top: Topology) -> list[list[float]]:
 
 
 def _extras(top: Topology) -> dict[str, Any]:
-    given = {
-        name: getattr(top, name) for name in ("transport", "protocol", "packet_bytes", "header_bytes", "calibration")
-    }
+    given = {name: getattr(top, name) for name in ("transport", "protocol", "packet_bytes", "header_bytes")}
     extras: dict[str, Any] = {name: value for name, value in given.items() if value}
     if top.loss is not None:
         extras["loss"] = top.loss.tolist()
@@ -70,6 +69,8 @@ def _extras(top: Topology) -> dict[str, Any]:
         extras["faults"] = [dict(vars(fault)) for fault in top.faults]
     if top.fault_lines:
         extras["fault_lines"] = list(top.fault_lines)
+    if isinstance(top.calibration, Calibration):
+        extras["calibration"] = document_of(top.calibration)
     if top.fault_seed:
         extras["fault_seed"] = top.fault_seed
     return extras

@@ -186,7 +186,9 @@ def _steps(out: Any, rows: list[dict[str, Any]]) -> None:
     best = min(row["step_us"] for row in rows)
     title, about, simulated = "Time of a step in ms", "means over ranks; the fastest is starred", "step"
     if told := likely(rows):
-        layout.heading(out, title, f"most probable, {told.ground}; simulated: an engine's own; the fastest is starred")
+        layout.heading(
+            out, title, f"most probable, {told.ground}; simulated: without that correction; the fastest is starred"
+        )
         layout.table(
             out, ["policy", "step", "90 %", "simulated"], [_answer(row, best) for row in rows], left=("policy",)
         )

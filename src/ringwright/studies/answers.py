@@ -12,7 +12,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,11 +53,13 @@ class Answered:
 class Answers:
     """The most probable times of one question, algorithm by algorithm; ``sizes_bytes``: which sizes will be asked about."""
 
-    def __init__(self, question: SimulationSpec, sizes_bytes: Sequence[int]) -> None:
+    def __init__(
+        self, question: SimulationSpec, sizes_bytes: Sequence[int], machine: AskedFabric | None = None
+    ) -> None:
         healthy = question.healthy or dataclasses.replace(question.topology, faults=())
         late = question.arrivals is not None
         self._question, self._sizes = question, sizes_bytes
-        self.machine = AskedFabric(question.topology, healthy, question.calibration, late=late)
+        self.machine = machine or AskedFabric(question.topology, healthy, question.calibration, late=late)
         self._learnt: dict[str, dict[int, Expected]] = {}
         self._lossy = LossyTimes(question)
 
@@ -67,12 +68,8 @@ class Answers:
         return self.machine.topology if self._question.asks_engine else self.priced_on(program)
 
     def priced_on(self, program: Program) -> Topology:
-        """Return the fabric of which a program's time is corrected: with usual costs where it has no library's software."""
-        return self.machine.topology if program.software.is_library else self._usual
-
-    @cached_property
-    def _usual(self) -> Topology:
-        return self.machine.usual(self._question.collective(0))
+        """Return the fabric of which a program's time is corrected."""
+        return self.machine.priced_on(program)
 
     def of(self, algorithm: Algorithm, program: Program, run: Run, ran_on: Topology) -> Probable:
         """Return the answer for the program that an algorithm made and an engine ran on a fabric."""

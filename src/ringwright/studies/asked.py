@@ -68,7 +68,7 @@ def asked_of(
         faults=[] if topology is None else _fault_lines(topology),
         seed=seed if seed is not None else topology.fault_seed if topology is not None else 0,
         transports={name: machine.transport or USUAL_TRANSPORT for name, machine in machines.items()},
-        calibration=(topology.calibration or None) if topology is not None else None,
+        calibration=topology.calibration.name if topology is not None and topology.calibration is not None else None,
         algorithms=spelled,
         release={spelling: release for spelling in spelled if (release := release_of(spelling)) is not None},
         policies=list(policies),

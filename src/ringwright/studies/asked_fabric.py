@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from ringwright.errors import RingwrightError
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
+    from ringwright.costs.nccl.node_types import NodeType
+    from ringwright.program import Program
     from ringwright.topology import Topology
 
 ENDLESS = 1e18  # bytes/s
@@ -33,6 +35,7 @@ class AskedFabric:
     healthy: Topology
     calibration: Calibration | None = None
     late: bool = False
+    _usual: dict[NodeType, Topology] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def standard(self) -> Topology:
@@ -54,6 +57,10 @@ class AskedFabric:
         """Whether it is as it comes, healthy, and all ranks come together."""
         return not self.late and not self.topology.faults and _alike(self.topology, self.standard)
 
+    def priced_on(self, program: Program) -> Topology:
+        """Return the fabric of which a program's time is corrected: with usual costs where it has no library's software."""
+        return self.topology if program.software.is_library else self.usual(program.collective)
+
     def usual(self, collective: Collective) -> Topology:
         """Return the fabric with the usual message costs and shares of its transport; a calibrated one has its own.
 
@@ -63,6 +70,11 @@ class AskedFabric:
         kind = node_type(collective, self.topology)
         if kind is None or self.calibration is not None or self.topology.message_s:
             return self.topology
+        if kind not in self._usual:
+            self._usual[kind] = self._with_usual_costs(kind)
+        return self._usual[kind]
+
+    def _with_usual_costs(self, kind: NodeType) -> Topology:
         numbers = usual(kind, self.topology.transport or USUAL_TRANSPORT)
         all_nics = self.standard.nics_per_domain / kind.nics  # those of GPUs that take no part too
         inside, outside = (

@@ -25,7 +25,7 @@ from ringwright.studies.jobs.study import PolicyResult, answer
 from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.studies.neighbours import programs
 from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import AUTO, SimulationSpec
+from ringwright.studies.simulation_spec import SimulationSpec
 from ringwright.studies.spelled import algorithm
 from ringwright.workload import Mesh
 
@@ -149,7 +149,7 @@ def _operations(asked: JobUnderFaults, lines: Sequence[str], result: PolicyResul
     for key, each in [pair for pair in alike if pair[0].op in OPS][:2]:
         call = CallUnderFaults(asked.seed, asked.on, key.op, asked.algorithm, key.size_bytes, "", tuple(lines), "")
         try:
-            row = row_of(call, lines, AUTO)
+            row = row_of(call, lines)
         except UsageError:  # left to the library in the job
             continue
         said_us = row["time_us"] if row["mean_us"] is None else row["mean_us"]
@@ -185,19 +185,20 @@ def broken(call: CallUnderFaults) -> list[str]:
     if not answers(call):
         return []
     well = row_of(call, ())
-    breaches = [f"{call}: {each}" for each in _as_job(call, (), row_of(call, (), AUTO))]
+    breaches = [f"{call}: {each}" for each in _as_job(call, (), well)]
     rows: list[Row] = []
     for line in call.lines:
         try:
             rows.append(row_of(call, (line,)))
         except UsageError:  # no flow has several routes
             continue
-        breaches += [f"{call}: {line}: {each}" for each in (*_beside_healthy(well, rows[-1]), *_one_line(call, line))]
+        told = (*_beside_healthy(well, rows[-1]), *_as_job(call, (line,), rows[-1]))
+        breaches += [f"{call}: {line}: {each}" for each in told]
     breaches += [f"{call}: {each}" for each in _ordered(call, rows)]
     return breaches
 
 
-def row_of(call: CallUnderFaults, lines: Sequence[str], engine: str | None = None) -> Row:
+def row_of(call: CallUnderFaults, lines: Sequence[str]) -> Row:
     """Return the row of the collective verb under some faults; UsageError where it declines."""
     healthy = fabric(call.on)
     others = tuple(congestion(line, healthy.n_ranks) for line in lines if is_congestion(line))
@@ -205,17 +206,12 @@ def row_of(call: CallUnderFaults, lines: Sequence[str], engine: str | None = Non
     question = SimulationSpec(
         call.op,
         faults.on(healthy),
-        engine,
         healthy=healthy,
         faults=faults if faults.lines else None,
         beside=others,
     )
     row: Row = sweep(question, [call.algorithm], [call.size_bytes], sums_too=False)["rows"][0]
     return row
-
-
-def _one_line(call: CallUnderFaults, line: str) -> Iterator[str]:
-    yield from _as_job(call, (line,), row_of(call, (line,), AUTO))
 
 
 def _as_job(call: CallUnderFaults, lines: Sequence[str], row: Row) -> Iterator[str]:

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from ringwright.costs.calibration.apply import calibrated, link_numbers
 from ringwright.costs.calibration.fit import fit, ratio_error, times_s
-from ringwright.costs.calibration.record import SCHEMA, Calibration, LinkClassCosts, MeasuredTimes, load, names, save
+from ringwright.costs.calibration.record import (
+    SCHEMA,
+    Calibration,
+    LinkClassCosts,
+    MeasuredTimes,
+    document_of,
+    load,
+    names,
+    of_document,
+    save,
+)
 
 __all__ = [
     "SCHEMA",
@@ -18,10 +28,12 @@ __all__ = [
     "LinkClassCosts",
     "MeasuredTimes",
     "calibrated",
+    "document_of",
     "fit",
     "link_numbers",
     "load",
     "names",
+    "of_document",
     "ratio_error",
     "save",
     "times_s",

@@ -49,7 +49,7 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
         occupying=tuple(name for name in topology.classes if name in changed.occupying),
         transport=(calibration.carrier if calibration.outside else "") or topology.transport,
         provenance=calibration.provenance,
-        calibration=calibration.name,
+        calibration=calibration,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -95,8 +96,12 @@ class Calibration(msgspec.Struct, frozen=True):
 
 def save(calibration: Calibration, path: str | Path) -> None:
     """Write a calibration as JSON."""
-    document = {"schema": SCHEMA, **msgspec.to_builtins(calibration)}
-    drafts.write(path, json.dumps(document, indent=1) + "\n")
+    drafts.write(path, json.dumps(document_of(calibration), indent=1) + "\n")
+
+
+def document_of(calibration: Calibration) -> dict[str, Any]:
+    """Return the object of a calibration's file."""
+    return {"schema": SCHEMA, **msgspec.to_builtins(calibration)}
 
 
 def names() -> tuple[str, ...]:
@@ -125,13 +130,23 @@ def load(name_or_path: str | Path) -> Calibration:
 def _parsed(data: bytes, where: str) -> Calibration:
     try:
         document = msgspec.json.decode(data)
+    except msgspec.MsgspecError as error:
+        raise _no_calibration(error, where) from error
+    return of_document(document, where)
+
+
+def _no_calibration(error: msgspec.MsgspecError, where: str) -> InputError:
+    return InputError(f"this is no calibration: {error}", where=where, remedy="ringwright calibrate --help")
+
+
+def of_document(document: object, where: str) -> Calibration:
+    """Return the calibration of its file's object; InputError, which names ``where`` it stands, for any other."""
+    try:
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise InputError(f"the schema is not {SCHEMA}", where=where, remedy="ringwright calibrate --help")
         calibration = msgspec.convert({key: value for key, value in document.items() if key != "schema"}, Calibration)
     except msgspec.MsgspecError as error:
-        raise InputError(
-            f"this is no calibration: {error}", where=where, remedy="ringwright calibrate --help"
-        ) from error
+        raise _no_calibration(error, where) from error
     for link in (calibration.inside, calibration.outside):
         if link is not None and (min(link.latency_s, link.message_s) < 0 or not 0 < link.rate_bytes_per_s < 1e18):
             raise InputError(f"{link} is not a link", where=where, remedy="times are not negative, rates are above 0")

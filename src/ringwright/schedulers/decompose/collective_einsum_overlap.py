@@ -115,6 +115,16 @@ def is_skipped(product_s: float, operation_s: float, m: float, ranks: int, e: fl
     return operation_s * 1e3 > SHORTEST_MS and looped_s >= (operation_s + product_s) * (1 - ROUNDING)
 
 
+def saved_s(workload: Workload, costs: Costs) -> dict[str, float]:
+    """Return by operation the seconds that a loop at its site saves where blocks and pieces cost nothing more (m = e = 1)."""
+    every = [JudgedSite(site, site.operation_s(costs), 1.0, 1.0) for site in sites(workload)[0]]
+    return {each.site.payload.name: _saved_s(each.site, each.operation_s) for each in _once(every)}
+
+
+def _saved_s(site: ProductSite, operation_s: float) -> float:
+    return max(0.0, operation_s + site.seconds - looped_time(site.seconds, operation_s, len(site.ranks)))
+
+
 def looped_gain(r: float, ranks: int, m: float = 1.0, e: float = 1.0) -> float:
     """Return how many times as fast a site is with a loop, by the cost model; ``r``: operation over product."""
     return (1 + r) / looped_time(1.0, r, ranks, m, e)

@@ -13,6 +13,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ringwright.costs.calibration import Calibration, of_document
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.costs.transports import NETWORKS
 from ringwright.errors import InputError, RingwrightError
@@ -86,13 +87,17 @@ class _Graph:
             faults=self._faults(len(rows), ranks),
             fault_lines=self._words("fault_lines", (), at_least=0),
             fault_seed=self._seed(),
-            calibration=str(self.document.get("calibration") or ""),
+            calibration=self._calibration(),
             transport=self._transport(),
             protocol=self._protocol(),
             packet_bytes=self._frame("packet_bytes", 1 << 20),
             header_bytes=self._frame("header_bytes", 4096),
             provenance=str(self.document.get("provenance") or self.document.get("desc") or ""),
         )
+
+    def _calibration(self) -> Calibration | None:
+        given = self.document.get("calibration")
+        return None if given is None else of_document(given, f"{self.name} calibration")
 
     def _kinds(self) -> Any:
         import numpy as np

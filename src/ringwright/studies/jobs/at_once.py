@@ -15,6 +15,7 @@ from ringwright.engines.together import simulate_together
 from ringwright.studies.jobs.known import Timed
 
 if TYPE_CHECKING:
+    from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -30,8 +31,8 @@ def timed_at_once(
     *,
     alike: bool = True,
     watched: Collection[int] = (),
-) -> tuple[Timed, bool]:
-    """Return what the last of several programs takes, and whether that is only the least that it takes.
+) -> tuple[Timed, Run | None, bool]:
+    """Return what the last of several programs takes, its run if it is alone, and whether that is only the least it takes.
 
     Parameters
     ----------
@@ -44,21 +45,21 @@ def timed_at_once(
     watched
         Links that are told however little they are used.
     """
-    alone = _alone(programs, machine, watched, alike=alike)
+    run = simulate(programs[-1], machine) if len(programs) == 1 else None
+    alone = (
+        _timed(run.busy_ps, run.time_s, machine, watched) if run else _beside(programs, machine, watched, alike=alike)
+    )
     if not others:
-        return alone, False
+        return alone, run, False
     *siblings, own = programs
     # As many times longer as the flow engine says, which shares links fairly; alone the event engine is more exact.
     before, after = alone_and_beside(own, others, machine, siblings=siblings)
     longer = after.time_ps / before.time_ps if before.time_ps else 1.0
-    return alone.lasting(alone.seconds * longer), any(LOWER_BOUND in each for each in after.left_out)
+    return alone.lasting(alone.seconds * longer), run, any(LOWER_BOUND in each for each in after.left_out)
 
 
-def _alone(programs: Sequence[Program], machine: Topology, watched: Collection[int], *, alike: bool) -> Timed:
+def _beside(programs: Sequence[Program], machine: Topology, watched: Collection[int], *, alike: bool) -> Timed:
     own = programs[-1]
-    if len(programs) == 1:
-        run = simulate(own, machine)
-        return _timed(run.busy_ps, run.time_s, machine, watched)
     moves = sum(move.count * move.span for step in own.steps() for move in step.blocks)
     if moves * len(programs) > MOST_TOGETHER:
         runs = [simulate(program, machine) for program in programs]

@@ -1,28 +1,38 @@
 """A workload with one task a pass: what its ranks compute and exchange in line, one after another, added up beforehand.
 
 Exact where tensor and expert parallel exchanges stand in line with compute and gradients travel when all are made, as
-Megatron-LM and DeepSpeed's pipelines do without overlap; and small enough to try hundreds of jobs.
+Megatron-LM and DeepSpeed's pipelines do without overlap; and small enough to try hundreds of jobs. Of a job that hides exchanges
+what is left is added up: of gathers and scatters beside products what a loop of blocks does not save (Megatron's
+``tp_comm_overlap``), of exchanges of experts what one micro-batch's forward and another's backward pass do not cover between them
+(``overlap_moe_expert_parallel_comm``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
 
 from ringwright.costs.stages import Costs, seconds
+from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 from ringwright.workload import Edge, Payload, RankClass, Task, Workload
 
 IN_LINE = ("tp", "ep", "cp")
 BESIDE = ".again"  # gathered once more for the weights' gradient, while that of the inputs is computed
 
 
-def condensed(workload: Workload, costs: Costs) -> Workload:
-    """Return the workload with a task per slot; as it is where parameters travel within a pass (fully sharded)."""
+def condensed(workload: Workload, costs: Costs, hidden: Collection[str] = ()) -> Workload:
+    """Return the workload with a task per slot; as it is where parameters travel within a pass (fully sharded).
+
+    ``hidden``: roles whose exchanges run beside compute, of ``tp`` and ``ep``.
+    """
     if any(each.per == "micro-batch" and each.role in ("dp", "edp") for each in workload.payloads):
         return workload
+    saved = saved_s(workload, costs) if "tp" in hidden else {}
     workload = workload.without_values()
     slots = {task.name: f"{task.of}.{task.slot[0]}{task.slot[1]}" for task in workload.tasks}
     taking: dict[str, float] = defaultdict(float)
+    beside: dict[str, float] = defaultdict(float)
     for task in workload.tasks:
         taking[slots[task.name]] += task.seconds
     classes = {each.name: each for each in workload.classes}
@@ -35,13 +45,27 @@ def condensed(workload: Workload, costs: Costs) -> Workload:
             key = (each.op, each.size_bytes, each.role, each.of)
             if key not in costed:
                 costed[key] = _alone(workload, costs, each, classes[each.of])
-            taking[slots[each.producers[0]]] += costed[key]
+            into = beside if each.role == "ep" and "ep" in hidden else taking
+            into[slots[each.producers[0]]] += costed[key] - saved.get(each.name, 0.0)
+    _uncovered(workload, slots, taking, beside)
     return replace(
         workload,
         tasks=_tasks(workload, slots, taking),
         edges=_edges(workload, slots),
         payloads=_payloads(others, slots),
     )
+
+
+def _uncovered(workload: Workload, slots: dict[str, str], taking: dict[str, float], beside: dict[str, float]) -> None:
+    """Add to each slot its share of what exchanges take beyond the compute of both passes, one micro-batch's and another's."""
+    passes: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
+    for task in workload.tasks:
+        passes[task.of, task.slot[1]][slots[task.name]] = None
+    for both in passes.values():
+        sent, computed = sum(beside[slot] for slot in both), sum(taking[slot] for slot in both)
+        for slot in both:
+            if sent:
+                taking[slot] += beside[slot] * max(0.0, 1.0 - computed / sent)
 
 
 def _alone(workload: Workload, costs: Costs, payload: Payload, of: RankClass) -> float:

@@ -34,6 +34,7 @@ from ringwright.studies.jobs.known import MOST_ASKED, MOST_TIMED, KnownOperation
 from ringwright.studies.jobs.passing import PassingFault, staying
 from ringwright.studies.jobs.phases import COPY, RING, parts_of, phases_of
 from ringwright.studies.jobs.places import places
+from ringwright.studies.jobs.said_operations import SaidOperations
 from ringwright.studies.jobs.siblings import Siblings
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import SHIFTS, Mesh
@@ -50,7 +51,8 @@ MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed 
 LEAST_BYTES = 1 << 12
 MOST_USED = 1 << 8  # groups of which is remembered what they use: a byte a link
 LIBRARY = "nccl-2-4"
-OF_MACHINE = ("healthy", "places", "watched", "faulty", "host_links", "siblings")  # what no system changes
+# What no system changes.
+OF_MACHINE = ("healthy", "places", "watched", "faulty", "host_links", "siblings", "said", "said_healthy")
 
 
 def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
@@ -205,7 +207,9 @@ class FabricCosts:
         for kind, size, alike, _ in phases_of(op, size_bytes, ranks):
             group = self._canonical(alike[0])
             low, _ = self._sizes(size, (group,))
-            taken += simulate(self.program(kind, low, group), self._machine(group)).time_s
+            program, said = self.program(kind, low, group), self._said_of(kind, group)
+            run = simulate(program, said.priced_on(program) if said else self._machine(group))
+            taken += run.time_s * (said.longer(self._done_by(kind, group), program, run) if said else 1.0)
         return taken
 
     def own_programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[Program]:
@@ -315,10 +319,12 @@ class FabricCosts:
 
     def _at_once(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> Timed:
         """Return what the last of some groups takes while all of them are at work on a machine, with what packets lose."""
-        lost_s = self._lost_s(op, size_bytes, groups, machine)
         programs = [self.program(op, size_bytes, group) for group in groups]
+        if (said := self._said_of(op, groups[-1])) is not None:
+            machine = said.priced_on(programs[-1])
+        lost_s = self._lost_s(op, size_bytes, groups, machine)
         self._keep_sent(op, size_bytes, groups[-1], programs[-1])
-        timed, only_least = timed_at_once(
+        timed, run, only_least = timed_at_once(
             programs,
             machine if lost_s is None else without_losses(machine),
             self.others,
@@ -327,7 +333,28 @@ class FabricCosts:
         )
         if only_least:
             self.left.setdefault(LOWER_BOUND, f"some operations beside other jobs: {LOWER_BOUND}")
-        return timed.lasting(timed.seconds + lost_s) if lost_s else timed
+        longer = said.longer(self._done_by(op, groups[-1]), programs[-1], run) if said else 1.0
+        return timed.lasting(timed.seconds * longer + (lost_s or 0.0))
+
+    def _done_by(self, op: str, group: TimedRanks) -> str:
+        """Return the spelling of the system that does an operation among ranks: the library where the chosen one does not."""
+        return LIBRARY if (self.by(op), op, group) in self.met.refused else self.by(op)
+
+    def _said_of(self, op: str, group: TimedRanks) -> SaidOperations | None:
+        """Return what the collective verb says of operations; None of what copy engines do, of which it says nothing."""
+        if op == COPY and self._in_one_host(group.ranks):
+            return None
+        return self.said_healthy if group.healthy else self.said
+
+    @cached_property
+    def said(self) -> SaidOperations:
+        """What the collective verb says of operations on the machine."""
+        return SaidOperations(self.topology, self.healthy)
+
+    @cached_property
+    def said_healthy(self) -> SaidOperations:
+        """What the collective verb says of operations on the machine without its faults."""
+        return SaidOperations(self.healthy, self.healthy)
 
     def _lost_s(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...], machine: Topology) -> float | None:
         """Return what an operation's packets add, in seconds; None where nothing acts on them or they cannot be followed."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ringwright.errors import InputError
 from ringwright.sources.csv_rows import csv_rows
+from ringwright.workloads.parallel import Parallel, parse
 
 TIMES = {"iteration_ms": 1e-3, "iteration_s": 1.0, "Tokens / sec / GPU": 0.0}
 COLUMNS = (
@@ -46,6 +47,9 @@ BRIDGE_MODELS = {
     "Qwen3_30B_a3B": "qwen3-30b-a3b",
     "Qwen3_235B_a22B": "qwen3-235b-a22b",
 }
+# What their recipes hide (scripts/performance/configs): gathers and scatters of Llama's tensor parallelism but in NVFP4
+# (``tp_comm_overlap``; not at 2 ranks of Qwen3 on H100), exchanges of Qwen3-235B's experts on H100 (``moe_a2a_overlap``).
+BRIDGE_HIDES = {"llama3-70b": "tp", "llama3-405b": "tp", "qwen3-235b-a22b": "ep"}
 BRIDGE_NAMES = {
     "#-GPUs": "gpus",
     "GBS": "global_batch",
@@ -60,6 +64,7 @@ BRIDGE_NAMES = {
 }
 YES = ("1", "1.0", "yes", "true", "on")
 NO = ("0", "0.0", "no", "false", "off", "n/a", "none")
+HIDDEN = ("tp", "ep")
 ABSENT = ("", "n/a", "0", None)
 
 
@@ -68,6 +73,7 @@ class MeasuredStep:
     """One measured step, in ``seconds``.
 
     ``dims`` changes the model's dimensions; ``half`` is "fit" or "test"; ``label`` names the row among those of its ``table``.
+    ``hidden``: roles whose exchanges ran beside compute (``condensed``).
     """
 
     table: str
@@ -88,6 +94,7 @@ class MeasuredStep:
     fabric: str
     calibration: str
     fit: str
+    hidden: tuple[str, ...] = ()
 
 
 def read(path: str | Path) -> list[MeasuredStep]:
@@ -107,7 +114,7 @@ def read(path: str | Path) -> list[MeasuredStep]:
 
 def half(row: Mapping[str, str]) -> str:
     """Return "fit" or "test" by a hash of the row without its time, so that the halves never move."""
-    apart = (*TIMES, "scatter_gather")  # a time, or said of a table later: the halves stay
+    apart = (*TIMES, "scatter_gather", "hidden")  # a time, or said of a table later: the halves stay
     asked = ",".join(str(value or "") for name, value in row.items() if name not in apart and "TFLOP" not in str(name))
     return "test" if hashlib.sha256(asked.encode()).digest()[0] % 2 else "fit"
 
@@ -121,10 +128,15 @@ def _bridge(row: Mapping[str, str]) -> dict[str, str]:
     fields = {name: row[theirs] for theirs, name in BRIDGE_NAMES.items() if row.get(theirs) not in ABSENT}
     seconds = int(fields["global_batch"]) * int(fields["sequence"]) / (float(tokens) * int(fields["gpus"]))
     dtype = row["Precision"].lower()
+    model = BRIDGE_MODELS[row["model"]]
+    hides = BRIDGE_HIDES.get(model, "")
+    if (hides == "tp" and dtype == "nvfp4") or (hides == "ep" and system != "h100"):
+        hides = ""
     return {
         **fields,
+        "hidden": hides,
         "fsdp": "1" if "fsdp" in fields else "",  # theirs says over how many ranks
-        "model": BRIDGE_MODELS[row["model"]],
+        "model": model,
         "device": system,
         "dtype": dtype,
         "gradients": "float32",
@@ -184,9 +196,10 @@ def _row(row: Mapping[str, str], part: str) -> MeasuredStep:
     fabric, calibration, fit = SYSTEMS.get(device, ("", "", ""))
     nodes, racks = -(-gpus // 8), -(-gpus // 72)
     recompute = cells.text("recompute", "full").partition(" ")[0]
+    hidden = _hidden(cells.text("hidden", ""), parse(parallel, gpus))
     return MeasuredStep(
         cells.text("set", name or "table"),
-        f"{name or _size(dims)} {parallel} {batch}/{size} {recompute}",
+        " ".join((name or _size(dims), parallel, f"{batch}/{size}", recompute, *(f"{each} hidden" for each in hidden))),
         part,
         _seconds(row),
         "gpt3-175b" if gpt else name,
@@ -203,7 +216,17 @@ def _row(row: Mapping[str, str], part: str) -> MeasuredStep:
         cells.text("fabric", fabric.format(n=nodes, r=racks)),
         cells.text("calibration", calibration),
         cells.text("fit", fit),
+        hidden,
     )
+
+
+def _hidden(text: str, parallel: Parallel) -> tuple[str, ...]:
+    """Return which exchanges a row hides, of those that its parallel form has."""
+    roles = text.split()
+    unknown = [role for role in roles if role not in HIDDEN]
+    if unknown:
+        raise ValueError(f"hidden: '{unknown[0]}' is none of {', '.join(HIDDEN)}")
+    return tuple(role for role in HIDDEN if role in roles and getattr(parallel, role) > 1)
 
 
 def _parallel(cells: _Cells) -> tuple[int, str, int]:
