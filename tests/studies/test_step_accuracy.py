@@ -105,24 +105,25 @@ def test_hidden_exchanges_of_experts_leave_what_both_passes_do_not_cover(rate: f
 
 
 def test_a_row_says_what_its_job_hides(tmp_path: Path) -> None:
-    head = HEAD + ",hidden"
+    head = HEAD + ",overlap"
     (inline,) = read(table(tmp_path, ROW))
     (same,) = read(table(tmp_path, ROW + ",ep", head=head))  # it has no experts
     (row,) = read(table(tmp_path, ROW + ",tp", head=head))
-    assert (inline.hidden, same.hidden, row.hidden) == ((), (), ("tp",))
-    assert (row.half, "tp hidden" in row.label) == (inline.half, True)
-    with pytest.raises(InputError, match="hidden: 'pp'"):
+    assert (inline.overlap, same.overlap, row.overlap) == ((), (), ("tp",))
+    assert (row.half, "tp overlapped" in row.label) == (inline.half, True)
+    with pytest.raises(InputError, match="overlap: 'pp'"):
         read(table(tmp_path, ROW + ",pp", head=head))
 
 
 @needs_shared_data
-def test_megatron_bridges_recipes_say_what_they_hide() -> None:
+def test_megatron_bridges_recipes_say_what_overlaps() -> None:
     rows = read(real("overlap/megatron_bridge_performance_summary.csv"))
-    said = {(row.model, row.device, row.dtype == "nvfp4"): row.hidden for row in rows if "tp1" not in row.parallel}
+    assert {row.overlap for row in rows if row.model == "deepseek-v3" and row.device == "gb300"} == {(), ("ep",)}
+    said = {(row.model, row.device, row.dtype == "nvfp4"): row.overlap for row in rows if "tp1" not in row.parallel}
     assert said["llama3-405b", "gb200", False] == ("tp",)
     assert said["llama3-405b", "gb200", True] == ()
     assert said["qwen3-235b-a22b", "h100", False] == ("ep",)
-    assert {row.hidden for row in rows if row.model == "qwen3-235b-a22b" and row.device != "h100"} == {()}
+    assert {row.overlap for row in rows if row.model == "qwen3-235b-a22b" and row.device != "h100"} == {()}
 
 
 def test_the_halves_depend_on_the_question_alone(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ SCHEMA = "ringwright.step-accuracy/1"
 STEPS = 2  # the second begins where the first has left everything
 ASSUMED = (
     "gradients travel when all are made, beside no compute",
-    "exchanges of tensor and expert parallelism stand in line with compute, but where a row hides them",
+    "exchanges of tensor and expert parallelism stand in line with compute, unless a row says that they overlap",
     "routed tokens come out even over the experts",
 )
 
@@ -84,7 +84,7 @@ class Predictor:
 
     def _simulated(self, row: MeasuredStep) -> tuple[float, PeakMemory]:
         job = self._job(row)
-        return simulate(condensed(job.workload, job.costs, row.hidden), job.costs, steps=STEPS).step_s, peak(
+        return simulate(condensed(job.workload, job.costs, row.overlap), job.costs, steps=STEPS).step_s, peak(
             job.workload
         )
 
@@ -194,7 +194,7 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
                 "device": each.row.device,
                 "gpus": each.row.gpus,
                 "half": each.row.half,
-                "hidden": [*each.row.hidden],
+                "overlap": [*each.row.overlap],
                 "measured_s": each.row.seconds,
                 "predicted_s": each.predicted_s,
                 "error": each.error,

@@ -21,14 +21,14 @@ IN_LINE = ("tp", "ep", "cp")
 BESIDE = ".again"  # gathered once more for the weights' gradient, while that of the inputs is computed
 
 
-def condensed(workload: Workload, costs: Costs, hidden: Collection[str] = ()) -> Workload:
+def condensed(workload: Workload, costs: Costs, overlap: Collection[str] = ()) -> Workload:
     """Return the workload with a task per slot; as it is where parameters travel within a pass (fully sharded).
 
-    ``hidden``: roles whose exchanges run beside compute, of ``tp`` and ``ep``.
+    ``overlap``: roles whose exchanges run beside compute, of ``tp`` and ``ep``.
     """
     if any(each.per == "micro-batch" and each.role in ("dp", "edp") for each in workload.payloads):
         return workload
-    saved = saved_s(workload, costs) if "tp" in hidden else {}
+    saved = saved_s(workload, costs) if "tp" in overlap else {}
     workload = workload.without_values()
     slots = {task.name: f"{task.of}.{task.slot[0]}{task.slot[1]}" for task in workload.tasks}
     taking: dict[str, float] = defaultdict(float)
@@ -45,7 +45,7 @@ def condensed(workload: Workload, costs: Costs, hidden: Collection[str] = ()) ->
             key = (each.op, each.size_bytes, each.role, each.of)
             if key not in costed:
                 costed[key] = _alone(workload, costs, each, classes[each.of])
-            into = beside if each.role == "ep" and "ep" in hidden else taking
+            into = beside if each.role == "ep" and "ep" in overlap else taking
             into[slots[each.producers[0]]] += costed[key] - saved.get(each.name, 0.0)
     _uncovered(workload, slots, taking, beside)
     return replace(
@@ -60,7 +60,8 @@ def _uncovered(workload: Workload, slots: dict[str, str], taking: dict[str, floa
     """Add to each slot its share of what exchanges take beyond the compute of both passes, one micro-batch's and another's."""
     passes: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
     for task in workload.tasks:
-        passes[task.of, task.slot[1]][slots[task.name]] = None
+        if task.slot[0] in ("F", "B"):
+            passes[task.of, task.slot[1]][slots[task.name]] = None
     for both in passes.values():
         sent, computed = sum(beside[slot] for slot in both), sum(taking[slot] for slot in both)
         for slot in both:

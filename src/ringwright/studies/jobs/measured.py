@@ -47,9 +47,15 @@ BRIDGE_MODELS = {
     "Qwen3_30B_a3B": "qwen3-30b-a3b",
     "Qwen3_235B_a22B": "qwen3-235b-a22b",
 }
-# What their recipes hide (scripts/performance/configs): gathers and scatters of Llama's tensor parallelism but in NVFP4
-# (``tp_comm_overlap``; not at 2 ranks of Qwen3 on H100), exchanges of Qwen3-235B's experts on H100 (``moe_a2a_overlap``).
-BRIDGE_HIDES = {"llama3-70b": "tp", "llama3-405b": "tp", "qwen3-235b-a22b": "ep"}
+# What their recipes overlap (scripts/performance/configs there): Llama's gathers and scatters of tensor parallelism, but in NVFP4
+# (``tp_comm_overlap``); exchanges of experts (``moe_a2a_overlap``) on some devices, since a release.
+BRIDGE_TP = ("llama3-70b", "llama3-405b")
+BRIDGE_EP = {
+    ("qwen3-235b-a22b", "h100"): "",
+    ("deepseek-v3", "b200"): "26.04.01",
+    **{("deepseek-v3", system): "26.06" for system in ("gb200", "gb300")},
+    **{("gpt-oss-120b", system): "26.06" for system in ("b300", "gb200", "gb300")},
+}
 BRIDGE_NAMES = {
     "#-GPUs": "gpus",
     "GBS": "global_batch",
@@ -64,7 +70,7 @@ BRIDGE_NAMES = {
 }
 YES = ("1", "1.0", "yes", "true", "on")
 NO = ("0", "0.0", "no", "false", "off", "n/a", "none")
-HIDDEN = ("tp", "ep")
+OVERLAPPED = ("tp", "ep")
 ABSENT = ("", "n/a", "0", None)
 
 
@@ -73,7 +79,7 @@ class MeasuredStep:
     """One measured step, in ``seconds``.
 
     ``dims`` changes the model's dimensions; ``half`` is "fit" or "test"; ``label`` names the row among those of its ``table``.
-    ``hidden``: roles whose exchanges ran beside compute (``condensed``).
+    ``overlap``: roles whose exchanges run beside compute (``condensed``).
     """
 
     table: str
@@ -94,7 +100,7 @@ class MeasuredStep:
     fabric: str
     calibration: str
     fit: str
-    hidden: tuple[str, ...] = ()
+    overlap: tuple[str, ...] = ()
 
 
 def read(path: str | Path) -> list[MeasuredStep]:
@@ -114,7 +120,7 @@ def read(path: str | Path) -> list[MeasuredStep]:
 
 def half(row: Mapping[str, str]) -> str:
     """Return "fit" or "test" by a hash of the row without its time, so that the halves never move."""
-    apart = (*TIMES, "scatter_gather", "hidden")  # a time, or said of a table later: the halves stay
+    apart = (*TIMES, "scatter_gather", "overlap")  # a time, or said of a table later: the halves stay
     asked = ",".join(str(value or "") for name, value in row.items() if name not in apart and "TFLOP" not in str(name))
     return "test" if hashlib.sha256(asked.encode()).digest()[0] % 2 else "fit"
 
@@ -129,12 +135,11 @@ def _bridge(row: Mapping[str, str]) -> dict[str, str]:
     seconds = int(fields["global_batch"]) * int(fields["sequence"]) / (float(tokens) * int(fields["gpus"]))
     dtype = row["Precision"].lower()
     model = BRIDGE_MODELS[row["model"]]
-    hides = BRIDGE_HIDES.get(model, "")
-    if (hides == "tp" and dtype == "nvfp4") or (hides == "ep" and system != "h100"):
-        hides = ""
+    tp = model in BRIDGE_TP and dtype != "nvfp4"
+    ep = row["nemo_release"] >= BRIDGE_EP.get((model, system), "never")
     return {
         **fields,
-        "hidden": hides,
+        "overlap": "tp" * tp + "ep" * ep,  # no recipe has both
         "fsdp": "1" if "fsdp" in fields else "",  # theirs says over how many ranks
         "model": model,
         "device": system,
@@ -196,10 +201,12 @@ def _row(row: Mapping[str, str], part: str) -> MeasuredStep:
     fabric, calibration, fit = SYSTEMS.get(device, ("", "", ""))
     nodes, racks = -(-gpus // 8), -(-gpus // 72)
     recompute = cells.text("recompute", "full").partition(" ")[0]
-    hidden = _hidden(cells.text("hidden", ""), parse(parallel, gpus))
+    overlap = _overlap(cells.text("overlap", ""), parse(parallel, gpus))
     return MeasuredStep(
         cells.text("set", name or "table"),
-        " ".join((name or _size(dims), parallel, f"{batch}/{size}", recompute, *(f"{each} hidden" for each in hidden))),
+        " ".join(
+            (name or _size(dims), parallel, f"{batch}/{size}", recompute, *(f"{each} overlapped" for each in overlap))
+        ),
         part,
         _seconds(row),
         "gpt3-175b" if gpt else name,
@@ -216,17 +223,17 @@ def _row(row: Mapping[str, str], part: str) -> MeasuredStep:
         cells.text("fabric", fabric.format(n=nodes, r=racks)),
         cells.text("calibration", calibration),
         cells.text("fit", fit),
-        hidden,
+        overlap,
     )
 
 
-def _hidden(text: str, parallel: Parallel) -> tuple[str, ...]:
-    """Return which exchanges a row hides, of those that its parallel form has."""
+def _overlap(text: str, parallel: Parallel) -> tuple[str, ...]:
+    """Return which exchanges of a row overlap, of those that its parallel form has."""
     roles = text.split()
-    unknown = [role for role in roles if role not in HIDDEN]
+    unknown = [role for role in roles if role not in OVERLAPPED]
     if unknown:
-        raise ValueError(f"hidden: '{unknown[0]}' is none of {', '.join(HIDDEN)}")
-    return tuple(role for role in HIDDEN if role in roles and getattr(parallel, role) > 1)
+        raise ValueError(f"overlap: '{unknown[0]}' is none of {', '.join(OVERLAPPED)}")
+    return tuple(role for role in OVERLAPPED if role in roles and getattr(parallel, role) > 1)
 
 
 def _parallel(cells: _Cells) -> tuple[int, str, int]:
