@@ -19,7 +19,7 @@ from ringwright.errors import InputError
 from ringwright.studies import mpi_accuracy
 from ringwright.studies.asked import AskedOf, asked_of
 from ringwright.studies.judged_choices import choices
-from ringwright.studies.judged_engines import EVENTS, PROGRAM, engine_times_s
+from ringwright.studies.judged_engines import EVENTS, PROGRAM, bounds_s, engine_times_s
 from ringwright.studies.library_calls import LIBRARY
 from ringwright.studies.measured_calls import MeasuredFolder, RefusedRow, measured_folder, mpi_tables
 
@@ -139,19 +139,19 @@ def judged(
                 if without is not None:
                     without.append((each.call.table, simulated))
                 continue
-            told = rising(answer)
-            own_s = simulated or [said.p50_s if engine == ENGINE else said.closed_form_s for said in told]
-            for time_s, answer_s, said in zip(each.times_s, own_s, told, strict=True):
-                learnt = engine == ENGINE
+            told, learnt = rising(answer), engine == ENGINE
+            own_s = simulated or [said.p50_s if learnt else said.closed_form_s for said in told]
+            bounds = bounds_s(each.call) if learnt else [0.0] * len(told)
+            for time_s, answer_s, said, bound_s in zip(each.times_s, own_s, told, bounds, strict=True):
                 rows.append(
                     JudgedRow(
                         each.call.table,
                         owner,
                         said.size_bytes,
                         time_s * 1e6,
-                        said.p05_s * 1e6 if learnt else None,
-                        answer_s * 1e6,
-                        said.p95_s * 1e6 if learnt else None,
+                        max(said.p05_s, bound_s) * 1e6 if learnt else None,
+                        max(answer_s, bound_s) * 1e6,
+                        max(said.p95_s, bound_s) * 1e6 if learnt else None,
                         engine,
                         each.call.carrier,
                         owner in own,

@@ -11,11 +11,13 @@ from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
 from ringwright.studies.asked_fabric import AskedFabric
+from ringwright.studies.floors import Floors
 from ringwright.studies.simulation_spec import SimulationSpec
 
 if TYPE_CHECKING:
     from ringwright.costs.learnt import LibraryCall
     from ringwright.costs.nccl.node_types import NodeType
+    from ringwright.program import Program
     from ringwright.topology import Topology
 
 EVENTS, PROGRAM = "events", "program"
@@ -49,6 +51,41 @@ def _family(kind: NodeType) -> str:
     return MESH if _is_mesh(kind) else FAMILIES.get(kind.name, kind.name)
 
 
+def bounds_s(call: LibraryCall) -> list[float]:
+    """Return the seconds that no answer may be below at each size, as of the fabric that a call ran on.
+
+    Zeros where that fabric is a near one only: of nodes of GPUs that are joined pair by pair no product here is the same.
+    """
+    if _is_mesh(call.kind):
+        return [0.0] * len(call.sizes_bytes)
+    try:
+        top, group = fabric_of(call)
+        floors = Floors(SimulationSpec(call.op, top, group=group))
+        return [_bound_s(call, Collective(call.op, group, size), top, floors) for size in call.sizes_bytes]
+    except RingwrightError:  # nodes that no fabric is made of
+        return [0.0] * len(call.sizes_bytes)
+
+
+def _bound_s(call: LibraryCall, collective: Collective, top: Topology, floors: Floors) -> float:
+    without, within = floors.of(collective)
+    if within is None or call.system.ranks > MOST_RANKS:
+        return without if within is None else min(without, within)
+    return floors.under(_program(call, collective, top))[0]
+
+
+def _program(call: LibraryCall, collective: Collective, top: Topology, *, tuning: bool = True) -> Program:
+    forced = call.forced or NcclOverride()
+    return nccl_2_4(
+        collective,
+        top,
+        release=call.release,
+        algorithm=forced.algorithm,
+        protocol=forced.protocol,
+        channels=forced.channels,
+        tuning=tuning,
+    )
+
+
 def engine_times_s(call: LibraryCall, engine: str) -> list[float] | str:
     """Return an engine's seconds for each size of a call, or in words why there are none.
 
@@ -57,21 +94,12 @@ def engine_times_s(call: LibraryCall, engine: str) -> list[float] | str:
     """
     if call.system.ranks > MOST_RANKS:
         return f"{call.system.ranks} ranks; engines are judged up to {MOST_RANKS}"
-    forced = call.forced or NcclOverride()
     try:
         top, group = fabric_of(call)
         times = []
         for size in call.sizes_bytes:
             collective = Collective(call.op, group, size)
-            program = nccl_2_4(
-                collective,
-                top,
-                release=call.release,
-                algorithm=forced.algorithm,
-                protocol=forced.protocol,
-                channels=forced.channels,
-                tuning=engine == EVENTS,
-            )
+            program = _program(call, collective, top, tuning=engine == EVENTS)
             on = top if engine == EVENTS else AskedFabric(top, top).usual(collective)
             times.append(SimulationSpec(call.op, on, group=group).run(program, on).time_s)
     except RingwrightError as error:
