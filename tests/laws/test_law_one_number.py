@@ -25,6 +25,9 @@ from ringwright.fabrics import fabric
 from ringwright.reports.jobs import milliseconds
 from ringwright.sources.sample import measured_table
 from ringwright.studies import calibrate, library
+from ringwright.studies.bench import jobs, probe
+from ringwright.studies.bench.question import BenchSpec
+from ringwright.studies.bench.study import _predicted
 from ringwright.studies.jobs import accuracy, generated, measured, rows, study
 from ringwright.studies.judged import judged
 from ringwright.studies.library_calls import library_call
@@ -132,6 +135,22 @@ def same(by_verb: Mapping[str, Ends], where: object) -> None:
 def test_an_operation_has_one_number_in_every_verb(seed: int) -> None:
     call = drawn(seed)
     same(told(call), call)
+
+
+@pytest.mark.parametrize("name", ["ring", "rabenseifner", "open-mpi"])
+def test_bench_predicts_what_simulate_says_of_the_machine_that_was_probed(name: str) -> None:
+    p, size = 4, 1 << 20
+    probed = probe.ProbedMachine(5e-6, 2e-6, 4e9, 1e10, 3e9)
+    times_s = {
+        (kind, each): ringwright.simulate(program, probed.topology(p)).time_s / probe.STEPS
+        for kind, each, program in probe.programs(p, [size // p])
+    }
+    asked = BenchSpec("all-reduce", p, [size], algorithms=(name,))
+    sample = jobs.BenchSample("ringwright", name, size, 1, [], "", "shm")
+    here = probe.fit(p, times_s, size / p).topology(p)
+    said = ringwright.simulate(asked.collective(size), here, algorithm=name).probable
+    assert said is not None
+    assert _predicted(asked, sample, {}, {("", "shm"): times_s}, None) == pytest.approx(said.p50_us, rel=1e-9)
 
 
 def test_a_calibrated_operation_has_one_number_in_every_verb() -> None:

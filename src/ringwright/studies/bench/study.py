@@ -227,7 +227,7 @@ def _predicted(
     fabric: Topology | None,
 ) -> float | None:
     """Return the simulator's time: the same program on the probe's machine, or on the lab's fabric with its faults."""
-    from ringwright.engines.choose import simulate
+    from ringwright.studies.predict import simulate
 
     if sample.wire == switched.WIRE:
         return None if fabric is None else _by_slots(question, sample, fabric)
@@ -244,7 +244,8 @@ def _predicted(
         return None
     machine = probe.fit(question.ranks, times_s, sample.size_bytes / question.ranks)
     where = machine.topology(question.ranks) if fabric is None else machine.on(faulted(question, fabric))
-    return simulate(program, where).time_s * 1e6
+    said = simulate(program, where).probable  # as every verb says it, of a machine that no GPU is part of
+    return None if said is None else said.p50_us
 
 
 def _by_slots(question: BenchSpec, sample: jobs.BenchSample, fabric: Topology) -> float | None:
