@@ -22,8 +22,8 @@ from ringwright.testing.planted_places import RANK_FAULTS, PlantedJob
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
-AFFECTED, UNAFFECTED = 1.2, 1.08  # times the time without the fault
-BETWEEN = (1.2, 1.15, 1.1)  # what lies between may count as affected or not: each makes an answer that is right
+AFFECTED, UNAFFECTED = 1.2, 1.05  # times the time without the fault
+BETWEEN = (1.2, 1.15, 1.1, 1.05)  # what lies between may count as affected or not: each makes an answer that is right
 LONGER = 1.5  # times a step, of a fault of a rank's own work that must be named
 Group = frozenset[int]
 
@@ -65,7 +65,7 @@ def _of_network(job: PlantedJob) -> Identified:
     if not parts.is_told and sum(times >= min(BETWEEN) for times in shown.values()) < 2:
         return Identified(NOTHING, "one group alone is slow, and nothing tells that groups lie alike", must=False)
     told = {_fitting_ranks(shown, parts, least) for least in BETWEEN}
-    right = frozenset(ranks for ranks in told if ranks & job.ranks)
+    right = frozenset(ranks for ranks in told if ranks & job.ranks or any(pair <= ranks for pair in job.through))
     if not right:
         return Identified(NOTHING, "no one part goes with the groups that are slow", must=False)
     return Identified(right, "", must=True)

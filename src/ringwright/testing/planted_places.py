@@ -72,7 +72,11 @@ SEVERITY, SEVERE = (1.3, 6.0), (3.0, 8.0)  # times as long as without, what a ra
 
 @dataclass(frozen=True)
 class PlantedJob:
-    """A job with a fault: what was drawn, where the fault is (``ranks`` beside it), and both recordings."""
+    """A job with a fault: what was drawn, where the fault is, and both recordings.
+
+    ``ranks`` are beside the place of the fault; of ``through``, pairs of ranks, what one sends the other goes through it, which
+    on rails may be the NIC of neither.
+    """
 
     seed: int
     kind: str
@@ -81,6 +85,7 @@ class PlantedJob:
     trace: Trace
     healthy: Trace
     times: float  # as long as without, a step takes
+    through: frozenset[frozenset[int]] = frozenset()
 
     @property
     def is_folded(self) -> bool:
@@ -118,8 +123,26 @@ def planted(seed: int, kind: str = "", *, small: bool = False) -> PlantedJob | N
         return None
     said = f"{model} {mesh} on {named}, policy {policy}: {fault or late or 'healthy'}"
     return PlantedJob(
-        seed, kind, said, where, traced(job, ill), traced(sound, well), ill.step_s / max(well.step_s, 1e-12)
+        seed,
+        kind,
+        said,
+        where,
+        traced(job, ill),
+        traced(sound, well),
+        ill.step_s / max(well.step_s, 1e-12),
+        _through(machine, fault.split()[1], ranks) if kind in (*LINK_FAULTS, "slow-uplink") else frozenset(),
     )
+
+
+def _through(machine: Topology, place: str, ranks: int) -> frozenset[frozenset[int]]:
+    """Return the pairs of ranks between which a route goes through a node, or a link of two nodes, by its label."""
+    ends = {node for node in range(len(machine.kinds)) if machine.label(node) in place.split("--")}
+    touched = np.isin(machine.src, [*ends]).astype(int) + np.isin(machine.dst, [*ends])
+    src, dst = (each.ravel() for each in np.meshgrid(np.arange(ranks), np.arange(ranks), indexing="ij"))
+    starts, links = machine.routes(src, dst)
+    hit = np.flatnonzero(touched[links] >= len(ends))
+    rows = np.searchsorted(starts, hit, side="right") - 1
+    return frozenset(frozenset((int(src[row]), int(dst[row]))) for row in np.unique(rows))
 
 
 def _fault(
