@@ -103,6 +103,33 @@ def test_micro_batches_are_replayed_in_the_order_in_which_they_ran(mesh: str) ->
     kept(JobAsked(mesh))
 
 
+@pytest.mark.parametrize("rate", ["25Gb/s", "400Gb/s"])
+@pytest.mark.parametrize("mesh", ["dp8", "tp2,dp4", "tp2,pp2,dp2", "pp4,dp2"])
+def test_a_job_moved_to_another_fabric_takes_what_it_takes_there(mesh: str, rate: str) -> None:
+    """The recording says what it ran on: what is asked about is another network, not a word about its own."""
+    other = f"switch:8,rate={rate}"
+    _, replay = simulated(JobAsked(mesh))
+    there, _ = simulated(JobAsked(mesh, other))
+    moved = recorded.job(replay, recorded.Counterfactual(healthy=fabric(other)))
+    assert moved.fabric == other
+    near = 3 * NEAR if "pp" in mesh else NEAR  # how far stages disturb each other stays as recorded
+    assert answer(moved, "none").step_s == pytest.approx(there.step_s, rel=near)
+    assert recorded.job(replay, recorded.Counterfactual(healthy=fabric(SWITCH))).fabric == recorded.ITS_OWN
+
+
+def test_a_recording_that_says_no_fabric_is_taken_to_be_on_the_one_named() -> None:
+    _, replay = simulated(JobAsked("dp8"))
+    assert replay.trace is not None
+    replay.trace.meta.pop("asked")
+    slow, own = fabric("switch:8,rate=25Gb/s"), fabric(SWITCH)
+    taken = recorded.job(replay, recorded.Counterfactual(healthy=slow))
+    assert answer(taken, "none").step_s == pytest.approx(again(replay).step_s)
+    assert any("--ran-on names it" in line for line in taken.assumptions)
+    told = recorded.job(replay, recorded.Counterfactual(healthy=slow, ran_on=own))
+    assert answer(told, "none").step_s > 2 * again(replay).step_s
+    assert not any("--ran-on" in line for line in told.assumptions)
+
+
 def test_the_first_step_begins_at_no_time_and_is_replayed_in_order_too() -> None:
     """What begins at 0 s is not what has no time."""
     spec = WorkloadSpec("gpt3-125m", None, "dp8", micro_batches=4)

@@ -53,6 +53,10 @@ class JobOptions:
             consume_multiple=False,
         ),
     ] = ()
+    ran_on: Annotated[
+        str | None,
+        Parameter(group=options.MACHINE, help="The fabric that a recording ran on, where --fabric is to be another."),
+    ] = None
     micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
     micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
     seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
@@ -114,6 +118,7 @@ class JobOptions:
         from ringwright.studies.jobs import aggregated, generated
         from ringwright.studies.jobs.study import without_faults_too
 
+        self.refuse_recorded()
         first, *others_by = algorithm.split(",")
         question = self.question(first, dtype)
         topology = machine.build() if machine.fabric or machine.topology else None
@@ -139,6 +144,7 @@ class JobOptions:
         A workload file has no measured times: its operations take those of the fabric.
         """
         from ringwright.cli import reading
+        from ringwright.fabrics import fabric
         from ringwright.studies.jobs import aggregated, recorded, written
         from ringwright.studies.jobs.study import without_faults_too
         from ringwright.workloads.replay import replayed
@@ -151,6 +157,7 @@ class JobOptions:
                 f"--{given[0].replace('_', '-')} is for a model, {recording} is what it is", remedy="leave it out"
             )
         if written.is_workload(Path(recording)):
+            self.refuse_recorded()
             workload = written.read(Path(recording))
             machine, told = switch(machine, workload.mesh.size)
             built, networks = machine.build(), self._networks()
@@ -165,17 +172,20 @@ class JobOptions:
             return self._rows(made, "none", results, told, compared=compared)
         self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
+        was = fabric(self.ran_on) if self.ran_on else recorded.ran_on(replay)
+        if was is not None and not machine.is_named:
+            machine = replace(machine, fabric=was.name)
         machine, told = switch(machine, replay.workload.mesh.size)
         healthy = machine.healthy().build()
         faulty = machine.build() if machine.fault else healthy
 
         def by(system: str, plain: bool) -> Job:
             before, after = (aggregated.plain_switches(each) if plain else each for each in (healthy, faulty))
-            return recorded.job(replay, recorded.Counterfactual(system, before, after))
+            return recorded.job(replay, recorded.Counterfactual(system, before, after, was))
 
-        made = recorded.job(replay, recorded.Counterfactual(first, healthy, faulty))
+        made = recorded.job(replay, recorded.Counterfactual(first, healthy, faulty, was))
         if machine.fault:
-            made = without_faults_too(made, recorded.job(replay, recorded.Counterfactual(first, healthy, healthy)))
+            made = without_faults_too(made, recorded.job(replay, recorded.Counterfactual(first, healthy, healthy, was)))
         told = told if made.fabric != recorded.ITS_OWN else ()
         compared = _Compared(first, tuple(others), by, adds=aggregated.switches_add(healthy))
         return self._rows(made, "none", results, told, recorded.ground(replay), compared)
@@ -186,6 +196,14 @@ class JobOptions:
         from ringwright.studies.jobs.networks import named
 
         return {name: fabric(spelling) for name, spelling in named(self.network).items()}
+
+    def refuse_recorded(self) -> None:
+        """Raise UsageError where the fabric of a recording is named, and there is none."""
+        if self.ran_on:
+            raise UsageError(
+                f"--ran-on {self.ran_on}: it is of a recording, and none is named",
+                remedy="leave it out, or name a recording",
+            )
 
     def refuse_networks(self, why: str) -> None:
         """Raise UsageError where networks are given beside the fabric, and what is simulated has one."""

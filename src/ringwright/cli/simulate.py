@@ -100,6 +100,7 @@ def simulate(
     if collective is None:
         return job.answer(machine, algorithm or "", dtype, results, others)
     job.refuse_networks("a collective goes over one network")
+    job.refuse_recorded()
     from ringwright.costs.link_models import ALPHA_OF, named
     from ringwright.fabrics._congestion import congestion
     from ringwright.studies.asked_faults import AskedFaults

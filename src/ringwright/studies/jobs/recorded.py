@@ -2,7 +2,8 @@
 
 Without a change the replay keeps the measured times of its operations, and how far it is from the measured step says how far
 to trust it. With one, an operation takes its measured time multiplied by what the engines say of the change: simulated with it
-over simulated without it, on the fabric named. A log without times gives the communication alone.
+on the fabric named, over simulated without it on the fabric that the recording ran on. A simulated job tells that one; of another
+it is the fabric named, unless it is said. A log without times gives the communication alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
-from ringwright.errors import UsageError
+from ringwright.errors import RingwrightError, UsageError
+from ringwright.fabrics import fabric
 from ringwright.studies.asked import asked_of
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
@@ -92,16 +94,30 @@ class Changed:
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """What is to be different: the algorithm ("" as recorded), and the fabric, healthy and with its faults."""
+    """What is to be different: the algorithm ("" as recorded), and the fabric, healthy and with its faults.
+
+    ``ran_on`` is the fabric that the recording ran on; None: as the recording tells, else ``healthy``.
+    """
 
     algorithm: str = ""
     healthy: Topology | None = None
     faulty: Topology | None = None
+    ran_on: Topology | None = None
 
-    @property
-    def is_any(self) -> bool:
-        """Whether operations take another time than measured."""
-        return bool(self.algorithm) or (self.faulty is not None and self.faulty is not self.healthy)
+    def is_any(self, ran_on: Topology | None) -> bool:
+        """Whether operations take another time than measured on the fabric that the recording ran on."""
+        is_faulty = self.faulty is not None and self.faulty is not self.healthy
+        moved = self.healthy is not None and ran_on is not None and self.healthy.name != ran_on.name
+        return bool(self.algorithm) or is_faulty or moved
+
+
+def ran_on(replay: Replay) -> Topology | None:
+    """Return the fabric, without faults, that a simulated job's recording says it ran on; None where nothing tells."""
+    named = ((replay.trace.meta.get("asked") or {}) if replay.trace is not None else {}).get("fabric")
+    try:
+        return fabric(named) if named else None
+    except RingwrightError:  # of a file, or of a plug-in that is not here
+        return None
 
 
 def ground(replay: Replay) -> dict[str, Any]:
@@ -146,35 +162,44 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     """Return the replayed job as the change makes it; UsageError where operations need a fabric and none is given."""
     measured = replay.costs if replay.ground != GROUNDS[2] else None
     workload = replay.workload if measured is None else cuttable(replay.workload)
-    fabric = change.faulty or change.healthy
-    if measured is not None and not change.is_any:
+    on, was = change.faulty or change.healthy, change.ran_on or ran_on(replay)
+    if measured is not None and not change.is_any(was):
         told = (
             *workload.assumptions,
             "operations take their measured times; pieces of other sizes a line through them",
+            *([_taken(on)] if on is not None and was is None else []),
         )
         return Job(workload, measured, assumptions=told, fabric=ITS_OWN, left_out=LEFT_OUT, asked=asked_of(None))
-    if fabric is None:
+    if on is None:
         raise UsageError("no fabric is named", where=workload.name, remedy=f"--fabric switch:{workload.mesh.size}")
-    after, name = on_fabric(fabric, workload, change.algorithm), change.algorithm or LIBRARY
+    after, name = on_fabric(on, workload, change.algorithm), change.algorithm or LIBRARY
+    said = [f"times of operations: {name} on {on.name}, simulated"]
     costs: Costs = after
-    said = f"times of operations: {name} on {fabric.name}, simulated"
     if measured is not None:
-        costs = Changed(measured, on_fabric(change.healthy or fabric, workload), after)
-        faulty = " with faults" if fabric is not change.healthy else ""
-        said = (
-            f"an operation takes its measured time x simulated with {name} on {fabric.name}{faulty}"
-            f" / simulated with {LIBRARY} without"
-        )
+        before = was or change.healthy or on
+        costs = Changed(measured, on_fabric(before, workload), after)
+        faulty = " with faults" if on is not change.healthy else ""
+        without = f"{LIBRARY} on {before.name} without" if before.name != on.name else f"{LIBRARY} without"
+        said = [
+            f"an operation takes its measured time x simulated with {name} on {on.name}{faulty} / simulated with {without}"
+        ]
+        said += [] if was is not None else [_taken(on)]
     return Job(
         workload,
         costs,
         faults.slowdowns(after.topology),
         after.marked,
-        assumptions=(*workload.assumptions, said),
-        fabric=fabric.name,
+        assumptions=(*workload.assumptions, *said),
+        fabric=on.name,
         left_out=LEFT_OUT,
         remarks=after.told,
-        asked=asked_of(fabric, (name,)),
+        asked=asked_of(on, (name,)),
+    )
+
+
+def _taken(on: Topology) -> str:
+    return (
+        f"the network that it ran on is taken to be {on.name}, which so changes nothing by itself (--ran-on names it)"
     )
 
 
