@@ -188,6 +188,14 @@ class FabricCosts:
             lambda: tuple(self._stage(*each) for each in phases_of(op, size_bytes, ranks)),
         )
 
+    def link_rates(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> np.ndarray:
+        """Return bytes/s of each link as an operation finds it, of which its loads are shares; float64 of shape (links,)."""
+        kind, size, alike, _ = phases_of(op, size_bytes, ranks)[0]
+        group = self._canonical(alike[0])
+        said = self._said_of(kind, group)
+        machine = self._machine(group) if said is None else said.priced_on(self.program(kind, size, group))
+        return machine.rate
+
     def programs(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> list[list[Program]]:
         """Return, for each phase of an operation, the programs that are at work at once: its siblings', its own last."""
         return [

@@ -14,6 +14,7 @@ import numpy as np
 
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS
+from ringwright.studies.jobs.costs import FabricCosts
 
 if TYPE_CHECKING:
     from ringwright.costs.stages import Costs
@@ -107,10 +108,13 @@ def _by_port(
     users: Counter[tuple[str, int]] = Counter()
     for group in groups:
         mine: dict[tuple[str, int], float] = {}
+        rates = top.rate
+        if isinstance(carrier, FabricCosts) and len(group.ranks) > 1:
+            rates = carrier.link_rates(operation.asked, size_bytes, group.ranks)
         for stage in carrier.stages(operation.asked, size_bytes, group.ranks, operation.role):
             for link, share in stage.links:
                 if link < top.n_links and seen[link]:
-                    mine[stage.phase, link] = share * (stage.wire_s + stage.latency_s) * float(top.rate[link])
+                    mine[stage.phase, link] = share * (stage.wire_s + stage.latency_s) * float(rates[link])
         users.update(mine.keys())
         told.append(mine)
     return [{key: sent / users[key] for key, sent in mine.items()} for mine in told]
