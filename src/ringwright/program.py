@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ringwright.streams import Stream
 
+MOST_KEPT = 1 << 15  # moves of a program whose steps are kept, some 1 MB
 Digit = tuple[int, int, int, int]  # slope, offset, modulus, weight
 
 
@@ -283,7 +284,7 @@ class Declared(Protocol):
 
 @dataclass(frozen=True)
 class Program:
-    """One collective, done one way. ``steps()`` makes the steps anew at each call; they are never all in memory.
+    """One collective, done one way. ``steps()`` makes the steps anew at each call, but of a small program.
 
     Parameters
     ----------
@@ -340,8 +341,21 @@ class Program:
     knobs: Mapping[str, object] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:
-        """Yield the steps in order."""
-        return iter(self.make_steps())
+        """Yield the steps in order; those of a program of few moves are kept, for engines ask for them several times."""
+        kept: list[Step] | None = self.__dict__.get("_kept")
+        return self._made() if kept is None else iter(kept)
+
+    def _made(self) -> Iterator[Step]:
+        kept: list[Step] | None = []
+        room = MOST_KEPT
+        for step in self.make_steps():
+            if kept is not None:
+                kept.append(step)
+                room -= 1 + sum(1 if block.is_affine else block.count for block in step.blocks)
+                kept = kept if room >= 0 else None
+            yield step
+        if kept is not None:
+            object.__setattr__(self, "_kept", kept)
 
     def __repr__(self) -> str:
         order = ", in a declared order" if self.schedule is not None else ""
