@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import os
 import re
 import resource
@@ -181,7 +182,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_version_is_told_once() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    assert project["version"] == ringwright.__version__
+    assert project["dynamic"] == ["version"]
+    assert importlib.metadata.version("ringwright") == ringwright.__version__
+    assert f"\nversion: {ringwright.__version__}\n" in (REPOSITORY / "CITATION.cff").read_text()
 
 
 SCRIPTS = [
