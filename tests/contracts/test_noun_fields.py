@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ringwright.contracts.small_jobs import layers
+from ringwright.costs.calibration import load
 from ringwright.exports.topology_json import topology_json
 from ringwright.exports.workload_json import workload_json
 from ringwright.fabrics import fabric
@@ -43,7 +44,7 @@ TOPOLOGY: dict[str, Any] = {
     "provenance": "elsewhere",
     "fault_lines": ("link * rate 50%",),
     "fault_seed": 7,
-    "calibration": "mine",
+    "calibration": load("a100-nvswitch"),
 }
 WORKLOAD: dict[str, Any] = {
     "name": "other",

@@ -107,7 +107,9 @@ def test_a_group_within_a_host_does_not_make_a_system_decline_the_others() -> No
     assert rows["sharp"]["in_network"]
     verdicts = {(each["role"], each["verdict"]) for each in told["operations"]}
     assert ("tp", "not added") in verdicts
-    assert all(verdict != "not added" for role, verdict in verdicts if role == "dp")
+    left = [each["why"] for each in told["operations"] if (each["role"], each["verdict"]) == ("dp", "not added")]
+    assert all("among hosts at this size" in why for why in left)
+    assert ("dp", "gains") in verdicts
 
 
 CHANGES: list[tuple[str, dict[str, Any], str, str, str]] = [

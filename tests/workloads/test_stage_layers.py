@@ -55,14 +55,15 @@ def test_no_other_cut_has_a_smaller_largest_stage(costs: list[int], data: st.Dat
 
 
 def test_the_longest_stage_is_what_a_step_waits_for() -> None:
-    """A pipeline whose stages are balanced is faster than any with the rest of the layers at one end."""
+    """A pipeline whose stages are balanced by what they compute is about as fast as any, and faster than a lopsided one."""
     machine = ringwright.fabric("dgx-h100:3")
     jobs = {
         text: ringwright.job("llama3-8b", gpus=24, parallel="tp8,pp3", stages=text)
         for text in ("", "11,11,10", "8,8,16")
     }
     times = {text: ringwright.simulate(job, machine).step_s for text, job in jobs.items()}
-    assert times[""] < times["11,11,10"] < times["8,8,16"]
+    assert times[""] < 1.01 * times["11,11,10"]  # whose last stage has the head, and exchanges less
+    assert times["11,11,10"] < times["8,8,16"]
     costs = block_flops(model("llama3-8b"))
     assert costs[1] == pytest.approx(costs[2])
 

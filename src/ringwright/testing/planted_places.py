@@ -134,9 +134,9 @@ def planted(seed: int, kind: str = "", *, small: bool = False) -> PlantedJob | N
     )
 
 
-def _through(machine: Topology, place: str, ranks: int) -> frozenset[frozenset[int]]:
+def _through(machine: Topology, label: str, ranks: int) -> frozenset[frozenset[int]]:
     """Return the pairs of ranks between which a route goes through a node, or a link of two nodes, by its label."""
-    ends = {node for node in range(len(machine.kinds)) if machine.label(node) in place.split("--")}
+    ends = {node for node in range(len(machine.kinds)) if machine.label(node) in label.split("--")}
     touched = np.isin(machine.src, [*ends]).astype(int) + np.isin(machine.dst, [*ends])
     src, dst = (each.ravel() for each in np.meshgrid(np.arange(ranks), np.arange(ranks), indexing="ij"))
     starts, links = machine.routes(src, dst)

@@ -210,7 +210,7 @@ def test_a_generated_step_on_a_machine(parallel: str) -> None:
     step = ringwright.job("gpt3-125m", gpus=8, parallel=parallel, micro_batches=4)
     costs = on_fabric(fabric("dgx-h100:1"), step)
     made = multidimensional_scheduling(step, costs)
-    assert simulate(made, costs, steps=4).step_s <= simulate(step, costs, steps=4).step_s * (1 + 1e-9)
+    assert simulate(made, costs, steps=4).step_s <= simulate(step, costs, steps=4).step_s * 1.01
     dense = step.gradients()
     assert sorted(urgencies(step, costs, dense).values()) == list(range(len(dense)))
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -99,7 +98,7 @@ def save(calibration: Calibration, path: str | Path) -> None:
     drafts.write(path, json.dumps(document_of(calibration), indent=1) + "\n")
 
 
-def document_of(calibration: Calibration) -> dict[str, Any]:
+def document_of(calibration: Calibration) -> Mapping[str, object]:
     """Return the object of a calibration's file."""
     return {"schema": SCHEMA, **msgspec.to_builtins(calibration)}
 
