@@ -118,3 +118,18 @@ def test_a_replay_far_from_its_recording_warns_before_it_recommends(
         )
     assert ("the replay, unchanged, is" in (tmp_path / "page.html").read_text()) is bool(warned)
     assert [warned in each for each in ask(capsys, *words[1:])["warnings"]] == [True] * bool(warned)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["all-reduce", "--fabric", "switch:8"], "it is of a recording"),
+        (["--model", "gpt3-125m", "--gpus", "8", "--fabric", "switch:8"], "it is of a recording"),
+        (["--sample", "--fabric", "dgx-h100:2"], "has no times"),
+    ],
+)
+def test_what_a_recording_ran_on_is_refused_where_it_changes_nothing(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *words, "--ran-on", "dgx-a100:2"]) == EXIT_USAGE
+    assert says in " ".join(capsys.readouterr().err.split())

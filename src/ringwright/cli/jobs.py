@@ -172,6 +172,11 @@ class JobOptions:
             return self._rows(made, "none", results, told, compared=compared)
         self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
+        if self.ran_on and replay.measured_s is None:
+            raise UsageError(
+                f"--ran-on {self.ran_on}: {recording} has no times, so that operations take what they take on --fabric",
+                remedy="leave it out",
+            )
         was = fabric(self.ran_on) if self.ran_on else recorded.ran_on(replay)
         if was is not None and not machine.is_named:
             machine = replace(machine, fabric=was.name)

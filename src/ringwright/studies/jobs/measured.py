@@ -139,7 +139,7 @@ def _bridge(row: Mapping[str, str]) -> dict[str, str]:
     ep = row["nemo_release"] >= BRIDGE_EP.get((model, system), "never")
     return {
         **fields,
-        "overlap": "tp" * tp + "ep" * ep,  # no recipe has both
+        "overlap": " ".join(role for role, does in (("tp", tp), ("ep", ep)) if does),
         "fsdp": "1" if "fsdp" in fields else "",  # theirs says over how many ranks
         "model": model,
         "device": system,
