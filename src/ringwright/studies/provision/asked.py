@@ -179,9 +179,9 @@ class Workloads:
             def at(other: Topology) -> Job:
                 return recorded.job(replay, recorded.Counterfactual(self.spec.algorithm, topology, other))
 
-            ran = (
-                f"{name}: the network that it ran on is taken to be {topology.name}; it ran, so its memory is not asked"
-            )
+            was = recorded.ran_on(replay)
+            network = f"the network that it ran on is {f'taken to be {topology.name}' if was is None else was.name}"
+            ran = f"{name}: {network}; it ran, so its memory is not asked"
             return SizedJob(
                 name, "", replay.workload.mesh.size, at, self.spec.policy or study.NONE, remarks=(*told, ran)
             )
