@@ -103,7 +103,8 @@ def simulate(
         ``llama3-70b`` on all ranks of the machine.
     on
         The machine: a Topology, ``dgx-h100:16``, or a file that describes one. A Trace with times may go without: its
-        operations then take the times that were measured.
+        operations then take the times that were measured. With one, a simulated job's Trace is moved to it from the network that
+        it says it ran on; of any other Trace it is taken for the network that it ran on.
     algorithm
         Which algorithm does the collectives (not of a Program, which is one): a spelling such as
         ``blueconnect:factors=8x2``, or, of one collective, a callable. Usual: NCCL's own choices in a job and where ranks
