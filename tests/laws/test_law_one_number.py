@@ -6,7 +6,10 @@ What may differ stands under a name of its own beside that number: a library's e
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,3 +223,15 @@ def test_a_job_is_answered_by_its_most_probable_step(capsys: pytest.CaptureFixtu
     first, *_ = (line for line in capsys.readouterr().out.splitlines() if "pytorch-ddp" in line)
     shown = [milliseconds(row[name]) for name in ("step_us_p50", "step_us_p05", "step_us_p95", "step_us")]
     assert first.replace("*", "").split()[1:] == [shown[0], shown[1], "to", *shown[2:]]
+
+
+def test_a_plan_does_not_follow_the_threads_of_a_linear_algebra_library() -> None:
+    """Last bits of learnt times do; a policy that weighs operations against each other once took another plan for them."""
+    words = ["simulate", "--model", "llama3-70b", "--gpus", "64", "--parallel", "tp8,pp4,sp", "--fabric", "dgx-h100:8"]
+    program = [sys.executable, "-m", "ringwright", *words, "--policy", "pace", "--json"]
+    steps = set()
+    for threads in ("1", "2"):
+        around = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        ran = subprocess.run(program, env=around, capture_output=True, text=True, check=True)
+        steps.add(json.loads(ran.stdout)["rows"][0]["step_us"])
+    assert len(steps) == 1
