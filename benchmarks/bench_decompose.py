@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.fabrics import fabric
-from ringwright.registry import schedulers
-from ringwright.sources import read
-from ringwright.studies.jobs import generated, recorded, rows
-from ringwright.studies.jobs.memory import limited
-from ringwright.studies.jobs.study import Job
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.units import format_size
+from ringwright.model.registry import schedulers
+from ringwright.formats.read import read
+from ringwright.jobs import generated, recorded, rows
+from ringwright.jobs.memory import limited
+from ringwright.jobs.study import Job
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.base.units import format_size
 from ringwright.workloads.replay import replayed
 
 # model: GPUs, form, fabric, micro-batches; forms as their makers published them, on fewer GPUs where that is said

@@ -33,7 +33,7 @@ def programs() -> dict[str, Callable[[], Any]]:
     from ringwright.algorithms.blocks.direct import direct
     from ringwright.algorithms.blocks.rabenseifner import rabenseifner
     from ringwright.algorithms.blocks.ring import ring
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
     def all_reduce(p: int) -> Collective:
         return Collective("all-reduce", range(p), p << 20)
@@ -180,11 +180,11 @@ def target(name: str) -> None:
     from ringwright.algorithms.blocks.direct import direct
     from ringwright.algorithms.blocks.ring import ring
     from ringwright.algorithms.published.blueconnect import blueconnect
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric
-    from ringwright.registry import algorithm
-    from ringwright.topology import Fault
+    from ringwright.model.registry import algorithm
+    from ringwright.model.topology import Fault
 
     which, where, engine, _, _ = TARGETS[name]
     begin = time.process_time()

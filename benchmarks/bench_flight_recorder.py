@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ringwright.testing.flight_recorder import FlightJob
+from ringwright_lab.testing.flight_recorder import FlightJob
 
 READ = """
 import resource, sys, time

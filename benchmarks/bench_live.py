@@ -95,7 +95,7 @@ def main() -> None:
 
 def follow_it(log: Path, asked: argparse.Namespace) -> None:
     """Follow a log while it is written, and a look longer."""
-    from ringwright.studies.live import Follower, pause_s
+    from ringwright.capture.live.following import Follower, pause_s
 
     block_bytes = len(next(each for number, each in enumerate(blocks(asked.ranks)) if number))
     most = int(asked.rate * 1e6 * asked.seconds / block_bytes) + 10

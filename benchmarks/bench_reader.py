@@ -67,7 +67,7 @@ def make_file(arguments: argparse.Namespace) -> tuple[Path, dict[str, object]]:
         # In a process of its own: a child's peak memory starts at its parent's, so this process stays small.
         size_bytes = round(arguments.gib * 2**30)
         call = f"write_coll_log({str(path)!r}, {size_bytes}, {arguments.ranks}, {SEED}, {arguments.dirty})"
-        code = f"import json; from ringwright.testing import write_coll_log; print(json.dumps({call}))"
+        code = f"import json; from ringwright_lab.testing import write_coll_log; print(json.dumps({call}))"
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment())
         truth_path.write_bytes(done.stdout)
         print(f"wrote {path} in {time.perf_counter() - began:.1f} s")

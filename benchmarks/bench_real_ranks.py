@@ -11,8 +11,8 @@ import argparse
 import math
 import sys
 
-from ringwright.errors import RingwrightError
-from ringwright.studies.bench import BenchSpec, bench
+from ringwright.base.errors import RingwrightError
+from ringwright_lab.bench import BenchSpec, bench
 
 CASES = (
     # library, ranks, collective, algorithms

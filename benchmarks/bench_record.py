@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 
 from ringwright.capture.settings import Options, settings
-from ringwright.execute.models.worker import preload
-from ringwright.studies.sweep.point import GridPoint
-from ringwright.studies.sweep.program import told
+from ringwright_lab.models.worker import preload
+from ringwright_lab.sweep.point import GridPoint
+from ringwright_lab.sweep.program import told
 
 Pair = tuple[tuple[float, float], tuple[float, float]]  # (wall, CPU) seconds of a step without the recorder and with it
 WARM, BLOCK = 4, 3  # steps before the first pair; steps of each half of a pair that count, after one that does not
@@ -133,7 +133,7 @@ def rank(point: GridPoint, number: int, source: str, pairs: int, *, first: bool,
         os.dup2(os.open(folder / f"rank-{number}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), file)
     from torch import distributed
 
-    from ringwright.execute.models import job, loop
+    from ringwright_lab.models import job, loop
 
     switch = Switch()
 

@@ -34,7 +34,7 @@ def made(folder: Path, events: int, ranks: int) -> Path:
     import numpy as np
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
     each = events // ranks
     number = np.arange(ranks * each)

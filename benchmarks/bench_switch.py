@@ -17,10 +17,10 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 
-from ringwright.errors import RingwrightError
+from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.studies.bench import BenchSpec, bench
-from ringwright.studies.bench.by_slots import median_s, pool_of
+from ringwright_lab.bench import BenchSpec, bench
+from ringwright_lab.bench.by_slots import median_s, pool_of
 
 SLOTS = 64
 FRAME_BYTES = 1024 + 8 + 2 + 8 + 8 + 20 + 14  # values, header, exponent, token; UDP, IPv4, Ethernet

@@ -22,17 +22,17 @@ import numpy as np
 import synthesis_greedy as greedy
 from published_bounds import BOUNDS_US
 
-from ringwright.collective import Collective
-from ringwright.costs.certificates import certificate, proved_s
-from ringwright.costs.lower_bounds import lowest
-from ringwright.errors import RingwrightError
+from ringwright.model.collective import Collective
+from ringwright.bounds.certificates import certificate, proved_s
+from ringwright.bounds.lower_bounds import lowest
+from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.sources.topology import read_topology
-from ringwright.studies.asked_faults import AskedFaults
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.studies.synthesis.study import synthesise
-from ringwright.topology import RANK, SWITCH, Topology
-from ringwright.units import parse_size
+from ringwright.formats.read.topology import read_topology
+from ringwright.calls.asked_faults import AskedFaults
+from ringwright.search.question import SynthesisSpec
+from ringwright.search.study import synthesise
+from ringwright.model.topology import RANK, SWITCH, Topology
+from ringwright.base.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ from typing import Any
 
 from ringwright.engines.job import layout, run
 from ringwright.engines.job.reuse import Layouts
-from ringwright.errors import RingwrightError
-from ringwright.studies.jobs import study
-from ringwright.studies.jobs.generated import GeneratedJobSpec, made
-from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.base.errors import RingwrightError
+from ringwright.jobs import study
+from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_workload import WorkloadSpec
 
 PARTS = ("policy", "operations", "layout", "flatten", "engine", "account")
 CAPS_MB = (1, 2, 5, 8, 10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 300, 400, 500)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.codecs.contributions import NodeSum
-from ringwright.codecs.deviation import Deviation, deviation
-from ringwright.codecs.formats import added
+from ringwright.model.codecs.contributions import NodeSum
+from ringwright.model.codecs.deviation import Deviation, deviation
+from ringwright.model.codecs.formats import added
 
 APPROXIMATE: dict[str, Any] = {"variant": "approximate"}
 # What is printed, the format and its knobs.

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringwright.costs.protocols import PROTOCOLS
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion, is_congestion
-from ringwright.reports.simulated import in_words
-from ringwright.studies.asked_faults import AskedFaults
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.studies.unaffected import UNKNOWN
-from ringwright.studies.without_faults import PER_MILLE
+from ringwright.reports.calls.simulated import in_words
+from ringwright.calls.asked_faults import AskedFaults
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.unaffected import UNKNOWN
+from ringwright.calls.without_faults import PER_MILLE
 
 FASTER = 1 - 1e-9  # of the healthy time, below which a fault has made something faster
 

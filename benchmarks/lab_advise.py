@@ -103,7 +103,7 @@ def predict(case: AdviceCase, folder: Path) -> None:
     """Write down what each change of a case is predicted to make of it."""
     from ringwright.advise.predicted import predicted
     from ringwright.advise.situation import of_recording
-    from ringwright.sources import read
+    from ringwright.formats.read import read
 
     situation = of_recording(read(str(folder / "job")), None)
     told = predicted(situation, [spelled(each) for each in case.changes], most=DRAWS)
@@ -239,7 +239,7 @@ def _said(setting: str, today: str) -> str:
 def design(case: AdviceCase) -> dict[str, float]:
     """Return the seconds of a step by setting, from the layers' times, the links, a ring and TCP's share of a link alone."""
     from ringwright.fabrics import fabric
-    from ringwright.studies.jobs import in_lab
+    from ringwright_lab.judges import in_lab
 
     ranks = fabric(case.fabric).n_ranks
     question = in_lab.LabStepsSpec(fabric=case.fabric, step_s=case.compute_s, elements=case.elements)

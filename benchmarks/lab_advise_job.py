@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import ringwright
-from ringwright.execute.live import simulated_compute
+from ringwright_lab.live import simulated_compute
 
 RATE = 0.01
 

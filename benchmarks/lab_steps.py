@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ringwright.studies.jobs import in_lab
+from ringwright_lab.judges import in_lab
 
 QUESTIONS = (
     in_lab.LabStepsSpec(fabric="switch:4,rate=20Mb/s", elements=400_000, steps=10, timeout_s=200.0),

@@ -6,7 +6,7 @@ import math
 import sys
 
 from ringwright.fabrics._parts import MACHINES, connected_parts
-from ringwright.papers.figures.blink import outcome
+from ringwright_lab.papers.figures.blink import outcome
 
 OPS = ("broadcast", "all-reduce")
 

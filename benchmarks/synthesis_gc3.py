@@ -16,13 +16,13 @@ from collections.abc import Callable
 
 from ringwright.algorithms.synthesis.gc3 import _DOES, _chunks
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError
-from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.language import ChunkScript, compile_script
-from ringwright.language.compiling import scheduled_script
-from ringwright.threadblocks.msccl import DEPTH
-from ringwright.validity import check
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.algorithms.language import ChunkScript, compile_script
+from ringwright.algorithms.language.compiling import scheduled_script
+from ringwright.model.threadblocks.msccl import DEPTH
+from ringwright.model.validity import check
 
 # program, operation, ranks, ranks of a node, channels, instances; seconds and steps of the public compiler
 CASES = (

@@ -18,17 +18,17 @@ import numpy as np
 
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
-from ringwright.collective import Collective
-from ringwright.costs.lower_bounds import bound
+from ringwright.model.collective import Collective
+from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.sources.topology import read_topology
-from ringwright.topology import RANK, SWITCH, Topology
+from ringwright.formats.read.topology import read_topology
+from ringwright.model.topology import RANK, SWITCH, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 ALPHA = {"blocking": "busy", "pipelined": "pipelined"}
 SIZES = (1 << 30, 1 << 20, 1 << 16)

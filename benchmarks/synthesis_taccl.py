@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringwright.algorithms.synthesis.taccl import taccl
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import RingwrightError
+from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.papers.figures.taccl import OF_TECCL, SK1, machine_of
-from ringwright.program import Program
-from ringwright.sketches import Sketch, read_sketch
-from ringwright.sources.programs import read_program
-from ringwright.sources.topology.taccl import read_taccl_model
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright_lab.papers.figures.taccl import OF_TECCL, SK1, machine_of
+from ringwright.model.program import Program
+from ringwright.model.sketches import Sketch, read_sketch
+from ringwright.formats.read.programs.opened import read_program
+from ringwright.formats.read.topology.taccl import read_taccl_model
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 
 MB, KB = 1 << 20, 1 << 10
 

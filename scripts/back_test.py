@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright.testing import back_tests
-from ringwright.testing.back_tests import BackTestFigures, BackTestSizes, JudgedCause, JudgedPair
+from ringwright_lab.testing import back_tests
+from ringwright_lab.testing.back_tests import BackTestFigures, BackTestSizes, JudgedCause, JudgedPair
 
 HALVED = "real/kineto/hta_trace_diff_control.json.gz"  # the one public recording here with times and several steps
 FIRST = 1000

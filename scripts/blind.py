@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from ringwright.testing import blind
-from ringwright.testing.noise import HealthyNoise, from_recordings, ours
+from ringwright_lab.testing import blind
+from ringwright_lab.testing.noise import HealthyNoise, from_recordings, ours
 
 
 def _noise(folder: Path | None) -> HealthyNoise:

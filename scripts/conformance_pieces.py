@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 
 from ringwright import __version__
-from ringwright.contracts import campaign
-from ringwright.contracts.outcome import add, tally
+from ringwright_lab.contracts import campaign
+from ringwright_lab.contracts.outcome import add, tally
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "src" / "ringwright" / "contracts" / campaign.RECORD

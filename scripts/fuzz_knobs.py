@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ringwright
-from ringwright import registry
+from ringwright.model import registry
 from ringwright.cli import main
-from ringwright.contracts.knob_values import Spelling, spellings
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright_lab.contracts.knob_values import Spelling, spellings
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
-from ringwright.knobs import Knob
-from ringwright.testing.knob_witnesses import WITNESS, figures
+from ringwright.base.knobs import Knob
+from ringwright_lab.testing.knob_witnesses import WITNESS, figures
 
 RANKS = 16
 MACHINES = ("dgx-h100:2", "switch:16", "torus:4x4", "dgx-h100:2,sharp=true", "dgx-h100:1", "dgx-h100:3,sharp=true")

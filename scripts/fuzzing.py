@@ -114,7 +114,7 @@ def bases(folder: Path | None) -> dict[str, list[Base]]:
 
 
 def _kind(name: str, data: bytes) -> str | None:
-    from ringwright.sources.detect import kind_of
+    from ringwright.formats.read.detect import kind_of
 
     return kind_of(data[: 256 << 10], name)
 
@@ -168,7 +168,7 @@ def _own() -> Iterator[tuple[str, bytes]]:
     import tempfile
 
     from nsys_export import write, write_payloads
-    from ringwright.testing import training_job, write_log
+    from ringwright_lab.testing import training_job, write_log
 
     head = {"host": "n1", "pid": 7, "rank": 0, "world": 2, "wall_ns": 10**18, "clock_ns": 10**9}
     calls: list[Any] = [
@@ -430,7 +430,7 @@ def arguments_of(description: str | None) -> argparse.ArgumentParser:
 
 def watched(try_it: Callable[[], object], *, loud: bool = False) -> Outcome:
     """Try something; what must come is an answer or an error of ours, in time and within memory."""
-    from ringwright.errors import RingwrightError
+    from ringwright.base.errors import RingwrightError
 
     floor = _peak(reset=True)
     began = time.process_time()
@@ -503,10 +503,10 @@ def used(trace: Any, draw: random.Random, share: float = 1.0) -> None:
     elif chance < 0.3:
         terminal.write(summary, io.StringIO())
     elif chance < 0.35:
-        from ringwright.analysis.diff import diff
+        from ringwright.analysis.compared.diff import diff
 
         diff(summary, summary)
     elif chance < 0.4:
-        from ringwright.exports.redact import redact
+        from ringwright.formats.write.redact import redact
 
         redact(trace)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ringwright.errors import RingwrightError
-from ringwright.studies import compare
-from ringwright.studies.bench import BenchSpec, bench, capture
+from ringwright.base.errors import RingwrightError
+from ringwright_lab.bench import compare
+from ringwright_lab.bench import BenchSpec, bench, capture
 
 STAR = "switch:4,rate=100Mb/s"
 TWO_LEVEL = "leaf-spine:4,per_leaf=2,spines=1,rate=100Mb/s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright.studies.jobs.in_lab import CASES, POLICIES, LabStepsSpec, rows
+from ringwright_lab.judges.in_lab import CASES, POLICIES, LabStepsSpec, rows
 
 
 def main() -> int:

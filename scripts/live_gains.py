@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright.studies.jobs.gains import POLICIES, GainsSpec, cases
+from ringwright_lab.judges.gains import POLICIES, GainsSpec, cases
 
 WORTH = 1.1  # predicted gains below it are noise
 

@@ -1,4 +1,4 @@
-"""Draw calls and jobs, and say which of them break the law of one physics (``ringwright.testing.one_physics``).
+"""Draw calls and jobs, and say which of them break the law of one physics (``ringwright_lab.testing.one_physics``).
 
 It ends with 1 where any does. Each line names its seed: ``--first SEED --calls 1`` draws it again.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright.testing.one_physics import answers, broken, broken_job, drawn, drawn_job
+from ringwright_lab.testing.one_physics import answers, broken, broken_job, drawn, drawn_job
 
 
 def main() -> int:

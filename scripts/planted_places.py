@@ -7,7 +7,7 @@ import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from ringwright.testing.place_verdicts import PlantedVerdict, judged, table
+from ringwright_lab.testing.place_verdicts import PlantedVerdict, judged, table
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ from collections import Counter
 from itertools import product
 
 from ringwright.fabrics import fabric
-from ringwright.registry import schedulers
-from ringwright.studies.jobs import generated
-from ringwright.studies.jobs.study import DECLINES, Job, answer
-from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.model.registry import schedulers
+from ringwright.jobs import generated
+from ringwright.jobs.study import DECLINES, Job, answer
+from ringwright.jobs.model_workload import WorkloadSpec
 
 
 def _job(given: argparse.Namespace) -> Job:

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ringwright import registry
-from ringwright.contracts import graph_schedulers, live_schedulers, real_ranks
-from ringwright.contracts.algorithm import AlgorithmCase
+from ringwright.model import registry
+from ringwright_lab.contracts import graph_schedulers, live_schedulers, real_ranks
+from ringwright_lab.contracts.algorithm import AlgorithmCase
 from ringwright.execute.executors import EXECUTORS, executor
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ringwright.algebra.build import Build, partial, sliced
-from ringwright.algebra.editing import local
-from ringwright.values import MatrixProduct, Value, Work, WorkPart
-from ringwright.workload import Mesh, Workload
+from ringwright.graph.algebra.build import Build, partial, sliced
+from ringwright.graph.algebra.editing import local
+from ringwright.model.values import MatrixProduct, Value, Work, WorkPart
+from ringwright.model.workload import Mesh, Workload
 
 COST = Work(flops=64.0, cuts={})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.algebra.build import Build, partial, sliced
-from ringwright.workload import Mesh, Workload
+from ringwright.graph.algebra.build import Build, partial, sliced
+from ringwright.model.workload import Mesh, Workload
 
 
 def blocks(p: int = 2, batches: int = 2, batch: int = 4) -> Workload:

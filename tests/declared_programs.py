@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ringwright import interpreter
-from ringwright.program import Program
-from ringwright.sources.programs import verify_file
-from ringwright.threadblocks import Schedule
+from ringwright.model import interpreter
+from ringwright.model.program import Program
+from ringwright.formats.read.programs.opened import verify_file
+from ringwright.model.threadblocks import Schedule
 
 MSCCL = (
     "azure-ncv4-ag_hier_4_LL",

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.collective import Collective
-from ringwright.program import Block, Cost, Layout, Op, Program, Step, constant, explicit, turn
-from ringwright.topology import RANK, SWITCH, Fault, SharedCapacity, Topology
+from ringwright.model.collective import Collective
+from ringwright.model.program import Block, Cost, Layout, Op, Program, Step, constant, explicit, turn
+from ringwright.model.topology import RANK, SWITCH, Fault, SharedCapacity, Topology
 
 NS = 1e-9
 

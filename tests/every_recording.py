@@ -14,8 +14,8 @@ import profiler_recording
 
 from kineto_traces import Maker
 from nsys_export import write
-from ringwright.sources.sample import sample
-from ringwright.testing.flight_recorder import FlightJob
+from ringwright.formats.read.sample import sample
+from ringwright_lab.testing.flight_recorder import FlightJob
 from sources.test_calls import GROUP, HEAD, call, end, text
 from sources.test_inspector import lines, record
 from sources.test_reader_fuzz import KINDS as RECORDINGS

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from kineto_traces import source
-from ringwright.sources.kineto import read_kineto
-from ringwright.trace import Trace
+from ringwright.formats.read.kineto import read_kineto
+from ringwright.model.trace import Trace
 
 GATHER_MATMUL, MATMUL_SCATTER = "all-gather-matmul", "matmul-reduce-scatter"
 BUCKETED_GATHER, GRADIENT_BUCKET, COPIES = "bucketed-all-gather", "gradient-bucket", "copy-engine"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.summary import summarise
-from ringwright.errors import InputError
-from ringwright.sources import read
-from ringwright.sources.fusion import fuse
-from ringwright.sources.growing import GrowingJob
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
+from ringwright.formats.read.fusion import fuse
+from ringwright.formats.read.growing import GrowingJob
+from ringwright.model.trace import Trace
 
 
 def cut(files: Mapping[str, bytes], folder: Path, seed: int, times: int) -> Iterator[None]:

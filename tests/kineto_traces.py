@@ -7,9 +7,9 @@ import itertools
 import json
 from typing import Any
 
-from ringwright.sources.kineto import read_kineto
-from ringwright.sources.source import Source
-from ringwright.trace import Trace
+from ringwright.formats.read.kineto import read_kineto
+from ringwright.formats.read.source import Source
+from ringwright.model.trace import Trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_tn"

@@ -15,9 +15,9 @@ import torch.distributed as dist
 from torch import nn
 
 import live_policies
-from ringwright.errors import RingwrightError
-from ringwright.execute.live import schedule
-from ringwright.workload import Policy, Rewrite
+from ringwright.base.errors import RingwrightError
+from ringwright_lab.live import schedule
+from ringwright.model.workload import Policy, Rewrite
 
 OPTIMISERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda ps: torch.optim.SGD(ps, 0.1),
@@ -455,7 +455,7 @@ def edits(rank: int, world: int) -> dict[str, str]:
 
 def unfit(rank: int, world: int) -> dict[str, str]:
     """Models, optimisers and policies that cannot be scheduled."""
-    from ringwright.workload import Queue
+    from ringwright.model.workload import Queue
 
     found = {}
     first = nn.Linear(3, 3)
@@ -694,7 +694,7 @@ def trained(model: nn.Module, wrapped: nn.Module, rank: int, steps: int = 5, opt
 
 def buckets(rank: int, world: int) -> dict[str, Any]:
     """The buckets of a plan, and those that DistributedDataParallel makes of it."""
-    from ringwright.exports.ddp_buckets import ddp_plan
+    from ringwright.formats.write.ddp_buckets import ddp_plan
 
     model = wide()
     optimiser = torch.optim.SGD(model.parameters(), 0.1)
@@ -721,7 +721,7 @@ def buckets(rank: int, world: int) -> dict[str, Any]:
 
 def hooked(rank: int, world: int) -> dict[str, Any]:
     """A policy as a hook against DistributedDataParallel alone."""
-    from ringwright.execute.live import ddp
+    from ringwright_lab.live import ddp
 
     def run(policy: Any) -> tuple[nn.Module, Any]:
         model = wide()
@@ -765,7 +765,7 @@ def schedule_free(model: nn.Module) -> Any:
 # ------------------------------------------------------------------------------------------------------------- numerics
 def pooled(rank: int, world: int) -> dict[str, Any]:
     """The pool at several thresholds: cuts, and sums against those of each tensor alone."""
-    from ringwright.execute.live.pool import Pool
+    from ringwright_lab.live.pool import Pool
 
     model = wide()
     wide_loss(model, rank, 0).backward()
@@ -797,7 +797,7 @@ def add_up(tensor: Any) -> None:
 
 def chunks(rank: int, world: int) -> dict[str, Any]:
     """What coarse sparsity sends and keeps, against the dense sums."""
-    from ringwright.execute.live.sparse import Coarse
+    from ringwright_lab.live.sparse import Coarse
 
     def gradients(step: int, who: int) -> Any:
         generator = torch.Generator().manual_seed(50 * step + who)
@@ -834,7 +834,7 @@ def chunks(rank: int, world: int) -> dict[str, Any]:
 
 def converges(rank: int, world: int) -> dict[str, float]:
     """A small classifier on data that can be learnt, dense and with a tenth of the chunks."""
-    from ringwright.execute.live.sparse import Coarse
+    from ringwright_lab.live.sparse import Coarse
 
     teacher = torch.Generator().manual_seed(77)
     truth = torch.randn(32, 5, generator=teacher)
@@ -874,7 +874,7 @@ def converges(rank: int, world: int) -> dict[str, float]:
 
 def factors(rank: int, world: int) -> dict[str, Any]:
     """Gradients rebuilt from factors against the mean of the whole ones, and the bytes of both."""
-    from ringwright.execute.live.factors import Factors
+    from ringwright_lab.live.factors import Factors
 
     whole, ours = wide(), wide()
     rebuilt = Factors(ours, ["0", "6"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.schedulers.order import by_layer
-from ringwright.workload import Queue, Rewrite, Workload
+from ringwright.model.workload import Queue, Rewrite, Workload
 
 
 def fifo(workload: Workload, costs: Any) -> Workload:

@@ -86,7 +86,7 @@ def row(func: Any, args: tuple[Any, ...]) -> list[Any] | None:
     from torch._C._distributed_c10d import ProcessGroup
     from torch.distributed.distributed_c10d import _resolve_process_group
 
-    from ringwright.execute.models.label import NOW
+    from ringwright_lab.models.label import NOW
 
     room, name = func._schema.name.split("::")
     if room not in ("c10d", "_c10d_functional", "_c10d_functional_autograd") or name in KNOWN_QUIET:
@@ -125,8 +125,8 @@ def rank(cell: dict[str, Any], folder: Path, number: int, world: int) -> None:
     """Be one rank of a cell and write what was called and found."""
     from dataclasses import asdict
 
-    from ringwright.execute.models.job import run
-    from ringwright.execute.models.spec import read_spec
+    from ringwright_lab.models.job import run
+    from ringwright_lab.models.spec import read_spec
 
     os.environ.update(RANK=str(number), WORLD_SIZE=str(world))
     calls: list[list[Any]] = []
@@ -175,7 +175,7 @@ def wait(children: list[int]) -> bool:
 def main(folder: Path) -> int:
     import torch
 
-    from ringwright.execute.models.worker import preload
+    from ringwright_lab.models.worker import preload
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

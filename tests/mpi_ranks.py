@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 from ringwright.execute.mpi_native import native
 from ringwright.execute.mpi_wire import MpiWire
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright import plugins
+from ringwright.base import plugins
 
 
 def install(

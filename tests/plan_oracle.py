@@ -19,7 +19,7 @@ from ringwright.execute.arena import Arena
 from ringwright.execute.backends import ordinary
 from ringwright.execute.job import NodeResult
 from ringwright.execute.plan import Do, Extent, Message, NodePlan, plans
-from ringwright.program import Program
+from ringwright.model.program import Program
 
 Key = tuple[int, int, int]  # source, target, turn
 

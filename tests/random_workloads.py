@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from ringwright.costs.stages import LINK, Stage
-from ringwright.workload import (
+from ringwright.model.stages import LINK, Stage
+from ringwright.model.workload import (
     Edge,
     Gate,
     Mesh,

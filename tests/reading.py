@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.summary import summarise
-from ringwright.sources import read
-from ringwright.testing import GeneratedLog, NcclJob, training_job
+from ringwright.formats.read import read
+from ringwright_lab.testing import GeneratedLog, NcclJob, training_job
 
 FACTS = ("nccl_versions", "hosts", "ranks_seen", "ranks_expected", "communicators")
 Operations = dict[str, tuple[int, int, int, dict[int, int]]]

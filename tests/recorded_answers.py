@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import shared_data
-from ringwright.analysis import diff
-from ringwright.analysis.gate import check
+from ringwright.analysis.compared import diff
+from ringwright.analysis.compared.gate import check
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
-from ringwright.errors import RingwrightError
-from ringwright.sources import read
-from ringwright.testing import faulty_fabric, noise, slow_ranks
-from ringwright.trace import Trace
+from ringwright.base.errors import RingwrightError
+from ringwright.formats.read import read
+from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
+from ringwright.model.trace import Trace
 
 RECORD = Path(__file__).parent / "analysis" / "recorded_answers.json"
 SAMPLES = Path(str(files("ringwright") / "samples" / "job.log.gz")).parent

@@ -15,15 +15,16 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from ringwright.collective import Collective
-from ringwright.costs import gpus, links, nccl
-from ringwright.costs.lower_bounds import bounds
+from ringwright.model.collective import Collective
+from ringwright.costs import gpus, nccl
+from ringwright.model import links
+from ringwright.bounds.lower_bounds import bounds
 from ringwright.costs.nccl import node_types
 from ringwright.costs.nccl.constants import constants
 from ringwright.costs.nccl.occupancy import occupancy
 from ringwright.costs.nccl.timing import NcclOverride, Stages, stages
-from ringwright.costs.stages import LinkCosts, ServerCosts
-from ringwright.errors import RingwrightError
+from ringwright.model.stages import LinkCosts, ServerCosts
+from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
 
 RECORD = Path(__file__).parent / "costs" / "recorded_costs.json"

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from algebra_cases import CASES
-from ringwright.algebra import RULES, RewriteError
-from ringwright.algebra.account import totals
-from ringwright.algebra.equal import prove
-from ringwright.errors import RingwrightError
-from ringwright.exports.workload_json import workload_json
-from ringwright.sources.workload_json import read_workload_json
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.graph.algebra import RULES, RewriteError
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove
+from ringwright.base.errors import RingwrightError
+from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.read.programs.workload_json import read_workload_json
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 
 LENGTH = 4
 MOST_SITES = 25

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from algebra_cases import CASES, Case
-from ringwright.algebra import RULES
-from ringwright.algebra.equal import prove
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.graph.algebra import RULES
+from ringwright.graph.algebra.equal import prove
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 
 SIZES = (2, 3, 4, 6)
 

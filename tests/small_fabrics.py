@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ringwright import interpreter, validity
+from ringwright.model import interpreter, validity
 from ringwright.engines import events, flat
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.program import Program
-from ringwright.topology import NIC, RANK, SWITCH, Topology
+from ringwright.model.program import Program
+from ringwright.model.topology import NIC, RANK, SWITCH, Topology
 
 GBIT = 1e9 / 8
 Link = tuple[int, int, float, float]  # both ways: node, node, bytes/s, s

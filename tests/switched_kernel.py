@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, Sent, SwitchSettings
 from ringwright.execute.switched.xdp.switch import KernelSwitch
 from ringwright.execute.switched.xdp.tables import SEAT, PortSeat, SwitchTables

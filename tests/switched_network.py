@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.errors import RanksFailedError
+from ringwright.base.errors import RanksFailedError
 from ringwright.execute.switched.frames import JOIN, JOINED, WAITING, ControlFrame, control_bytes
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, SwitchSettings
 from ringwright.execute.switched.worker import Membership, Worker

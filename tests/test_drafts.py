@@ -19,12 +19,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright import drafts, scratch
+from ringwright.base import drafts, scratch
 from ringwright.cli import main
-from ringwright.errors import EXIT_GOOD, EXIT_USAGE, OutputError, UsageError
-from ringwright.scratch import Scratch, remove_left
-from ringwright.sources import archives
-from ringwright.trace import Trace
+from ringwright.base.errors import EXIT_GOOD, EXIT_USAGE, OutputError, UsageError
+from ringwright.base.scratch import Scratch, remove_left
+from ringwright.formats.read.gate import archives
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 
@@ -213,7 +213,7 @@ def test_sigterm_takes_temporary_files_with_it(tmp_path: Path) -> None:
     packed = bomb(tmp_path / "bomb.tar.gz", 3 << 20)
     code = (
         "import os, signal, sys\n"
-        "from ringwright.sources import archives\n"
+        "from ringwright.formats.read import archives\n"
         "before = archives._copy\n"
         "def copy(stream, target, most):\n"
         "    found = before(stream, target, most)\n"

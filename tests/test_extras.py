@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright import extras
-from ringwright.errors import MissingExtraError
+from ringwright.base import extras
+from ringwright.base.errors import MissingExtraError
 
 pytestmark = pytest.mark.once
 

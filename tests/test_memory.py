@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.memory import memory, peak_bytes
-from ringwright.pipelines import order
-from ringwright.validity.workloads import require
-from ringwright.values import PARTIAL, SLICED, Placement, Value
-from ringwright.workload import Edge, Mesh, Payload, RankClass, Task, Workload
+from ringwright.graph.memory import memory, peak_bytes
+from ringwright.graph.pipelines import order
+from ringwright.model.validity.workloads import require
+from ringwright.model.values import PARTIAL, SLICED, Placement, Value
+from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Task, Workload
 
 KEPT, WEIGHTS = 100, 7
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ringwright.message_pairs import message_pairs
+from ringwright.model.message_pairs import message_pairs
 
 
 def calls(*rows: tuple[str, int | None, int | None, int | None]) -> pl.DataFrame:

@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 
 import ringwright
-from ringwright.errors import InfeasibleError, UsageError
-from ringwright.notebook import rows_shown, shown
-from ringwright.pictures import Picture
-from ringwright.trace import Trace
+from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.base.notebook import rows_shown, shown
+from ringwright.reports.notebook import Picture
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 EVIL = '</iframe><script>alert(1)</script>" onload="alert(1)'

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright import scrub
+from ringwright.base import scrub
 from ringwright.cli import main
-from ringwright.errors import EXIT_GOOD
-from ringwright.trace import Trace
+from ringwright.base.errors import EXIT_GOOD
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

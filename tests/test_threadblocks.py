@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from declared_programs import MSCCL, MSCCLPP, assert_result, put, rules, step, verdict, xml
-from ringwright import validity
+from ringwright.model import validity
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
-from ringwright.errors import ProgramError
-from ringwright.exports.threadblocks import scheduled
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
-from ringwright.sources.programs import read_program, verify_file
-from ringwright.threadblocks import Schedule
-from ringwright.threadblocks.timing import message_numbers
-from ringwright.topology import Topology
+from ringwright.base.errors import ProgramError
+from ringwright.formats.write.threadblocks import scheduled
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.formats.read.programs.opened import read_program, verify_file
+from ringwright.model.threadblocks import Schedule
+from ringwright.model.threadblocks.timing import message_numbers
+from ringwright.model.topology import Topology
 from shared_data import needs_shared_data, real
 from small_fabrics import full
 

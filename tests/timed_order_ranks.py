@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ringwright.sources.workload_json import read_workload
-from ringwright.workload import Workload
+from ringwright.formats.read.programs.workload_json import read_workload
+from ringwright.model.workload import Workload
 
 REPEATS = 3
 

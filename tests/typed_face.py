@@ -8,13 +8,13 @@ from typing import Any, assert_type
 import ringwright
 from ringwright.analysis.document import Summary
 from ringwright.costs.calibration import Calibration
-from ringwright.costs.lower_bounds import Bound
-from ringwright.studies.calibrate import Size
-from ringwright.studies.executed import Executed
-from ringwright.studies.jobs.study import PolicyResult
-from ringwright.studies.record import Recording
-from ringwright.studies.spelled import Algorithm, Scheduler
-from ringwright.studies.verify import Verified
+from ringwright.bounds.lower_bounds import Bound
+from ringwright.calls.calibrate import Size
+from ringwright.capture.executed import Executed
+from ringwright.jobs.study import PolicyResult
+from ringwright.capture.record import Recording
+from ringwright.calls.spelled import Algorithm, Scheduler
+from ringwright.calls.verify import Verified
 
 
 def nouns() -> None:

@@ -17,20 +17,20 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 import ringwright
-from ringwright.costs.stages import Costs
+from ringwright.model.stages import Costs
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.fabrics.faults import apply
-from ringwright.program import Program
-from ringwright.registry import algorithm, scheduler
-from ringwright.studies.jobs.account import account
-from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
-from ringwright.studies.jobs.generated import GeneratedJobSpec, made
-from ringwright.studies.jobs.known import TimedRanks
-from ringwright.studies.jobs.study import NONE, Job
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.topology import NIC, Topology
-from ringwright.workload import Workload
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm, scheduler
+from ringwright.jobs.explained.account import account
+from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts
+from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.pricing.known import TimedRanks
+from ringwright.jobs.study import NONE, Job
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.topology import NIC, Topology
+from ringwright.model.workload import Workload
 
 POLICIES = (NONE, "pytorch-ddp", "poseidon", "p3:slice_elements=4000000", "bytescheduler", "pace", "tictac")
 MOST_FAULTY = 32  # ranks of a job that is also tried with a fault, and rank by rank

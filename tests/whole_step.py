@@ -16,9 +16,9 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.messages import MessageGraph
 from ringwright.engines.slots import machines
-from ringwright.studies.jobs.costs import FabricCosts
-from ringwright.studies.jobs.known import TimedRanks
-from ringwright.workload import Workload
+from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.jobs.pricing.known import TimedRanks
+from ringwright.model.workload import Workload
 
 Ids = np.ndarray | int
 Asked = tuple[str, int, tuple[int, ...]]  # operation, size in bytes, ranks

@@ -7,8 +7,8 @@ import struct
 import tarfile
 from pathlib import Path
 
-from ringwright.sources.inputs import find
-from ringwright.sources.source import Source
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.source import Source
 
 
 def varint(value: int) -> bytes:

@@ -17,69 +17,71 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright import errors, language, pictures
+    from ringwright.base import errors
+    from ringwright.algorithms import language
+    from ringwright.reports import notebook as pictures
     from ringwright.advise.by_name import advice
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.engines.result import Run
     from ringwright.fabrics import fabric
-    from ringwright.papers.by_name import reproduce
-    from ringwright.program import Program
-    from ringwright.sources import read
-    from ringwright.sources.sample import sample
-    from ringwright.studies.bench.asked import bench
-    from ringwright.studies.bounds import bound
-    from ringwright.studies.calibrate import calibrate
-    from ringwright.studies.difference import difference as diff
-    from ringwright.studies.exporting import export
-    from ringwright.studies.jobs.live import schedule
-    from ringwright.studies.jobs.modelled import job
-    from ringwright.studies.predict import simulate
-    from ringwright.studies.run import run
-    from ringwright.studies.spelled import algorithm, scheduler
-    from ringwright.studies.verify import verify
-    from ringwright.survey.by_name import survey
-    from ringwright.survey.listed import systems
-    from ringwright.topology import Topology
-    from ringwright.trace import Trace
-    from ringwright.workload import Workload
+    from ringwright_lab.papers.by_name import reproduce
+    from ringwright.model.program import Program
+    from ringwright.formats.read import read
+    from ringwright.formats.read.sample import sample
+    from ringwright_lab.bench.asked import bench
+    from ringwright.calls.bounds import bound
+    from ringwright.calls.calibrate import calibrate
+    from ringwright.capture.difference import difference as diff
+    from ringwright.jobs.exporting import export
+    from ringwright_lab.live.schedule import schedule
+    from ringwright.jobs.modelled import job
+    from ringwright.jobs.predict import simulate
+    from ringwright.capture.run import run
+    from ringwright.calls.spelled import algorithm, scheduler
+    from ringwright.calls.verify import verify
+    from ringwright_lab.survey.by_name import survey
+    from ringwright_lab.survey.listed import systems
+    from ringwright.model.topology import Topology
+    from ringwright.model.trace import Trace
+    from ringwright.model.workload import Workload
     from ringwright.workloads.replay import replay
 
     __version__: str
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
-    "Collective": ("ringwright.collective", "Collective"),
-    "Program": ("ringwright.program", "Program"),
+    "Collective": ("ringwright.model.collective", "Collective"),
+    "Program": ("ringwright.model.program", "Program"),
     "Run": ("ringwright.engines.result", "Run"),
-    "Topology": ("ringwright.topology", "Topology"),
-    "Trace": ("ringwright.trace", "Trace"),
-    "Workload": ("ringwright.workload", "Workload"),
+    "Topology": ("ringwright.model.topology", "Topology"),
+    "Trace": ("ringwright.model.trace", "Trace"),
+    "Workload": ("ringwright.model.workload", "Workload"),
     "advice": ("ringwright.advise.by_name", "advice"),
-    "algorithm": ("ringwright.studies.spelled", "algorithm"),
-    "bench": ("ringwright.studies.bench.asked", "bench"),
-    "bound": ("ringwright.studies.bounds", "bound"),
-    "calibrate": ("ringwright.studies.calibrate", "calibrate"),
-    "diff": ("ringwright.studies.difference", "difference"),
+    "algorithm": ("ringwright.calls.spelled", "algorithm"),
+    "bench": ("ringwright_lab.bench.asked", "bench"),
+    "bound": ("ringwright.calls.bounds", "bound"),
+    "calibrate": ("ringwright.calls.calibrate", "calibrate"),
+    "diff": ("ringwright.capture.difference", "difference"),
     "errors": ("ringwright.errors", ""),
-    "export": ("ringwright.studies.exporting", "export"),
+    "export": ("ringwright.jobs.exporting", "export"),
     "fabric": ("ringwright.fabrics", "fabric"),
-    "job": ("ringwright.studies.jobs.modelled", "job"),
+    "job": ("ringwright.jobs.modelled", "job"),
     "language": ("ringwright.language", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
     "pictures": ("ringwright.pictures", ""),
     "read": ("ringwright.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
-    "reproduce": ("ringwright.papers.by_name", "reproduce"),
-    "run": ("ringwright.studies.run", "run"),
-    "sample": ("ringwright.sources.sample", "sample"),
-    "schedule": ("ringwright.studies.jobs.live", "schedule"),
-    "scheduler": ("ringwright.studies.spelled", "scheduler"),
-    "simulate": ("ringwright.studies.predict", "simulate"),
+    "reproduce": ("ringwright_lab.papers.by_name", "reproduce"),
+    "run": ("ringwright.capture.run", "run"),
+    "sample": ("ringwright.formats.read.sample", "sample"),
+    "schedule": ("ringwright_lab.live.schedule", "schedule"),
+    "scheduler": ("ringwright.calls.spelled", "scheduler"),
+    "simulate": ("ringwright.jobs.predict", "simulate"),
     "summary": ("ringwright.analysis.summary", "summarise"),
     "survey": ("ringwright.survey", ""),  # a room that is called like the function of its name
-    "systems": ("ringwright.survey.listed", "systems"),
-    "verify": ("ringwright.studies.verify", "verify"),
+    "systems": ("ringwright_lab.survey.listed", "systems"),
+    "verify": ("ringwright.calls.verify", "verify"),
 }
 __all__ = [
     "Collective",
@@ -120,7 +122,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load a public name on first use (PEP 562)."""
     if name == "__version__":
-        return import_module("ringwright.version").VERSION
+        return import_module("ringwright.base.version").VERSION
     if name not in _HOMES:
         raise AttributeError(f"module 'ringwright' has no attribute '{name}'")
     module_name, attribute = _HOMES[name]

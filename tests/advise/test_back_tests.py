@@ -26,13 +26,13 @@ from ringwright.advise.settings import BROKEN, GRAPH, LINK, MACHINE, NETWORK, OR
 from ringwright.advise.situation import of_recording
 from ringwright.cli import main
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
-from ringwright.errors import InputError, UsageError
-from ringwright.execute.live.recordings import WARMUP, in_turns
+from ringwright.base.errors import InputError, UsageError
+from ringwright_lab.live.recordings import WARMUP, in_turns
 from ringwright.fabrics import fabric
-from ringwright.registry import scheduler
-from ringwright.reports.backtested import write_judged
-from ringwright.studies.jobs.recorded import FAR
-from ringwright.testing.back_tests import (
+from ringwright.model.registry import scheduler
+from ringwright.reports.steps.backtested import write_judged
+from ringwright.jobs.recorded import FAR
+from ringwright_lab.testing.back_tests import (
     SEALED,
     BackTestSizes,
     JudgedCause,
@@ -41,10 +41,10 @@ from ringwright.testing.back_tests import (
     counted,
     figures,
 )
-from ringwright.testing.drawn_jobs import drawn, recorded
-from ringwright.testing.drawn_pairs import RecordedPair, buckets, pair
-from ringwright.testing.live_pairs import planned, runs
-from ringwright.testing.planted_causes import LEAST, PlantedRecording, planted
+from ringwright_lab.testing.drawn_jobs import drawn, recorded
+from ringwright_lab.testing.drawn_pairs import RecordedPair, buckets, pair
+from ringwright_lab.testing.live_pairs import planned, runs
+from ringwright_lab.testing.planted_causes import LEAST, PlantedRecording, planted
 from ringwright.workloads.replay import replayed
 
 SEED = 21  # below those that are fitted to
@@ -109,8 +109,8 @@ def test_halves_of_a_job_that_slows_down_differ() -> None:
     calm = of_halves(steady)
     assert abs(calm["measured_gain"]) < 0.2, "one half is as long as the other"
     assert (calm["change"], calm["kind"]) == ("", "halves")
-    from ringwright.trace import Trace
-    from ringwright.trace_tables import TABLES
+    from ringwright.model.trace import Trace
+    from ringwright.base.trace_tables import TABLES
 
     frames = {name: steady.table(name) for name in TABLES}
     middle = frames["events"].filter(pl.col("iteration") == job.steps // 2)["start_s"].min()
@@ -383,8 +383,8 @@ def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture[
 
 
 def test_a_recording_without_times_has_no_step(made: RecordedPair) -> None:
-    from ringwright.sources import read
-    from ringwright.sources.sample import sample
+    from ringwright.formats.read import read
+    from ringwright.formats.read.sample import sample
 
     with pytest.raises(InputError, match="times"):
         of_pair(read(str(sample())), made.after, "p3")
@@ -409,7 +409,7 @@ RECORD = json.loads((files("ringwright") / "testing" / "back_tests.json").read_t
 
 
 def test_the_record_is_counted_from_its_rows() -> None:
-    """``scripts/back-test --json src/ringwright/testing/back_tests.json`` writes it, in parts that --join puts together."""
+    """``scripts/back-test --json lab/src/ringwright_lab/testing/back_tests.json`` writes it, in parts that --join puts together."""
     again = counted(RECORD["pairs"], RECORD["causes"], RECORD["first_seed"])
     assert again == RECORD
     assert RECORD["first_seed"] >= SEALED, "no seed that was fitted to"

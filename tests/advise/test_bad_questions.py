@@ -10,10 +10,10 @@ import pytest
 
 import shared_data
 from ringwright.cli import main
-from ringwright.costs.stages import LinkCosts
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.studies.jobs.traced import trace
-from ringwright.trace import Trace
+from ringwright.model.stages import LinkCosts
+from ringwright.jobs.study import Job, answer
+from ringwright.jobs.traced import trace
+from ringwright.model.trace import Trace
 from ringwright.workloads.chain import ChainLayer, chain
 
 pytestmark = pytest.mark.once

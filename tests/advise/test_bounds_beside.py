@@ -15,9 +15,9 @@ from ringwright.advise.search import searched
 from ringwright.advise.settings import GRAPH, PLACED, Setting, Setup
 from ringwright.advise.situation import Situation, of_model
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs.generated import GeneratedJobSpec
-from ringwright.studies.jobs.known import KnownOperations
-from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.pricing.known import KnownOperations
+from ringwright.jobs.model_workload import WorkloadSpec
 
 FORM = "tp2,dp8"
 

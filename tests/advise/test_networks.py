@@ -12,12 +12,12 @@ import pytest
 from ringwright.advise import networks
 from ringwright.advise.exported import AdvisedFile
 from ringwright.cli import main
-from ringwright.errors import OutputError
+from ringwright.base.errors import OutputError
 from ringwright.fabrics import fabric
-from ringwright.reports.provisioned import write
-from ringwright.sources.topology import read_topology
-from ringwright.studies.provision.asked import ProvisionSpec
-from ringwright.studies.provision.document import ProvisionDocument
+from ringwright.reports.steps.provisioned import write
+from ringwright.formats.read.topology import read_topology
+from ringwright.advise.provision.asked import ProvisionSpec
+from ringwright.advise.provision.document import ProvisionDocument
 
 pytestmark = pytest.mark.once
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.algebra import RULES, RewriteError, replayed, rewritten
-from ringwright.algebra.account import totals
-from ringwright.algebra.equal import prove, small
+from ringwright.graph.algebra import RULES, RewriteError, replayed, rewritten
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove, small
 from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs.costs import on_fabric
-from ringwright.studies.jobs.siblings import Siblings
-from ringwright.validity.workloads import check
-from ringwright.workload import Mesh, Workload
+from ringwright.jobs.pricing.costs import on_fabric
+from ringwright.jobs.pricing.siblings import Siblings
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Mesh, Workload
 
 LEVELS = {
     "all-reduce": ("hierarchical-all-reduce", {}),

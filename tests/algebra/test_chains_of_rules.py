@@ -8,7 +8,7 @@ import pytest
 
 import rule_chains
 from algebra_cases import training
-from ringwright.algebra import RULES, RewriteError
+from ringwright.graph.algebra import RULES, RewriteError
 
 
 def test_rules_one_after_another_change_no_output() -> None:

@@ -10,16 +10,16 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
-from ringwright.algebra import RULES, RewriteError
-from ringwright.algebra.build import Build, partial, sliced
-from ringwright.algebra.equal import prove
-from ringwright.costs.stages import LinkCosts
+from ringwright.graph.algebra import RULES, RewriteError
+from ringwright.graph.algebra.build import Build, partial, sliced
+from ringwright.graph.algebra.equal import prove
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.exports.workload_json import workload_json
-from ringwright.sources.workload_json import read_workload_json
-from ringwright.validity.workloads import check
-from ringwright.values import Work
-from ringwright.workload import Workload
+from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.read.programs.workload_json import read_workload_json
+from ringwright.model.validity.workloads import check
+from ringwright.model.values import Work
+from ringwright.model.workload import Workload
 
 MOVES = Work(flops=8.0, read_bytes=4 * 4 * 6, written_bytes=4 * 4 * 6)  # a value of 4 x 6 numbers in, one out
 

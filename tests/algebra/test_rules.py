@@ -7,13 +7,13 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 
 from algebra_cases import CASES, Case
-from ringwright.algebra import RULES, RewriteError, replayed
-from ringwright.algebra.account import totals
-from ringwright.algebra.equal import prove
-from ringwright.errors import JobEndsError, NeverArrivesError, RingwrightError
-from ringwright.validity.workload_finding import Finding
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.graph.algebra import RULES, RewriteError, replayed
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove
+from ringwright.base.errors import JobEndsError, NeverArrivesError, RingwrightError
+from ringwright.model.validity.workload_finding import Finding
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 
 PAIRS = [pytest.param(case, p, id=f"{case.name}, {p} ranks") for case in CASES for p in case.sizes]
 
@@ -60,7 +60,7 @@ def test_of_rules_that_are_replayed_the_one_that_fails_is_named(monkeypatch: pyt
     first, second, *_ = after.applied
     legal = [(each.tasks, each.payloads) for each in (before, replayed(before, [first]))]
     spoilt = Finding("task", "spoilt", "here", "another")
-    legality = "ringwright.algebra.rule.check"
+    legality = "ringwright.graph.algebra.rule.check"
     monkeypatch.setattr(legality, lambda each, *_, **__: [] if (each.tasks, each.payloads) in legal else [spoilt])
     with pytest.raises(RewriteError, match="spoilt") as caught:
         replayed(before, after.applied)

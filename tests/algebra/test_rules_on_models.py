@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.algebra import RULES, RewriteError
-from ringwright.algebra.account import totals
-from ringwright.algebra.equal import prove, small
-from ringwright.algebra.spelled import apply_spelled
-from ringwright.errors import UsageError
-from ringwright.validity.workloads import check
+from ringwright.graph.algebra import RULES, RewriteError
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.spelled import apply_spelled
+from ringwright.base.errors import UsageError
+from ringwright.model.validity.workloads import check
 
 
 @pytest.mark.parametrize("parallel", ["dp2", "tp2,sp,dp2", "tp2,pp2,dp2"])

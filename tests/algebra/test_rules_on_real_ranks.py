@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from algebra_cases import CASES
-from ringwright.algebra import RULES
-from ringwright.algebra.equal import outputs
-from ringwright.studies.graph_ranks import differing
-from ringwright.values import LOCAL, PARTIAL, Placement, Value
-from ringwright.workload import Mesh, Payload, RankClass, Task, Workload
+from ringwright.graph.algebra import RULES
+from ringwright.graph.algebra.equal import outputs
+from ringwright_lab.judges.graph_ranks import differing
+from ringwright.model.values import LOCAL, PARTIAL, Placement, Value
+from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 
 pytestmark = [
     pytest.mark.torch,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 import algebra_cases as cases
-from ringwright.algebra import RULES, RewriteError
-from ringwright.algebra.build import Build, partial, sliced
-from ringwright.algebra.editing import local
-from ringwright.algebra.equal import prove
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.graph.algebra import RULES, RewriteError
+from ringwright.graph.algebra.build import Build, partial, sliced
+from ringwright.graph.algebra.editing import local
+from ringwright.graph.algebra.equal import prove
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 
 LEVELS = (4, 6, 8)
 ALL = (2, 3, 4, 6, 8)
@@ -103,7 +103,7 @@ def bucket_in_a_row(p: int, op: str = "RS") -> Workload:
         step_values.append((value, mine))
         graph.task(f"end{at}", "", [value], name, *mine)
     built = graph.step()
-    from ringwright.algebra.editing import StepGraph
+    from ringwright.graph.algebra.editing import StepGraph
 
     edit = StepGraph(built)
     node = edit.tasks["end0"]
@@ -140,7 +140,7 @@ def in_a_row_scatter(p: int) -> Workload:
     sent = [graph.send(f"s{at}", "RS", value, "a", sliced("a", "half")) for at, value in enumerate(halves)]
     y = graph.task("y", "join", sent, "b h", sliced("a", "b"), along="b", blocks=p, parts=[p, p])
     graph.task("end", "", [y], "b h", sliced("a", "b"))
-    from ringwright.algebra.editing import StepGraph
+    from ringwright.graph.algebra.editing import StepGraph
 
     edit = StepGraph(graph.step())
     near = edit.tasks["y"]
@@ -201,7 +201,7 @@ def statistics_by_part(p: int) -> Workload:
     normed = [graph.task(f"y{at}", "rowwise", [half], "half h", along="half") for at, half in enumerate(halves)]
     y = graph.task("y", "join", normed, "b h", along="b", blocks=1, parts=[2, 2])
     graph.task("end", "", [y], "b h")
-    from ringwright.algebra.editing import StepGraph
+    from ringwright.graph.algebra.editing import StepGraph
 
     edit = StepGraph(graph.step())
     edit.copying("cut", edit.tasks["y0"], "cut", {"along": "b", "blocks": 1, "parts": [2, 2]}, [x], halves)

@@ -8,7 +8,8 @@ import itertools
 import numpy as np
 import pytest
 
-from ringwright import Collective, interpreter, validity
+from ringwright import Collective
+from ringwright.model import interpreter, validity
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.synthesis.blink import blink
 from ringwright.algorithms.synthesis.blink._data import tuned_bytes
@@ -16,15 +17,15 @@ from ringwright.algorithms.synthesis.blink._fewest import fewest_trees
 from ringwright.algorithms.synthesis.blink._packing import PackingQuestion, TreePacking, packed_trees
 from ringwright.algorithms.synthesis.blink._plans import Effort, Planner, beside_pcie
 from ringwright.algorithms.synthesis.blink._wiring import job_wiring
-from ringwright.costs.maxflow import FlowNetwork
+from ringwright.bounds.maxflow import FlowNetwork
 from ringwright.engines.choose import simulate
-from ringwright.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics._cube import NVLINKS, NVLINKS_P100
 from ringwright.fabrics._parts import connected_parts, part
 from ringwright.fabrics.faults import apply
-from ringwright.papers.figures import blink as figures
-from ringwright.topology import Topology
+from ringwright_lab.papers.figures import blink as figures
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 
@@ -177,7 +178,7 @@ def test_results_are_right_and_links_hold(op: str, name: str) -> None:
 
 
 def check(program: object, topology: Topology) -> None:
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
     assert isinstance(program, Program)
     assert not validity.check(program, topology=topology)

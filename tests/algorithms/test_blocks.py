@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright import interpreter
-from ringwright.collective import REDUCING, ROOTED, Collective
-from ringwright.errors import UsageError
-from ringwright.program import Op, Program
-from ringwright.validity import check
+from ringwright.model import interpreter
+from ringwright.model.collective import REDUCING, ROOTED, Collective
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Op, Program
+from ringwright.model.validity import check
 
 pytestmark = pytest.mark.once
 

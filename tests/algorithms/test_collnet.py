@@ -14,15 +14,15 @@ from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
-from ringwright.collective import Collective
-from ringwright.costs.lower_bounds import bound
+from ringwright.model.collective import Collective
+from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.program import Program
-from ringwright.topology import Topology
-from ringwright.validity import check
-from ringwright.validity.node_moves import node_moves
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
+from ringwright.model.validity.node_moves import node_moves
 from small_fabrics import racks, wrong
 
 pytestmark = pytest.mark.once

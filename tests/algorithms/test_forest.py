@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ringwright import Collective, interpreter, validity
+from ringwright import Collective
+from ringwright.model import interpreter, validity
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.synthesis.forest import ForestQuestion, forest
 from ringwright.algorithms.synthesis.forest._choice import PiecedForest
-from ringwright.costs.arcs import arcs
-from ringwright.costs.automorphisms import closure, free_group
-from ringwright.costs.cheapest_trees import arborescence
-from ringwright.costs.forests import whole_shares
-from ringwright.costs.lower_bounds import bound
-from ringwright.costs.symmetry import turns
-from ringwright.costs.tree_search import forest as packed
+from ringwright.bounds.arcs import arcs
+from ringwright.bounds.automorphisms import closure, free_group
+from ringwright.bounds.cheapest_trees import arborescence
+from ringwright.bounds.forests import whole_shares
+from ringwright.bounds.lower_bounds import bound
+from ringwright.bounds.symmetry import turns
+from ringwright.bounds.tree_search import forest as packed
 from ringwright.engines import loops
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import gather
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

@@ -11,20 +11,20 @@ import pytest
 
 from declared_programs import assert_result, assert_same_lanes, put
 from ringwright.algorithms.synthesis.gc3 import _DOES, gc3
-from ringwright.collective import Collective
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.model.collective import Collective
+from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.execute import batch, check
 from ringwright.execute.executors import executor
-from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.exports.mscclpp_json import mscclpp_json
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.fabrics import fabric
-from ringwright.language import ChunkScript, compile_script
-from ringwright.program import Program
-from ringwright.sources.msccl_xml import read_msccl_xml
-from ringwright.sources.programs import read_program
-from ringwright.threadblocks import Opcode, Schedule
-from ringwright.threadblocks.msccl import DEPTH
-from ringwright.validity import check as violations
+from ringwright.algorithms.language import ChunkScript, compile_script
+from ringwright.model.program import Program
+from ringwright.formats.read.programs.msccl_xml import read_msccl_xml
+from ringwright.formats.read.programs.opened import read_program
+from ringwright.model.threadblocks import Opcode, Schedule
+from ringwright.model.threadblocks.msccl import DEPTH
+from ringwright.model.validity import check as violations
 
 pytestmark = pytest.mark.once
 
@@ -185,8 +185,8 @@ def test_two_processes_of_python_make_the_same_program() -> None:
     import sys
 
     code = (
-        "from ringwright.algorithms.synthesis.gc3 import gc3;from ringwright.collective import Collective;"
-        "from ringwright.exports.msccl_xml import msccl_xml;import hashlib;"
+        "from ringwright.algorithms.synthesis.gc3 import gc3;from ringwright.model.collective import Collective;"
+        "from ringwright.formats.write.msccl_xml import msccl_xml;import hashlib;"
         "p=gc3(Collective('all-reduce',range(12),1<<20),program='hierarchical',node=4,instances=2);"
         "print(hashlib.sha256(msccl_xml(p)).hexdigest())"
     )

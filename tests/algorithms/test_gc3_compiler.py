@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright import interpreter
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError, UsageError
-from ringwright.language import ChunkScript, compile_script, compiled
-from ringwright.language.script import WIDTH
-from ringwright.program import Program
-from ringwright.threadblocks import Opcode, Schedule
-from ringwright.threadblocks.msccl import DEPTH
-from ringwright.validity.declared import check_order
+from ringwright.model import interpreter
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError, UsageError
+from ringwright.algorithms.language import ChunkScript, compile_script, compiled
+from ringwright.algorithms.language.script import WIDTH
+from ringwright.model.program import Program
+from ringwright.model.threadblocks import Opcode, Schedule
+from ringwright.model.threadblocks.msccl import DEPTH
+from ringwright.model.validity.declared import check_order
 
 pytestmark = pytest.mark.once
 ELEMENTS = 2  # a chunk of an instance

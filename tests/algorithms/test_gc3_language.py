@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from declared_programs import assert_result, rules, verdict
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError, RingwrightError, UsageError
-from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.language import ChunkScript, compile_script, compiled
-from ringwright.program import Program
-from ringwright.threadblocks import Opcode, Schedule
-from ringwright.threadblocks.msccl import DEPTH
-from ringwright.validity import check
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError, RingwrightError, UsageError
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.algorithms.language import ChunkScript, compile_script, compiled
+from ringwright.model.program import Program
+from ringwright.model.threadblocks import Opcode, Schedule
+from ringwright.model.threadblocks.msccl import DEPTH
+from ringwright.model.validity import check
 
 pytestmark = pytest.mark.once
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ringwright import Collective, interpreter, validity
+from ringwright import Collective
+from ringwright.model import interpreter, validity
 from ringwright.algorithms.declared_order import covers
 from ringwright.algorithms.list_schedule import PieceMoves, back_and_forth, listed, listed_slowly
 from ringwright.algorithms.networks import ArcNetwork
 from ringwright.algorithms.synthesis.forest import forest
-from ringwright.costs.lower_bounds import bound
+from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.native import expand as native

@@ -10,14 +10,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringwright import validity
+from ringwright.model import validity
 from ringwright.algorithms.synthesis.sccl import sccl
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.fabrics import fabric
-from ringwright.program import Program
-from ringwright.topology import Topology
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
 from shared_data import needs_shared_data, real
 from small_fabrics import wrong
 
@@ -163,7 +163,7 @@ def test_broadcast_comes_near_its_bound_in_batches() -> None:
     ],
 )
 def test_recorded_topologies(name: str, op: str, asked: tuple[int, int, int]) -> None:
-    from ringwright.sources.topology import read_topology
+    from ringwright.formats.read.topology import read_topology
 
     top = read_topology(real(f"bench-topologies/{name}.json"))
     chunks, steps, rounds = asked

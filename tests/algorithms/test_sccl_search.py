@@ -19,9 +19,9 @@ from ringwright.algorithms.synthesis.sccl import _automorphisms, answers, sccl
 from ringwright.algorithms.synthesis.sccl.model import AskedSearch, Model, RoundsSchedule
 from ringwright.algorithms.synthesis.sccl.pipelined import batches
 from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion, question_of
-from ringwright.collective import Collective
-from ringwright.costs.round_limits import RoundLimit, UnitLinks, wires_of
-from ringwright.errors import InfeasibleError
+from ringwright.model.collective import Collective
+from ringwright.bounds.round_limits import RoundLimit, UnitLinks, wires_of
+from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from small_fabrics import wrong
 
@@ -265,7 +265,7 @@ def test_ctrl_c_ends_a_search_in_the_solver(monkeypatch: pytest.MonkeyPatch) -> 
 def test_two_processes_make_the_same_program() -> None:
     """With other hash seeds, as sets and dictionaries of names would show."""
     text = (
-        "import json;from ringwright.fabrics import fabric;from ringwright.collective import Collective;"
+        "import json;from ringwright.fabrics import fabric;from ringwright.model.collective import Collective;"
         "from ringwright.algorithms.synthesis.sccl import sccl;t=fabric('hypercube:8');"
         "p=sccl(Collective('all-gather',range(8),4096),t);"
         "print(json.dumps([[a.tolist() for a in b.arrays()] for s in p.steps() for b in s.blocks]))"

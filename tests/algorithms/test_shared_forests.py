@@ -5,27 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ringwright import Collective, interpreter, validity
+from ringwright import Collective
+from ringwright.model import interpreter, validity
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.algorithms.synthesis.forest.together import together
-from ringwright.costs.arcs import arcs
-from ringwright.costs.arcs import together as on_same_resources
-from ringwright.costs.joint_bounds import joint_bound
-from ringwright.costs.lower_bounds import bound
-from ringwright.costs.routed_bounds import routed_s
-from ringwright.costs.shared_trees import forests
-from ringwright.costs.tree_demands import TreeDemand
+from ringwright.bounds.arcs import arcs
+from ringwright.bounds.arcs import together as on_same_resources
+from ringwright.bounds.joint_bounds import joint_bound
+from ringwright.bounds.lower_bounds import bound
+from ringwright.bounds.routed_bounds import routed_s
+from ringwright.bounds.shared_trees import forests
+from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.program import Op, Program
-from ringwright.studies.synthesis.proof import is_right
-from ringwright.topology import Topology
+from ringwright.model.program import Op, Program
+from ringwright.search.proof import is_right
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

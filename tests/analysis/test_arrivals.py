@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.analysis.arrivals import arrivals
-from ringwright.testing import noise, slow_ranks
-from ringwright.trace import Trace
-from ringwright.trace_tables import rows
+from ringwright.analysis.slow.arrivals import arrivals
+from ringwright_lab.testing import noise, slow_ranks
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import rows
 
 
 def job(

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.bandwidth import bandwidth
-from ringwright.sources import read
-from ringwright.testing.flight_recorder import FlightJob
+from ringwright.formats.read import read
+from ringwright_lab.testing.flight_recorder import FlightJob
 
 pytestmark = pytest.mark.once
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ringwright.analysis import bursts
-from ringwright.analysis.bursts import GAP_S, bursts_of
-from ringwright.errors import UsageError
+from ringwright.analysis.traffic import bursts
+from ringwright.analysis.traffic.bursts import GAP_S, bursts_of
+from ringwright.base.errors import UsageError
 
 PS = 1e-12
 

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.culprits import culprits
-from ringwright.analysis.lateness import _goes_on
-from ringwright.testing import noise, slow_ranks
+from ringwright.analysis.slow.lateness import _goes_on
+from ringwright_lab.testing import noise, slow_ranks
 
 
 def test_a_healthy_job_that_was_accused_once_is_not() -> None:

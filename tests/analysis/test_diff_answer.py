@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ringwright.analysis.diff import diff
+from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.summary import summarise
-from ringwright.trace import Trace
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

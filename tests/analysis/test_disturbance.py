@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.analysis.disturbance import (
+from ringwright.analysis.slow.disturbance import (
     BANDWIDTH,
     FLAP,
     LOSS,
@@ -19,11 +19,11 @@ from ringwright.analysis.disturbance import (
     can_be_told,
     disturbance,
 )
-from ringwright.analysis.own_time import busy_times, own_times, slowed
+from ringwright.analysis.slow.own_time import busy_times, own_times, slowed
 from ringwright.analysis.request_shapes import shape
 from ringwright.cli import main
-from ringwright.sources import read
-from ringwright.trace import Trace
+from ringwright.formats.read import read
+from ringwright.model.trace import Trace
 
 MS = 1_000_000
 RANKS = 4

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ringwright.analysis import event_view
-from ringwright.analysis.event_levels import FULL, EventLevels, levels
-from ringwright.analysis.event_view import Sight, view
-from ringwright.errors import InputError, UsageError
-from ringwright.trace import Trace
+from ringwright.analysis.timeline import event_view
+from ringwright.analysis.timeline.event_levels import FULL, EventLevels, levels
+from ringwright.analysis.timeline.event_view import Sight, view
+from ringwright.base.errors import InputError, UsageError
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 RANKS = 4

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright import extras
-from ringwright.analysis.fail_slow import change_points, fail_slow, pair_slowdown
-from ringwright.analysis.slow_cells import explained
-from ringwright.errors import MissingExtraError
-from ringwright.trace import Trace
-from ringwright.trace_tables import rows
+from ringwright.base import extras
+from ringwright.analysis.slow.fail_slow import change_points, fail_slow, pair_slowdown
+from ringwright.analysis.slow.slow_cells import explained
+from ringwright.base.errors import MissingExtraError
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import rows
 from shared_data import needs_shared_data, real
 
 RANKS = 32
@@ -281,6 +281,6 @@ def test_a_law_counts_what_is_in_no_series() -> None:
 
 @needs_shared_data
 def test_a_healthy_published_trace_is_not_accused() -> None:
-    from ringwright.sources import read
+    from ringwright.formats.read import read
 
     assert fail_slow(read([str(real("real/kineto/hta_trace_diff_control.json.gz"))])) == []

@@ -10,8 +10,8 @@ from markupsafe import escape
 
 from ringwright.analysis.summary import summarise
 from ringwright.reports import html, terminal
-from ringwright.testing import faulty_fabric
-from ringwright.trace import Trace
+from ringwright_lab.testing import faulty_fabric
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

@@ -7,9 +7,9 @@ import pytest
 from reading import small_job
 from ringwright.analysis.logical_operations import folded
 from ringwright.analysis.summary import summarise
-from ringwright.sources.inputs import find
-from ringwright.sources.nccl_log.reader import read_log
-from ringwright.testing import write_log
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.nccl_log.reader import read_log
+from ringwright_lab.testing import write_log
 
 
 @pytest.mark.parametrize("release", ["2.18", "2.27"])

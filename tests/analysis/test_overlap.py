@@ -11,10 +11,10 @@ import pytest
 from kineto_traces import ALL_REDUCE, GEMM, Maker, read
 from ringwright.analysis.intervals import covered, length, union
 from ringwright.analysis.kernels import kernels
-from ringwright.analysis.overlap import overlap
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.steps import steps_us
-from ringwright.trace import Trace
-from ringwright.trace_tables import rows
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import rows
 
 NONE = float("nan")
 

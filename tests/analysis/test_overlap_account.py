@@ -10,8 +10,8 @@ from fusion_altered import altered
 from fusion_cases import cases, halves
 from fusion_made import made
 from fusion_truth import Judged, KnownTrace
-from ringwright.analysis.overlap import explained
-from ringwright.analysis.overlap_account import OverlapAccount, account_rows
+from ringwright.analysis.exposed.overlap import explained
+from ringwright.analysis.exposed.overlap_account import OverlapAccount, account_rows
 from shared_data import needs_shared_data, real
 
 LEAST = 0.95
@@ -70,8 +70,8 @@ def test_all_fifty() -> None:
 
 
 def real_account(name: str) -> OverlapAccount:
-    from ringwright.sources.inputs import find
-    from ringwright.sources.kineto import read_kineto
+    from ringwright.formats.read.gate.inputs import find
+    from ringwright.formats.read.kineto import read_kineto
 
     return explained(read_kineto(find([str(real(f"real/kineto/{name}"))])))
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ringwright.analysis.lateness import Lateness
-from ringwright.analysis.stragglers import HeldUp, Stretch, at_least, held_up
-from ringwright.analysis.stragglers_said import culprit
+from ringwright.analysis.slow.lateness import Lateness
+from ringwright.analysis.slow.stragglers import HeldUp, Stretch, at_least, held_up
+from ringwright.analysis.slow.stragglers_said import culprit
 
 RANKS, STEPS = 8, 60
 Floats = npt.NDArray[np.float64]

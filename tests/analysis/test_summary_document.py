@@ -6,17 +6,17 @@ from typing import get_type_hints
 
 import polars as pl
 
-from ringwright.analysis.diff import diff
-from ringwright.analysis.diff_document import RunDifference
+from ringwright.analysis.compared.diff import diff
+from ringwright.analysis.compared.diff_document import RunDifference
 from ringwright.analysis.document import Calls, Conclusions, Culprit, Judgements, Origin, Summary, Times, Traffic
-from ringwright.analysis.gate import check, read_thresholds
-from ringwright.analysis.gate_document import GateAnswer, Thresholds
+from ringwright.analysis.compared.gate import check, read_thresholds
+from ringwright.analysis.compared.gate_document import GateAnswer, Thresholds
 from ringwright.analysis.summary import summarise
 from ringwright.cli.reading import inputs
 from ringwright.reports import topology
-from ringwright.sources import read
-from ringwright.testing import faulty_fabric, noise, slow_ranks
-from ringwright.trace import Trace
+from ringwright.formats.read import read
+from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
+from ringwright.model.trace import Trace
 from typed_documents import departures
 
 

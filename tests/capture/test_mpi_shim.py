@@ -19,7 +19,7 @@ import pytest
 from patience import HANG_S
 from ringwright.capture.mpi import FILE_NAME, build, environment, family_of, with_variables
 from ringwright.capture.mpi.launcher import FAMILIES, UNKNOWN, is_launcher
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.mpi_runtime import available, command, runtime
 
 pytestmark = pytest.mark.once

@@ -24,12 +24,12 @@ import pytest
 from patience import HANG_S
 from ringwright.capture.nccl_profiler import FILE_NAME, build
 from ringwright.cli import main
-from ringwright.errors import InputError, UsageError
-from ringwright.sources.detect import kind_of
-from ringwright.sources.inputs import find
-from ringwright.sources.nccl_profiler import clocks, read_nccl_profiler, sequence
-from ringwright.sources.nccl_profiler.file import read_file
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError, UsageError
+from ringwright.formats.read.detect import kind_of
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.nccl_profiler import clocks, read_nccl_profiler, sequence
+from ringwright.formats.read.nccl_profiler.file import read_file
+from ringwright.model.trace import Trace
 
 HERE = Path(__file__).resolve().parents[1]
 SOURCE = HERE.parent / "src" / "ringwright" / "capture" / "nccl_profiler"

@@ -20,10 +20,10 @@ import zstandard
 
 from patience import HANG_S
 from reading import operations, put, small_job, summary_of
-from ringwright.errors import InputError, RingwrightError
+from ringwright.base.errors import InputError, RingwrightError
 from ringwright.reports.html import page
-from ringwright.sources import read
-from ringwright.testing import write_log
+from ringwright.formats.read import read
+from ringwright_lab.testing import write_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = write_log(small_job(), "2.27").text

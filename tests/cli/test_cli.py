@@ -17,7 +17,7 @@ import ringwright.cli
 from fixtures_summary import changed_summary, empty_summary, job_summary
 from patience import HANG_S
 from ringwright.cli import main, reading
-from ringwright.trace import Trace
+from ringwright.model.trace import Trace
 
 SOURCE = Path(ringwright.cli.__file__).parents[2]
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import ringwright.cli
-from ringwright import called, steps
+from ringwright.base import called, steps
 from ringwright.cli import main, progress
 from ringwright.cli.application import app, examples
 from ringwright.cli.verbs import GROUPS, VERBS
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 pytestmark = pytest.mark.once
 
@@ -137,7 +137,7 @@ def test_every_verb_that_reads_a_recording_takes_the_sample(
 
 
 def test_survey_takes_the_sample(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from ringwright.survey import document
+    from ringwright_lab.survey import document
 
     asked: list[Any] = []
     monkeypatch.setattr(document, "survey", lambda question, **_: asked.append(question) or {"schema": "x", "rows": []})
@@ -225,13 +225,15 @@ def test_every_list_has_names_meanings_and_spellings(capsys: pytest.CaptureFixtu
 
 
 def test_what_is_listed_is_what_the_owners_have() -> None:
-    from ringwright import exports, fabrics, registry
-    from ringwright.collective import OPS
+    from ringwright.formats import write as exports
+    from ringwright import fabrics
+    from ringwright.model import registry
+    from ringwright.model.collective import OPS
     from ringwright.costs.gpus import GPUS
     from ringwright.fabrics import _congestion as congestion
     from ringwright.fabrics import faults
-    from ringwright.sources.kinds import kinds
-    from ringwright.survey import lists
+    from ringwright.formats.read.kinds import kinds
+    from ringwright.calls import lists
     from ringwright.workloads import models
 
     def named(what: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.costs import lower_bounds
+from ringwright.bounds import lower_bounds
 
 BROKEN = ["bound", "all-gather", "--fabric", "torus:4x4", "--fault", "link rank0 rate 20%", "-b", "16M"]
 

@@ -15,12 +15,12 @@ import pytest
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.engines.machine import machine
-from ringwright.errors import EXIT_OUR_BUG, UsageError
+from ringwright.base.errors import EXIT_OUR_BUG, UsageError
 from ringwright.fabrics import fabric
-from ringwright.laws.tables import factor_of
+from ringwright.bounds.laws.tables import factor_of
 from ringwright.native import engine
-from ringwright.sources import read
-from ringwright.trace_tables import rows
+from ringwright.formats.read import read
+from ringwright.base.trace_tables import rows
 
 pytestmark = pytest.mark.once
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ringwright import registry
+from ringwright.model import registry
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.errors import EXIT_PROGRAM, EXIT_USAGE
-from ringwright.studies.jobs import generated, study
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.trace import Trace
+from ringwright.base.errors import EXIT_PROGRAM, EXIT_USAGE
+from ringwright.jobs import generated, study
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

@@ -10,11 +10,11 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.reports import provisioned
-from ringwright.studies.provision.asked import ProvisionSpec
-from ringwright.studies.provision.document import ProvisionDocument
-from ringwright.studies.provision.prices import read_prices
-from ringwright.studies.provision.study import provision
+from ringwright.reports.steps import provisioned
+from ringwright.advise.provision.asked import ProvisionSpec
+from ringwright.advise.provision.document import ProvisionDocument
+from ringwright.advise.provision.prices import read_prices
+from ringwright.advise.provision.study import provision
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import EXIT_USAGE
-from ringwright.trace import Trace
+from ringwright.base.errors import EXIT_USAGE
+from ringwright.model.trace import Trace
 from shared_data import real
 
 pytestmark = pytest.mark.once
@@ -102,7 +102,7 @@ def test_no_time_is_no_scale(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_replay_far_from_its_recording_warns_before_it_recommends(
     replayed: float, warned: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from ringwright.studies.jobs import recorded
+    from ringwright.jobs import recorded
 
     beside = {"measured_us": 100.0, "step_us": 100.0, "steps": 1, "replayed_us": replayed, "error": replayed / 100 - 1}
     monkeypatch.setattr(recorded, "_baseline", lambda found: beside)

@@ -13,7 +13,7 @@ import pytest
 from patience import HANG_S
 from recorded_jobs import Job, environment, wait_for
 from ringwright.capture.folder import PATTERNS, Manifest, claim, job_name
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 pytestmark = pytest.mark.once
 

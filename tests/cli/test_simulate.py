@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import EXIT_INFEASIBLE, EXIT_USAGE
+from ringwright.base.errors import EXIT_INFEASIBLE, EXIT_USAGE
 
 NIC_GBS = 50.0
 

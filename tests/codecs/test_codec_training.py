@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.codecs.formats import FORMATS
+from ringwright.model.codecs.formats import FORMATS
 
 pytestmark = [
     pytest.mark.once,

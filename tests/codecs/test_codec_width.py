@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ringwright.codecs
-from ringwright.codecs import block_exponent, formats
-from ringwright.codecs.contributions import NodeSum
-from ringwright.collective import Collective
+import ringwright.model.codecs
+from ringwright.model.codecs import block_exponent, formats
+from ringwright.model.codecs.contributions import NodeSum
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.coded import narrowest, wire_shares
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.switchml import switchml
-from ringwright.program import Program
-from ringwright.streams import CODECS
-from ringwright.studies.simulate import SimulationSpec, sweep
-from ringwright.topology import Topology
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.program import Program
+from ringwright.model.streams import CODECS
+from ringwright.calls.simulate import SimulationSpec, sweep
+from ringwright.model.topology import Topology
 
 TOFINO = "leaf-spine:12,per_leaf=4,switches=tofino"
 SIZE = 1 << 20
@@ -49,8 +49,8 @@ def test_a_file_of_the_folder_is_a_format(name: str) -> None:
 
 def test_the_folder_is_the_registry() -> None:
     """A file with a function of its own name is found without being named anywhere."""
-    for path in Path(next(iter(ringwright.codecs.__path__))).glob("*.py"):
-        module = import_module(f"ringwright.codecs.{path.stem}")
+    for path in Path(next(iter(ringwright.model.codecs.__path__))).glob("*.py"):
+        module = import_module(f"ringwright.model.codecs.{path.stem}")
         assert hasattr(module, "wire_bytes") == (
             path.stem.replace("_", "-") in formats.MODULES or path.stem == "formats"
         )

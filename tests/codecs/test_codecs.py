@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ringwright import codecs
-from ringwright.codecs.contributions import NodeSum
-from ringwright.codecs.formats import FORMATS, MODULES, OF_WHOLE_NUMBERS, added, numbers_in, wire_bytes
-from ringwright.codecs.lookup_table import entries_of
-from ringwright.errors import UsageError
-from ringwright.streams import CODECS
+from ringwright.model import codecs
+from ringwright.model.codecs.contributions import NodeSum
+from ringwright.model.codecs.formats import FORMATS, MODULES, OF_WHOLE_NUMBERS, added, numbers_in, wire_bytes
+from ringwright.model.codecs.lookup_table import entries_of
+from ringwright.base.errors import UsageError
+from ringwright.model.streams import CODECS
 
 pytestmark = pytest.mark.once
 ENCODED = [name for name in FORMATS if name != "native"]

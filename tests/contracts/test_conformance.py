@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ringwright import registry, validity
-from ringwright.collective import Collective
-from ringwright.contracts import algorithm as conformance
-from ringwright.errors import UsageError
+from ringwright.model import registry, validity
+from ringwright.model.collective import Collective
+from ringwright_lab.contracts import algorithm as conformance
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.testing import conformance as public
+from ringwright_lab.contracts import conformance as public
 
 pytestmark = pytest.mark.once
 
@@ -106,7 +106,7 @@ def test_the_closed_form_is_judged_with_several_channels(channels: int) -> None:
     import dataclasses
 
     from ringwright.algorithms.blocks.ring import ring
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
     case = conformance.AlgorithmCase("ring", "all-reduce", 4, "even", "full", knobs=f"channels={channels}")
     assert "closed-form" in conformance.check(case).passed

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from ringwright import testing
-from ringwright.testing import conformance
+from ringwright_lab import testing
+from ringwright_lab.contracts import conformance
 
 
 @pytest.mark.parametrize("name", testing.CONTRACTS)
@@ -18,7 +18,7 @@ def test_a_contract_is_a_name_of_the_public_room(name: str) -> None:
 
 
 def test_generators_load_no_engine() -> None:
-    code = "import sys, ringwright.testing; sys.exit('ringwright.engines' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, ringwright_lab.testing; sys.exit('ringwright.engines' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

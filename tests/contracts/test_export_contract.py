@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ringwright import exports
-from ringwright.contracts import family as of_families
-from ringwright.errors import UsageError
+from ringwright.formats import write as exports
+from ringwright_lab.contracts import family as of_families
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.sources.topology import read_topology
-from ringwright.testing.conformance import check_export, check_family, failures
-from ringwright.topology import Topology
+from ringwright.formats.read.topology import read_topology
+from ringwright_lab.contracts.conformance import check_export, check_family, failures
+from ringwright.model.topology import Topology
 from ringwright.workloads import families
 from ringwright.workloads.families import resnet
 from ringwright.workloads.parts import Anatomy
@@ -34,7 +34,7 @@ def test_every_export_keeps_its_contract(name: str) -> None:
 
 
 def forgetful(topology: Topology) -> bytes:
-    from ringwright.exports.topology_json import topology_json
+    from ringwright.formats.write.topology_json import topology_json
 
     return topology_json(dataclasses.replace(topology, rate=topology.rate * 2))
 

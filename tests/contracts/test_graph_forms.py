@@ -9,11 +9,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from ringwright.contracts import graph_schedulers
-from ringwright.contracts.graph_schedulers import FORMS, OWN, GraphForm, scheduled
-from ringwright.registry import find, schedulers
-from ringwright.rewrites import operations
-from ringwright.studies import graph_ranks
+from ringwright_lab.contracts import graph_schedulers
+from ringwright_lab.contracts.graph_schedulers import FORMS, OWN, GraphForm, scheduled
+from ringwright.model.registry import find, schedulers
+from ringwright.model.rewrites import operations
+from ringwright_lab.judges import graph_ranks
 
 TWELVE = [each.slug for each in schedulers() if each.module.split(".")[2] == "decompose"]
 WHERE = {  # the form of all forms on which those without one of their own do something

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ringwright import registry
+from ringwright.model import registry
 from ringwright.cli import main
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric, knobs
-from ringwright.testing.knob_witnesses import WITNESS, WITNESSES, Witness
+from ringwright_lab.testing.knob_witnesses import WITNESS, WITNESSES, Witness
 
 pytestmark = pytest.mark.once
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from ringwright import interpreter, validity
+from ringwright.model import interpreter, validity
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import RingwrightError
+from ringwright.base.errors import RingwrightError
 from ringwright.execute.job import AskedCollective
-from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.exports.threadblocks import scheduled
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.write.threadblocks import scheduled
 from ringwright.fabrics import fabric
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
-from ringwright.software import Software
-from ringwright.streams import Stream
-from ringwright.topology import Capability, Topology
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.model.software import Software
+from ringwright.model.streams import Stream
+from ringwright.model.topology import Capability, Topology
 
 pytestmark = pytest.mark.once
 WANTED = Collective("all-reduce", range(4), 4000)

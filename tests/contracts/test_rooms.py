@@ -16,17 +16,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import conformance_pieces as pieces
 
 from outsiders import install
-from ringwright import fabrics, validity
+from ringwright import fabrics
+from ringwright.model import validity
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.cli import main
-from ringwright.collective import Collective
-from ringwright.contracts import campaign, rooms
-from ringwright.contracts.outcome import Outcome
-from ringwright.errors import UsageError
-from ringwright.rewrites import KINDS
-from ringwright.survey.catalogue import FAMILIES, catalogue
-from ringwright.testing import check_fabric, check_rewrite, failures
-from ringwright.topology import Topology
+from ringwright.model.collective import Collective
+from ringwright_lab.contracts import campaign, rooms
+from ringwright_lab.contracts.outcome import Outcome
+from ringwright.base.errors import UsageError
+from ringwright.model.rewrites import KINDS
+from ringwright_lab.survey.catalogue import FAMILIES, catalogue
+from ringwright_lab.testing import check_fabric, check_rewrite, failures
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

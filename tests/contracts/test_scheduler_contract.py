@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ringwright import registry
-from ringwright.contracts import scheduler as contract
-from ringwright.costs.stages import Costs
-from ringwright.errors import UsageError
-from ringwright.testing.conformance import check_scheduler, failures
-from ringwright.workload import Queue, Rewrite, Workload
+from ringwright.model import registry
+from ringwright_lab.contracts import scheduler as contract
+from ringwright.model.stages import Costs
+from ringwright.base.errors import UsageError
+from ringwright_lab.contracts.conformance import check_scheduler, failures
+from ringwright.model.workload import Queue, Rewrite, Workload
 
 pytestmark = pytest.mark.once
 
@@ -108,7 +108,7 @@ def test_a_broken_scheduler_is_told_what_it_breaks(broken: Any, law: str, why: s
 
 
 def test_every_system_of_the_list_shows_its_contract() -> None:
-    from ringwright.survey.catalogue import catalogue
+    from ringwright_lab.survey.catalogue import catalogue
 
     for row in catalogue()["systems"]:
         if row["origin"] == "house":

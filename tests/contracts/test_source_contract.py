@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from every_recording import MADE, put
-from ringwright.errors import InputError, UsageError
-from ringwright.sources.gathered import Gathered
-from ringwright.sources.kinds import kinds
-from ringwright.sources.source import Source
-from ringwright.testing.conformance import check_source, failures
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError, UsageError
+from ringwright.formats.read.gathered import Gathered
+from ringwright.formats.read.kinds import kinds
+from ringwright.formats.read.source import Source
+from ringwright_lab.contracts.conformance import check_source, failures
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

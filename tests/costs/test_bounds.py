@@ -20,19 +20,19 @@ import pytest
 from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.collective import OPS, Collective
-from ringwright.costs.cuts import distances
-from ringwright.costs.lower_bounds import Bound, bound, bounds, forest_s
-from ringwright.costs.maxflow import Cut, tightest, weakest
+from ringwright.model.collective import OPS, Collective
+from ringwright.bounds.cuts import distances
+from ringwright.bounds.lower_bounds import Bound, bound, bounds, forest_s
+from ringwright.bounds.maxflow import Cut, tightest, weakest
 from ringwright.engines.choose import simulate
 from ringwright.engines.events import run
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.errors import InfeasibleError, RingwrightError, UsageError
+from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.topology import SharedCapacity, Topology
-from ringwright.wiring import Wires
+from ringwright.model.topology import SharedCapacity, Topology
+from ringwright.model.wiring import Wires
 from shared_data import needs_shared_data, real
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -305,7 +305,7 @@ def test_forests_add_up() -> None:
 def test_distances_by_either_way_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     top = fabric("dgx-1:3")
     together = distances(top, np.arange(24), top.latency_s)
-    monkeypatch.setattr("ringwright.costs.cuts.FEW_LINKS", 0)
+    monkeypatch.setattr("ringwright.bounds.cuts.FEW_LINKS", 0)
     assert np.allclose(together, distances(top, np.arange(24), top.latency_s))
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated, load, names
-from ringwright.costs.lower_bounds import bounds
+from ringwright.bounds.lower_bounds import bounds
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.topology import Topology
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once  # nothing here is compiled
 

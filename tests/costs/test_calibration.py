@@ -24,7 +24,7 @@ from ringwright.costs.calibration import (
 )
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
-from ringwright.errors import InputError, UsageError
+from ringwright.base.errors import InputError, UsageError
 from ringwright.fabrics import fabric
 
 SIZES = tuple(1 << power for power in range(3, 31))
@@ -142,7 +142,7 @@ def test_a_topology_without_nodes_or_network() -> None:
 
 def test_engines_take_message_costs_where_adding_takes_time() -> None:
     from ringwright.algorithms.blocks.ring import ring
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.engines.choose import simulate
 
     top = calibrated(dataclasses.replace(fabric("dgx-a100:2"), reduce_rate=1e12), TRUTH)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ringwright.collective import Collective
-from ringwright.costs.certificates import proved_s
+from ringwright.model.collective import Collective
+from ringwright.bounds.certificates import proved_s
 from ringwright.fabrics import fabric
-from ringwright.topology import SharedCapacity, Topology
+from ringwright.model.topology import SharedCapacity, Topology
 
 SIZE = 4000
 

@@ -25,7 +25,7 @@ from ringwright.costs.contention.triggers import (
     by_kernel,
     one_after_another_s,
 )
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 H100, H200 = multiprocessors("h100"), multiprocessors("h200")
 PRODUCTS = [Product(*sides) for sides in ((1024, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192), (300, 777, 5000))]

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import engine_cases as cases
-from ringwright.collective import Collective
-from ringwright.costs.certificates import certificate, proved_s
-from ringwright.costs.demands import demand
-from ringwright.costs.lower_bounds import UNASKED, UNSEEN, bound, bounds
-from ringwright.costs.maxflow import Cut, weakest
-from ringwright.errors import InfeasibleError
-from ringwright.topology import Topology
+from ringwright.model.collective import Collective
+from ringwright.bounds.certificates import certificate, proved_s
+from ringwright.bounds.demands import demand
+from ringwright.bounds.lower_bounds import UNASKED, UNSEEN, bound, bounds
+from ringwright.bounds.maxflow import Cut, weakest
+from ringwright.base.errors import InfeasibleError
+from ringwright.model.topology import Topology
 
 
 def uneven(seed: int) -> Topology:
@@ -63,7 +63,7 @@ def test_every_bound_says_whether_all_cuts_were_searched() -> None:
 
 
 def test_a_search_beyond_minutes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringwright.costs.lower_bounds.MOST_EXACT", 300)
+    monkeypatch.setattr("ringwright.bounds.lower_bounds.MOST_EXACT", 300)
     with pytest.raises(InfeasibleError, match="flows times links are 324, more than 300"):
         bound(Collective("all-gather", range(9), 9), uneven(1), exact=True)
     assert not bound(Collective("all-to-all", range(9), 81), uneven(1), exact=True).exact

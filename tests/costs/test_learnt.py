@@ -17,7 +17,7 @@ from ringwright.costs.learnt.trusted import MOST_POINTS, MeasuredCall, thinned
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.constants import releases
 from ringwright.costs.nccl.timing import stages
-from ringwright.errors import InputError
+from ringwright.base.errors import InputError
 
 SIZES = tuple(1 << power for power in range(10, 33, 2))
 

@@ -10,14 +10,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringwright.collective import Collective
-from ringwright.costs.cheapest_trees import least_route, least_tree
-from ringwright.costs.lower_bounds import bound
-from ringwright.costs.round_limits import RoundLimit, UnitLinks, wires_of
-from ringwright.costs.rounds import Flow, proven_rounds, rounds_bound, steps_bound
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.model.collective import Collective
+from ringwright.bounds.cheapest_trees import least_route, least_tree
+from ringwright.bounds.lower_bounds import bound
+from ringwright.bounds.round_limits import RoundLimit, UnitLinks, wires_of
+from ringwright.bounds.rounds import Flow, proven_rounds, rounds_bound, steps_bound
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
-from ringwright.topology import Topology
+from ringwright.model.topology import Topology
 
 
 def gathering(p: int) -> list[Flow]:

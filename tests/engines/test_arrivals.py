@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.collective import Collective
-from ringwright.costs.late_bounds import late_bound
+from ringwright.model.collective import Collective
+from ringwright.bounds.late_bounds import late_bound
 from ringwright.engines.choose import simulate
-from ringwright.errors import DeclinedError, RingwrightError, UsageError
-from ringwright.program import Program
-from ringwright.topology import Topology
+from ringwright.base.errors import DeclinedError, RingwrightError, UsageError
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
 
 ENGINES = ("events", "flows", "recurrence")
 # Of the time, by which a later rank may end it earlier: fair shares let a message that is not urgent slow one that is.

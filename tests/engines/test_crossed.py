@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.crossed import crossed
-from ringwright.errors import RingwrightError
+from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.registry import algorithm, systems
+from ringwright.model.registry import algorithm, systems
 
 FABRICS = ("torus:2x3", "dgx-a100:1,sharp=true")
 QUICK = ("forest", "flow-all-to-all")  # of those that search

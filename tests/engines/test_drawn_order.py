@@ -8,12 +8,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from ringwright.contracts import small_jobs
-from ringwright.costs.stages import LinkCosts
+from ringwright_lab.contracts import small_jobs
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.execute.live.choose import Chooser
-from ringwright.execute.live.plan import ALL, Unit, plan
-from ringwright.rewrites.drawn import drawn
+from ringwright_lab.live.choose import Chooser
+from ringwright_lab.live.plan import ALL, Unit, plan
+from ringwright.model.rewrites.drawn import drawn
 from ringwright.schedulers.priority.tictac import tictac
 
 COSTS = LinkCosts(1e6, overhead_s=0.1)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines import closed_form, events, flat, recurrence
 from ringwright.engines.choose import ENGINES, simulate
 from ringwright.engines.machine import ALPHAS, machine
-from ringwright.errors import DeclinedError, InfeasibleError, UsageError
-from ringwright.topology import Fault
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.model.topology import Fault
 
 
 @given(seed=st.integers(0, 1 << 32), alpha=st.sampled_from(ALPHAS))

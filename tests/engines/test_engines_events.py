@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines import event_loop, events, flat, flows, loops
 from ringwright.engines.choose import simulate
 from ringwright.engines.hazards import hazards
 from ringwright.engines.machine import ALPHAS, machine
-from ringwright.errors import DeclinedError, InfeasibleError
-from ringwright.program import Cost, Op, Program, Step, cut, explicit
-from ringwright.topology import Fault, Topology
+from ringwright.base.errors import DeclinedError, InfeasibleError
+from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.model.topology import Fault, Topology
 
 needs_native = pytest.mark.skipif(loops.engine is None, reason="no compiled engine")
 

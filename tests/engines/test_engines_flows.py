@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines import events, flat, flow_loop, flows, loops
 from ringwright.engines.fairness import UNIT, fair_rates
 from ringwright.engines.machine import machine
-from ringwright.errors import InfeasibleError
-from ringwright.topology import Fault
+from ringwright.base.errors import InfeasibleError
+from ringwright.model.topology import Fault
 
 needs_native = pytest.mark.skipif(loops.engine is None, reason="no compiled engine")
 

@@ -10,18 +10,18 @@ import pytest
 
 import engine_cases as cases
 import ringwright
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines import events, flat
 from ringwright.engines.choose import simulate
 from ringwright.engines.folding.fold import fold
 from ringwright.engines.folding.quotient import Folded
 from ringwright.engines.machine import ALPHAS, Machine, machine
 from ringwright.engines.slots import machines
-from ringwright.errors import DeclinedError
-from ringwright.program import Block, Cost, Layout, Op, Program, Step, explicit
-from ringwright.registry import algorithm
-from ringwright.streams import Stream
-from ringwright.topology import Capability, Fault, Topology
+from ringwright.base.errors import DeclinedError
+from ringwright.model.program import Block, Cost, Layout, Op, Program, Step, explicit
+from ringwright.model.registry import algorithm
+from ringwright.model.streams import Stream
+from ringwright.model.topology import Capability, Fault, Topology
 
 FABRICS = {  # hosts that fold into one, in the mean over all messages
     "dgx-h100:2,sharp=true": 2,

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from hashed_packets import simulate_hashed
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.pools.hashed import HashedPool, missed, packet_time_ps
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.innetwork.ethernet.switchml import switchml
-from ringwright.program import Program
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 
 pytestmark = pytest.mark.once
 PACKET, LATENCY, PACKETS = 1_000_000, 10_000_000, 400

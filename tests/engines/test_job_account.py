@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.costs.stages import LinkCosts
-from ringwright.studies.jobs.account import Account
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.workload import Policy, Queue
+from ringwright.model.stages import LinkCosts
+from ringwright.jobs.explained.account import Account
+from ringwright.jobs.study import Job, answer
+from ringwright.model.workload import Policy, Queue
 from ringwright.workloads.chain import ChainLayer, chain
 
 pytestmark = pytest.mark.once

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import UsageError
-from ringwright.registry import scheduler
-from ringwright.studies.jobs.account import account
-from ringwright.workload import Policy, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.registry import scheduler
+from ringwright.jobs.explained.account import account
+from ringwright.model.workload import Policy, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 MS = 1e-3

@@ -11,14 +11,14 @@ from ringwright.costs.contention.movers import BUS_SHARE_OF_PRODUCT
 from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.products import Product
 from ringwright.costs.contention.sharing import beside
-from ringwright.costs.stages import Stage
+from ringwright.model.stages import Stage
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.measured import MOST_HELD, measured, without_products
 from ringwright.engines.job.run import simulate
-from ringwright.errors import UsageError
-from ringwright.studies.jobs.generated import interference
-from ringwright.values import MatrixProduct, Work, WorkPart
-from ringwright.workload import Mesh, Payload, RankClass, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.jobs.generated import interference
+from ringwright.model.values import MatrixProduct, Work, WorkPart
+from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 
 ON_H100 = Interference("measured", gpu="h100")
 PRODUCT = MatrixProduct(8192, 8192, 1024)

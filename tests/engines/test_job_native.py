@@ -12,7 +12,7 @@ import pytest
 
 import job_cases as cases
 import pieced_jobs
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job import run
 from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.loop import Loop

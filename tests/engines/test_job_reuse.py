@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import random_workloads as drawn
-from ringwright.costs.stages import Costs, LinkCosts, Stage
+from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.engines.job import layout
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.sending import Sending
 from ringwright.engines.job.timed_anew import timed_anew
-from ringwright.errors import RingwrightError
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.workload import Mesh, RankClass, Workload
+from ringwright.base.errors import RingwrightError
+from ringwright.jobs.study import Job, answer
+from ringwright.model.workload import Mesh, RankClass, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.collective import Collective
-from ringwright.costs import cuts
+from ringwright.model.collective import Collective
+from ringwright.bounds import cuts
 from ringwright.engines.choose import simulate
 from ringwright.engines.slots import machines
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.switchml import switchml
-from ringwright.shortest_paths import ShortestPaths
-from ringwright.topology import Topology
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.shortest_paths import ShortestPaths
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 POD = "fat-tree:128,radix=16,switches=tofino"

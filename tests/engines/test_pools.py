@@ -8,19 +8,19 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.of_program import slot_pool
-from ringwright.errors import DeclinedError, InfeasibleError
+from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.topology import Topology
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 PACKET, LATENCY = 1_000_000, 5_000_000

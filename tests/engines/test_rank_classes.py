@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringwright.engines.job.rank_classes import rank_classes
-from ringwright.errors import UsageError
-from ringwright.workload import Mesh, RankClass, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Mesh, RankClass, Task, Workload
 
 AXES = ("tp", "dp", "pp")
 pytestmark = pytest.mark.once  # nothing here is compiled

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine_cases as cases
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.result import Run
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.program import Cost, Op, Program, Step, cut, explicit
-from ringwright.software import Software
-from ringwright.topology import Topology
+from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.model.software import Software
+from ringwright.model.topology import Topology
 
 SIZE = 1_000_000  # 1 ms on the wire
 LINE = fabric("ring:2,rate=1GB/s,latency_s=10e-6")

@@ -6,13 +6,13 @@ import pytest
 
 import ringwright
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.software import Software
-from ringwright.topology import Topology
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.model.software import Software
+from ringwright.model.topology import Topology
 from small_fabrics import build
 
 RATE, LATENCY_S = 1e9, 1e-6

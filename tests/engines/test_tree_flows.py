@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.collective import Collective
-from ringwright.costs.lower_bounds import lowest
+from ringwright.model.collective import Collective
+from ringwright.bounds.lower_bounds import lowest
 from ringwright.engines import events, flat, flows
 from ringwright.engines.choose import simulate
 from ringwright.engines.folding.fold import fold
@@ -17,10 +17,10 @@ from ringwright.engines.machine import Machine
 from ringwright.engines.messages import MessageGraph
 from ringwright.engines.slots import machines
 from ringwright.engines.tree_flows import with_carriers
-from ringwright.errors import DeclinedError
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.topology import Fault, Topology
+from ringwright.base.errors import DeclinedError
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.model.topology import Fault, Topology
 
 TREE = "leaf-spine:12,per_leaf=4,sharp=true"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ringwright.cli import main
-from ringwright.costs.stages import LinkCosts
-from ringwright.errors import UsageError
-from ringwright.exports.ddp_buckets import ddp_plan, text
+from ringwright.model.stages import LinkCosts
+from ringwright.base.errors import UsageError
+from ringwright.formats.write.ddp_buckets import ddp_plan, text
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority.p3 import p3
-from ringwright.workload import Queue, Rewrite, Workload
+from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 MIB = 1 << 20

@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringwright import interpreter
+from ringwright.model import interpreter
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import REDUCE_OPS, Collective
-from ringwright.errors import UsageError
+from ringwright.model.collective import REDUCE_OPS, Collective
+from ringwright.base.errors import UsageError
 from ringwright.execute import arithmetic, check, data
 from ringwright.execute.job import AskedCollective, NodeResult
-from ringwright.program import Program
+from ringwright.model.program import Program
 
 pytestmark = pytest.mark.once
 

@@ -23,10 +23,10 @@ import pytest
 
 from patience import HANG_S
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
-from ringwright.contracts import real_ranks
-from ringwright.contracts.algorithm import AlgorithmCase
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.model.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
+from ringwright_lab.contracts import real_ranks
+from ringwright_lab.contracts.algorithm import AlgorithmCase
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.execute import batch, check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
 from ringwright.execute.backends import ordinary
@@ -37,8 +37,8 @@ from ringwright.execute.push import Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.execute.watch import let_others_say
 from ringwright.fabrics import fabric
-from ringwright.program import Program
-from ringwright.registry import find
+from ringwright.model.program import Program
+from ringwright.model.registry import find
 
 pytestmark = pytest.mark.once
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.halves import HalvesJob
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -67,7 +67,7 @@ def test_weights_are_equal_to_the_bit() -> None:
 @pytest.mark.once
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
 def test_the_lab_counts_the_bytes_of_an_all_reduce_and_headers() -> None:
-    from ringwright.studies.jobs.halves_in_lab import HalvesQuestion, measure
+    from ringwright_lab.judges.halves_in_lab import HalvesQuestion, measure
 
     row = measure(HalvesQuestion(layers=4, steps=4))
     assert len(set(row.weights)) == 1
@@ -76,7 +76,7 @@ def test_the_lab_counts_the_bytes_of_an_all_reduce_and_headers() -> None:
 
 def test_the_prediction_in_the_lab() -> None:
     """Closed forms: 1 + 2 / L + 4 of plain overlap, 4 + 3 / L of DeAR, in forward passes; a flow gets 95.6 % of the link."""
-    from ringwright.studies.jobs.halves_in_lab import HalvesQuestion, predict
+    from ringwright_lab.judges.halves_in_lab import HalvesQuestion, predict
 
     question = HalvesQuestion()
     forward_s = question.forward_s() * question.layers

@@ -179,7 +179,7 @@ def test_factors_rebuild_the_gradient(found: dict[str, list[Any]]) -> None:
 
 def test_best_scheme_of_the_fully_connected_layers() -> None:
     """VGG19-22K at batch 32: factors for all three, for every number of machines that work and serve."""
-    from ringwright.execute.live.factors import best_scheme
+    from ringwright_lab.live.factors import best_scheme
 
     layers = ((4096, 25088), (4096, 4096), (21841, 4096))
     for machines in range(2, 33):
@@ -193,7 +193,7 @@ def test_best_scheme_of_the_fully_connected_layers() -> None:
 
 def test_priority_gains_on_an_emulated_link_what_was_predicted() -> None:
     """Three layers of SOSP 2019's figure 2: 20 units first come first served, 17 by priority, on one all-reduce link."""
-    from ringwright.execute.live.bench import LiveJob, compare
+    from ringwright_lab.live.bench import LiveJob, compare
 
     same = {"model": "toy", "step_s": 0.48, "link_rate": 25e6, "elements": 3_000_000, "steps": 5}
     one = LiveJob(scheduler="ringwright.schedulers.fifo.pytorch_ddp:pytorch_ddp", knobs={"bucket_cap_mb": 0}, **same)

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import UsageError
-from ringwright.execute.live.choose import Chooser, Fixed
-from ringwright.execute.live.control import Control
-from ringwright.execute.live.control_channel import BEGIN, BYE, FAIL, GO, SETTLED, ControlConnection, ControlMessage
-from ringwright.execute.live.coordinator import Coordinator
-from ringwright.execute.live.gathers import GatherGate
-from ringwright.execute.live.plan import ALL, BufferSlice, LivePlan, plan
-from ringwright.execute.live.profile import LinkTable, costs
-from ringwright.execute.live.traffic import SentPiece
+from ringwright.base.errors import UsageError
+from ringwright_lab.live.choose import Chooser, Fixed
+from ringwright_lab.live.control import Control
+from ringwright_lab.live.control_channel import BEGIN, BYE, FAIL, GO, SETTLED, ControlConnection, ControlMessage
+from ringwright_lab.live.coordinator import Coordinator
+from ringwright_lab.live.gathers import GatherGate
+from ringwright_lab.live.plan import ALL, BufferSlice, LivePlan, plan
+from ringwright_lab.live.profile import LinkTable, costs
+from ringwright_lab.live.traffic import SentPiece
 from ringwright.schedulers.decompose.dear import dear
 from ringwright.schedulers.order import by_layer
-from ringwright.values import Applied
-from ringwright.workload import Queue, Rewrite, Workload
+from ringwright.model.values import Applied
+from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 LINK = LinkCosts(1000.0)  # B/s: times in whole milliseconds

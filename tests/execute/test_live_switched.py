@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from live_ranks import ranks
-from ringwright.errors import RanksFailedError, UsageError
+from ringwright.base.errors import RanksFailedError, UsageError
 
 pytestmark = [
     pytest.mark.torch,
@@ -66,8 +66,8 @@ def test_what_is_refused_has_its_reason(found: dict[str, list[Any]], case: str, 
 def test_what_is_left_over_follows_its_parameter_into_another_plan() -> None:
     import torch
 
-    from ringwright.execute.live.plan import BufferSlice
-    from ringwright.execute.live.through_switch import SwitchSums
+    from ringwright_lab.live.plan import BufferSlice
+    from ringwright_lab.live.through_switch import SwitchSums
 
     class Halves:
         """A switch of one worker whose codec keeps half of a number."""
@@ -101,7 +101,7 @@ def test_what_is_left_over_follows_its_parameter_into_another_plan() -> None:
 def test_a_switch_of_ours_that_ended_is_named_with_its_code() -> None:
     import torch
 
-    from ringwright.execute.live.through_switch import SwitchSums
+    from ringwright_lab.live.through_switch import SwitchSums
 
     def silent(_vector: Any) -> Any:
         raise RanksFailedError("the switch has not answered for 2.0 s", remedy="look")
@@ -115,8 +115,8 @@ def test_a_switch_of_ours_that_ended_is_named_with_its_code() -> None:
 
 
 def test_ranks_that_reach_the_first_at_several_addresses_have_no_switch_of_their_own() -> None:
-    from ringwright.execute.live.joined_switch import joined
-    from ringwright.execute.live.start import Team
+    from ringwright_lab.live.joined_switch import joined
+    from ringwright_lab.live.start import Team
 
     gathered = iter([["127.0.0.1", "10.0.0.1", "10.0.1.1"], [UsageError("another rank's")]])
     team = Team(
@@ -134,8 +134,8 @@ def test_ranks_that_reach_the_first_at_several_addresses_have_no_switch_of_their
 
 
 def test_more_ranks_than_a_bitmap_has_bits() -> None:
-    from ringwright.execute.live.joined_switch import joined
-    from ringwright.execute.live.start import Team
+    from ringwright_lab.live.joined_switch import joined
+    from ringwright_lab.live.start import Team
 
     team = Team(0, 33, None, {}, {}, {}, lambda value: value, lambda value: [value])
     with pytest.raises(UsageError, match="32 bits, for 33 workers"):
@@ -143,8 +143,8 @@ def test_more_ranks_than_a_bitmap_has_bits() -> None:
 
 
 def test_live_ranks_start_no_switch_whose_kernel_adds() -> None:
-    from ringwright.execute.live.joined_switch import joined
-    from ringwright.execute.live.start import Team
+    from ringwright_lab.live.joined_switch import joined
+    from ringwright_lab.live.start import Team
 
     team = Team(0, 2, None, {}, {}, {}, lambda value: value, lambda value: [value])
     with pytest.raises(UsageError, match="only where that runs already") as refused:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.pipelines import Shape, order, schedule_of
+from ringwright.graph.pipelines import Shape, order, schedule_of
 
 pytestmark = [
     pytest.mark.torch,

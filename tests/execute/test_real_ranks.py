@@ -12,7 +12,7 @@ import pytest
 
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
-from ringwright.sources import read
+from ringwright.formats.read import read
 
 pytestmark = [
     pytest.mark.torch,
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def job(folder: Path, *options: str) -> str:
-    command = [sys.executable, "-W", "ignore", "-m", "ringwright.testing.gloo_job", str(folder), *options]
+    command = [sys.executable, "-W", "ignore", "-m", "ringwright_lab.testing.gloo_job", str(folder), *options]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANG_S).stdout
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.codecs import block_exponent
-from ringwright.codecs.block_exponent import NO_EXPONENT
-from ringwright.errors import UsageError
+from ringwright.model.codecs import block_exponent
+from ringwright.model.codecs.block_exponent import NO_EXPONENT
+from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     CONTROL_BYTES,
     DATA,

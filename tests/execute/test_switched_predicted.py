@@ -16,8 +16,8 @@ from ringwright.execute.switched.frames import DATA
 from ringwright.execute.switched.worker import FIRST_RTO_S, LEAST_RTO_S
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.studies.bench import BenchSpec
-from ringwright.studies.bench.by_slots import median_s, pool_of
+from ringwright_lab.bench import BenchSpec
+from ringwright_lab.bench.by_slots import median_s, pool_of
 from switched_network import Network
 
 pytestmark = pytest.mark.once

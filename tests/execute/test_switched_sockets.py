@@ -18,7 +18,7 @@ import pytest
 
 from patience import HANG_S
 from ringwright.cli import main
-from ringwright.errors import InfeasibleError, InputError, RanksFailedError, UsageError
+from ringwright.base.errors import InfeasibleError, InputError, RanksFailedError, UsageError
 from ringwright.execute.switched import datagrams, many, serving
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.datagrams import Datagrams, parse

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     CONTROL_BYTES,
     DATA,

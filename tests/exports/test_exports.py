@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.errors import UsageError
-from ringwright.exports.csv import csv
-from ringwright.exports.jsonl import jsonl
-from ringwright.exports.log import log
-from ringwright.exports.parquet import parquet
-from ringwright.exports.redact import Redactor, redact
-from ringwright.trace import Trace
-from ringwright.trace_tables import TABLES, rows
+from ringwright.base.errors import UsageError
+from ringwright.formats.write.csv import csv
+from ringwright.formats.write.jsonl import jsonl
+from ringwright.formats.write.log import log
+from ringwright.formats.write.parquet import parquet
+from ringwright.formats.write.redact import Redactor, redact
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import TABLES, rows
 from shared_data import real
 
 HOME = "/" + "home"
@@ -181,7 +181,7 @@ LOGS = [
 def test_a_real_log_redacted_says_the_same(name: str, tmp_path: Path) -> None:
     from ringwright.analysis.summary import summarise
     from ringwright.cli import reading
-    from ringwright.sources import read
+    from ringwright.formats.read import read
 
     original = real(f"real/nccl-logs/{name}")
     (shared,) = log(reading.raw([str(original)]), tmp_path / name)

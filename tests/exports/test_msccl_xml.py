@@ -24,19 +24,19 @@ from declared_programs import (
     verdict,
     xml,
 )
-from ringwright import interpreter, validity
+from ringwright.model import interpreter, validity
 from ringwright.algorithms import blocks as algorithms
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.collective import Collective
-from ringwright.errors import InputError, ProgramError, UsageError
-from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.exports.places import CARRIED
-from ringwright.program import Block, Cost, Op, Program, Step, cut, explicit, turn
-from ringwright.sources.findings import READING_RULES
-from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
-from ringwright.sources.programs import CODES, read_program, sniff, verify_file
-from ringwright.threadblocks import Opcode, Schedule
+from ringwright.model.collective import Collective
+from ringwright.base.errors import InputError, ProgramError, UsageError
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.write.places import CARRIED
+from ringwright.model.program import Block, Cost, Op, Program, Step, cut, explicit, turn
+from ringwright.formats.read.findings import READING_RULES
+from ringwright.formats.read.programs.msccl_xml import check_windows, read_msccl_xml
+from ringwright.formats.read.programs.opened import CODES, read_program, sniff, verify_file
+from ringwright.model.threadblocks import Opcode, Schedule
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once
@@ -344,10 +344,10 @@ def test_hostile_files_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_large_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringwright.sources.elements.MOST_BYTES", 1000)
+    monkeypatch.setattr("ringwright.formats.read.elements.MOST_BYTES", 1000)
     assert rules(verdict(tmp_path, RIGHT)) == {"xml"}
     monkeypatch.undo()
-    monkeypatch.setattr("ringwright.sources.elements.MOST_ELEMENTS", 5)
+    monkeypatch.setattr("ringwright.formats.read.elements.MOST_ELEMENTS", 5)
     assert rules(verdict(tmp_path, RIGHT)) == {"xml"}
 
 

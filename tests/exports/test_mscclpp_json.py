@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from declared_programs import MSCCL, MSCCLPP, assert_result, assert_same_lanes, put, rules, verdict
-from ringwright import validity
+from ringwright.model import validity
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError
-from ringwright.exports.msccl_xml import msccl_xml
-from ringwright.exports.mscclpp_json import mscclpp_json
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.fabrics import fabric
-from ringwright.program import Cost, Op, Program, Step, cut, explicit
-from ringwright.sources.mscclpp_json import read_mscclpp_json
-from ringwright.sources.programs import read_program, verify_file
-from ringwright.threadblocks import Schedule
+from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.formats.read.programs.mscclpp_json import read_mscclpp_json
+from ringwright.formats.read.programs.opened import read_program, verify_file
+from ringwright.model.threadblocks import Schedule
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once

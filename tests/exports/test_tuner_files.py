@@ -15,12 +15,12 @@ from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange, aligned, per_rank_rules, total_rules
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match
-from ringwright.errors import InputError, UsageError
-from ringwright.exports.rccl_tuner_csv import rccl_tuner_csv
-from ringwright.exports.torchcomms_tuner import torchcomms_tuner
-from ringwright.sources.nccl_tuner_csv import read_nccl_tuner_csv
-from ringwright.sources.rccl_tuner_csv import parse_rccl_tuner_csv, read_rccl_tuner_csv
-from ringwright.sources.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner
+from ringwright.base.errors import InputError, UsageError
+from ringwright.formats.write.rccl_tuner_csv import rccl_tuner_csv
+from ringwright.formats.write.torchcomms_tuner import torchcomms_tuner
+from ringwright.formats.read.settings.nccl_tuner_csv import read_nccl_tuner_csv
+from ringwright.formats.read.settings.rccl_tuner_csv import parse_rccl_tuner_csv, read_rccl_tuner_csv
+from ringwright.formats.read.settings.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner
 
 pytestmark = pytest.mark.once
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ringwright.costs.gpus import gpu
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import RingwrightError, UsageError
-from ringwright.exports.chakra_workload import chakra_workload
-from ringwright.sources import read
-from ringwright.workload import Rewrite, Workload
+from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.formats.write.chakra_workload import chakra_workload
+from ringwright.formats.read import read
+from ringwright.model.workload import Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.job import job
 from ringwright.workloads.models import model

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families, family, knobs
-from ringwright.topology import NIC, RANK, SWITCH, Topology
-from ringwright.wiring import Dimension, Names, Wires, lattice
+from ringwright.model.topology import NIC, RANK, SWITCH, Topology
+from ringwright.model.wiring import Dimension, Names, Wires, lattice
 from shared_data import needs_shared_data, real
 
 SMALL = [

@@ -13,13 +13,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from ringwright.errors import InputError, UsageError
-from ringwright.exports.astra_network import astra_network
-from ringwright.exports.topology_json import topology_json
+from ringwright.base.errors import InputError, UsageError
+from ringwright.formats.write.astra_network import astra_network
+from ringwright.formats.write.topology_json import topology_json
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.sources.topology import parse_topology, read_topology, sniff
-from ringwright.topology import NIC, Topology
+from ringwright.formats.read.topology import parse_topology, read_topology, sniff
+from ringwright.model.topology import NIC, Topology
 from shared_data import needs_shared_data, real
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.program import Op, explicit
+from ringwright.model.program import Op, explicit
 
 pytestmark = pytest.mark.once
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import ringwright
-from ringwright import testing
-from ringwright.notebook import MOST_ROWS, card, table
-from ringwright.trace_tables import rows
+from ringwright_lab import testing
+from ringwright.base.notebook import MOST_ROWS, card, table
+from ringwright.base.trace_tables import rows
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = [name for name in ringwright.__all__ if name != "__version__"]
@@ -68,7 +68,7 @@ def test_a_name_is_what_it_says_whatever_was_imported_before() -> None:
 
 
 def test_a_room_that_was_imported_first_is_still_called() -> None:
-    import ringwright.survey.listed as room
+    import ringwright_lab.survey.listed as room
 
     assert ringwright.survey is sys.modules["ringwright.survey"]
     assert callable(room.systems)

@@ -6,15 +6,15 @@ import dataclasses
 
 import pytest
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.allreduce_switch import allreduce_switch
-from ringwright.innetwork.ethernet.netreduce import netreduce
-from ringwright.program import Program
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.ethernet.allreduce_switch import allreduce_switch
+from ringwright.algorithms.innetwork.ethernet.netreduce import netreduce
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

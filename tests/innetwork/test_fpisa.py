@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.fpisa import fpisa
-from ringwright.innetwork.ethernet.switchml import switchml
-from ringwright.program import Program
-from ringwright.studies.numerics import numerics
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.studies.sums import MOST_NUMBERS
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.ethernet.fpisa import fpisa
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.program import Program
+from ringwright.calls.numerics import numerics
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.sums import MOST_NUMBERS
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
 
 pytestmark = pytest.mark.once
 

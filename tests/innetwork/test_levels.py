@@ -11,14 +11,14 @@ import ringwright
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.switchml import switchml
-from ringwright.innetwork.infiniband.sharp import sharp
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.algorithms.innetwork.infiniband.sharp import sharp
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.innetwork import shared_pool
-from ringwright.innetwork.shared_pool import PoolJobs, shared
+from ringwright.base.errors import UsageError
+from ringwright.algorithms.innetwork import shared_pool
+from ringwright.algorithms.innetwork.shared_pool import PoolJobs, shared
 
 pytestmark = pytest.mark.once
 

@@ -6,15 +6,15 @@ import dataclasses
 
 import pytest
 
-from ringwright.collective import Collective
-from ringwright.costs.lower_bounds import bound
+from ringwright.model.collective import Collective
+from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.infiniband.sharp import sharp
-from ringwright.program import Program
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.infiniband.sharp import sharp
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

@@ -8,17 +8,24 @@ import random
 import numpy as np
 import pytest
 
-from ringwright import registry
-from ringwright.collective import Collective
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.switchagg import switchagg
-from ringwright.innetwork.pair_tables import Memory, PairSwitch, expected_pairs, sent_bytes, through, totals
-from ringwright.papers.figures import switchagg as figures
-from ringwright.papers.figures import word_gradients
-from ringwright.program import Op, Program
-from ringwright.validity.stream_rules import check_streams
+from ringwright.algorithms.innetwork.ethernet.switchagg import switchagg
+from ringwright.algorithms.innetwork.pair_tables import (
+    Memory,
+    PairSwitch,
+    expected_pairs,
+    sent_bytes,
+    through,
+    totals,
+)
+from ringwright_lab.papers.figures import switchagg as figures
+from ringwright_lab.papers.figures import word_gradients
+from ringwright.model.program import Op, Program
+from ringwright.model.validity.stream_rules import check_streams
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

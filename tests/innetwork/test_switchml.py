@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.switchml import switchml
-from ringwright.program import Program
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.program import Program
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.innetwork.ethernet.inc_meets_distributed_ml import inc_meets_distributed_ml, programs
-from ringwright.topology import Topology
-from ringwright.validity import check
+from ringwright.algorithms.innetwork.ethernet.inc_meets_distributed_ml import inc_meets_distributed_ml, programs
+from ringwright.model.topology import Topology
+from ringwright.model.validity import check
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

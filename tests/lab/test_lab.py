@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright import lab
+from ringwright_lab import network as lab
 from ringwright.cli import main
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.lab import leftovers, script, spec, switch, verdict
-from ringwright.lab.counters import CounterSample
-from ringwright.lab.network import LabNetwork
+from ringwright_lab.network import leftovers, script, spec, switch, verdict
+from ringwright_lab.network.counters import CounterSample
+from ringwright_lab.network.network import LabNetwork
 
 STAR, TWO_LEVEL, RING = "switch:4,rate=100Mb/s", "leaf-spine:4,spines=1,rate=100Mb/s", "ring:4,rate=100Mb/s"
 SLOW = "switch:3,rate=20Mb/s"

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from patience import Others
-from ringwright.studies.jobs import in_lab
+from ringwright_lab.judges import in_lab
 
 pytestmark = [
     pytest.mark.torch,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright import lab
-from ringwright.errors import UsageError
-from ringwright.lab import bridges, spec
-from ringwright.studies.bench import BenchSpec, bench
+from ringwright_lab import network as lab
+from ringwright.base.errors import UsageError
+from ringwright_lab.network import bridges, spec
+from ringwright_lab.bench import BenchSpec, bench
 
 pytestmark = [pytest.mark.lab, pytest.mark.once]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.lab import spec
-from ringwright.reports import benched
-from ringwright.studies.bench import BenchSpec, bench
+from ringwright_lab.network import spec
+from ringwright_lab.reports import benched
+from ringwright_lab.bench import BenchSpec, bench
 
 pytestmark = pytest.mark.once
 

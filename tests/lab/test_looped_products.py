@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.papers.figures.collective_einsum_overlap import ring, site, site_gain
+from ringwright_lab.papers.figures.collective_einsum_overlap import ring, site, site_gain
 from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap
 
 PREDICTED = 1.6  # (C + G) / (C / p + (p - 1) max(C / p, G / (p - 1))) at C = G, p = 4
@@ -33,7 +33,7 @@ def test_the_gate_refuses_two_ranks(r: float) -> None:
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
 def test_a_loop_is_equal_to_the_bit(tmp_path: Path) -> None:
     from ringwright.execute.looped_products import LoopedProduct, measure
-    from ringwright.lab.network import network
+    from ringwright_lab.network.network import network
 
     job = LoopedProduct(ranks=4, rows=256, width=512)
     with network("switch:4,rate=200Mb/s", out=tmp_path / "lab", force=True) as net:

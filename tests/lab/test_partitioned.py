@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from ringwright.studies.partitioned import in_lab
+from ringwright_lab.judges.partitioned import in_lab
 
 pytestmark = [
     pytest.mark.once,

@@ -13,14 +13,14 @@ import pytest
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply, in_words
-from ringwright.studies.asked import asked_of, release_of
-from ringwright.studies.predict import simulate
-from ringwright.survey.asked import NamedMachine, SurveySpec, of_model
-from ringwright.survey.document import question_of
-from ringwright.survey.measured import Runs, figures
-from ringwright.trace import Trace
-from ringwright.version import VERSION
-from ringwright.workload import Workload
+from ringwright.calls.asked import asked_of, release_of
+from ringwright.jobs.predict import simulate
+from ringwright_lab.survey.asked import NamedMachine, SurveySpec, of_model
+from ringwright_lab.survey.document import question_of
+from ringwright_lab.survey.measured import Runs, figures
+from ringwright.model.trace import Trace
+from ringwright.base.version import VERSION
+from ringwright.model.workload import Workload
 
 pytestmark = pytest.mark.once
 NIC, SLOW = "nic node0/nic0 rate 50%", "rank 1 slow 3x"
@@ -235,6 +235,6 @@ def test_the_same_answer_from_python(resnet: Workload) -> None:
 
 @pytest.fixture(scope="module")
 def resnet() -> Workload:
-    from ringwright.studies.jobs.modelled import job
+    from ringwright.jobs.modelled import job
 
     return job("resnet-18", gpus=4)

@@ -9,11 +9,11 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.registry import find
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.studies.synthesis.rivals import _rival_us
+from ringwright.model.registry import find
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.search.question import SynthesisSpec
+from ringwright.search.rivals import _rival_us
 
 TABLE = ("simulate", "all-reduce", "--fabric", "dgx-a100:1", "-b", "1K", "-e", "1G", "-f", "1024")
 LENDERS = ("gc3", "sccl", "blink", "ring")  # programs that no library has

@@ -12,18 +12,18 @@ from kineto_traces import GEMM, Maker, read
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_recording
-from ringwright.analysis.overlap import overlap
-from ringwright.costs.stages import LinkCosts
+from ringwright.analysis.exposed.overlap import overlap
+from ringwright.model.stages import LinkCosts
 from ringwright.fabrics import fabric
-from ringwright.registry import scheduler
+from ringwright.model.registry import scheduler
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
-from ringwright.studies.jobs import generated, recorded, rows
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.studies.jobs.traced import trace
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.testing.drawn_jobs import drawn
-from ringwright.testing.drawn_jobs import recorded as run_of
-from ringwright.workload import Workload
+from ringwright.jobs import generated, recorded, rows
+from ringwright.jobs.study import Job, answer
+from ringwright.jobs.traced import trace
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright_lab.testing.drawn_jobs import drawn
+from ringwright_lab.testing.drawn_jobs import recorded as run_of
+from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.replay import replayed
 

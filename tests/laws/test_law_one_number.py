@@ -25,24 +25,25 @@ from ringwright.costs.calibration import calibrated
 from ringwright.costs.learnt import shipped
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.fabrics import fabric
-from ringwright.reports.jobs import milliseconds
-from ringwright.sources.sample import measured_table
-from ringwright.studies import calibrate, library
-from ringwright.studies.bench import jobs, probe
-from ringwright.studies.bench.question import BenchSpec
-from ringwright.studies.bench.study import _predicted
-from ringwright.studies.jobs import accuracy, generated, measured, rows, study
-from ringwright.studies.judged import judged
-from ringwright.studies.library_calls import library_call
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.studies.provision.asked import ProvisionSpec, Workloads
-from ringwright.studies.provision.sized import SizedNetwork
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.studies.spelled import Algorithm, algorithm
-from ringwright.studies.winners import winners
-from ringwright.survey import asked as surveyed
-from ringwright.survey.measured import Runs, figures
+from ringwright.reports.steps.jobs import milliseconds
+from ringwright.formats.read.sample import measured_table
+from ringwright.calls import calibrate, library
+from ringwright_lab.bench import jobs, probe
+from ringwright_lab.bench.question import BenchSpec
+from ringwright_lab.bench.study import _predicted
+from ringwright.accuracy import jobs as accuracy
+from ringwright.jobs import generated, measured, rows, study
+from ringwright.accuracy.judged import judged
+from ringwright.calls.library_calls import library_call
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.advise.provision.asked import ProvisionSpec, Workloads
+from ringwright.advise.provision.sized import SizedNetwork
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.spelled import Algorithm, algorithm
+from ringwright.calls.winners import winners
+from ringwright_lab.survey import asked as surveyed
+from ringwright_lab.survey.measured import Runs, figures
 
 Ends = tuple[float | None, float | None, float | None]  # 5, 50 and 95 %, in us
 FABRICS = {

@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.testing.place_verdicts import PlantedVerdict, judged, table
-from ringwright.testing.planted_places import disguised, planted
+from ringwright_lab.testing.place_verdicts import PlantedVerdict, judged, table
+from ringwright_lab.testing.planted_places import disguised, planted
 
 pytestmark = pytest.mark.once
 KINDS = ("healthy", "slow-rank", "late-loader", "slow-nic", "loss", "half-optic", "slow-uplink", "latency")

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from ringwright.fabrics import fabric, faults
-from ringwright.rewrites import operations
-from ringwright.studies.jobs import generated, recorded, traced
-from ringwright.studies.jobs.study import PolicyResult, answer
-from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.model.rewrites import operations
+from ringwright.jobs import generated, recorded, traced
+from ringwright.jobs.study import PolicyResult, answer
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.workloads.recorded.finer import cuttable
 from ringwright.workloads.replay import Replay, replayed
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import ringwright
-from ringwright.analysis.diff import diff
+from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.errors import InputError
-from ringwright.serve import opened
-from ringwright.trace import Trace
-from ringwright.trace_tables import TABLES
+from ringwright.base.errors import InputError
+from ringwright.reports.serve import opened
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import TABLES
 from ringwright.workloads.replay import STEPS_UNKNOWN, replayed
 
 pytestmark = pytest.mark.once
@@ -157,7 +157,7 @@ def test_a_format_that_is_for_others_says_so(form: str, saved: Saved, tmp_path: 
 
 
 def test_every_format_stands_in_the_table() -> None:
-    from ringwright.exports import exports
+    from ringwright.formats.write import exports
 
     known = set(exports("trace"))
     assert known == {*NOT_READ_BACK, *ONE_WAY, "parquet"}

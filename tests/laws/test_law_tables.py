@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.summary import summarise
-from ringwright.laws import LAWS, reason
-from ringwright.laws.tables import Printed, Side, factor_of, judge, rounded_from
-from ringwright.sources.bench import read_bench
-from ringwright.sources.inputs import find
-from ringwright.sources.nccl_columns import header, place
-from ringwright.studies.calibrate import calibrate
-from ringwright.trace import Trace
+from ringwright.bounds.laws import LAWS, reason
+from ringwright.bounds.laws.tables import Printed, Side, factor_of, judge, rounded_from
+from ringwright.formats.read.bench import read_bench
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.tables.nccl_columns import header, place
+from ringwright.calls.calibrate import calibrate
+from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 from written import sources
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.laws import reason
-from ringwright.laws.transports import is_transport
-from ringwright.sources import read
-from ringwright.trace import Trace
+from ringwright.bounds.laws import reason
+from ringwright.bounds.laws.transports import is_transport
+from ringwright.formats.read import read
+from ringwright.model.trace import Trace
 
 SPELLED = (
     "P2P/IPC",

@@ -9,14 +9,14 @@ import random
 import numpy as np
 import pytest
 
-from ringwright import registry
+from ringwright.model import registry
 from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.cli import main
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import RingwrightError
+from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.program import Program
+from ringwright.model.program import Program
 
 pytestmark = pytest.mark.once
 

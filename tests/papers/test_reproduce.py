@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ringwright import registry
+from ringwright.model import registry
 from ringwright.cli import main
-from ringwright.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
-from ringwright.papers import claims
-from ringwright.papers.figures.fit import crossing, least, turns
-from ringwright.papers.figures.rows import holds
+from ringwright.base.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
+from ringwright_lab.papers import claims
+from ringwright_lab.papers.figures.fit import crossing, least, turns
+from ringwright_lab.papers.figures.rows import holds
 
 pytestmark = pytest.mark.once
 
@@ -48,7 +48,7 @@ def test_paper(slug: str) -> None:
     (before,) = (each["rows"] for each in RECORD if each["slug"] == slug)
     assert [(row["figure"], row["kind"], row["pass"], row["headline"]) for row in paper["rows"]] == [
         (row["figure"], row["kind"], row["pass"], row["headline"]) for row in before
-    ], "ringwright reproduce --record src/ringwright/papers/reproduced.json, and scripts/readme"
+    ], "ringwright reproduce --record lab/src/ringwright_lab/papers/reproduced.json, and scripts/readme"
     for row, recorded in zip(paper["rows"], before, strict=True):
         assert row["got"] == recorded["got"] or row["got"] == pytest.approx(recorded["got"], rel=1e-3), row["figure"]
     assert len({row["figure"] for row in paper["rows"]}) == len(paper["rows"])

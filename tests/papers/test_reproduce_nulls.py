@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ringwright import registry
-from ringwright.papers import claims
-from ringwright.papers.figures import collectives, rows
-from ringwright.papers.figures.kinds import NOT_PREDICTABLE, PREDICTION
+from ringwright.model import registry
+from ringwright_lab.papers import claims
+from ringwright_lab.papers.figures import collectives, rows
+from ringwright_lab.papers.figures.kinds import NOT_PREDICTABLE, PREDICTION
 from ringwright.schedulers.decompose.t3.stages import Touched
 
 pytestmark = pytest.mark.once
@@ -82,7 +82,7 @@ def predictions(slug: str) -> list[dict[str, Any]]:
 
 def module_of(slug: str) -> ModuleType:
     try:
-        return import_module(f"ringwright.papers.figures.{slug.replace('-', '_')}")
+        return import_module(f"ringwright_lab.papers.figures.{slug.replace('-', '_')}")
     except ModuleNotFoundError:
         return collectives
 

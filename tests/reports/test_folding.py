@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures_summary import changed_summary, job_summary
-from ringwright.analysis import diff
+from ringwright.analysis.compared import diff
 from ringwright.cli import main
-from ringwright.reports import benched, changes, folding, layout, simulated, terminal
+from ringwright_lab.reports import benched
+from ringwright.reports import changes, folding, layout, terminal
+from ringwright.reports.calls import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable

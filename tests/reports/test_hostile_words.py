@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, UsageError
-from ringwright.trace import Trace
-from ringwright.trace_tables import TABLES
+from ringwright.base.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, UsageError
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import TABLES
 
 pytestmark = pytest.mark.once
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202e"

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.reports.learning_curves import HEIGHT, LEGEND, WIDTH, LearningCurve, learning_curves
+from ringwright.base.errors import UsageError
+from ringwright_lab.reports.learning_curves import HEIGHT, LEGEND, WIDTH, LearningCurve, learning_curves
 
 pytestmark = pytest.mark.once
 

@@ -6,15 +6,16 @@ import re
 
 import pytest
 
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.memory import memory
-from ringwright.reports import job_page, pipeline_picture
+from ringwright.graph.memory import memory
+from ringwright.reports.pages import job_page
+from ringwright.reports.draw import pipeline_picture
 from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
-from ringwright.studies.jobs import generated, rows
-from ringwright.studies.jobs.pipeline_picture import as_json, picture
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.workload import Workload
+from ringwright.jobs import generated, rows
+from ringwright.jobs.explained.pipeline_picture import as_json, picture
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.pipeline_chain import pipeline_chain
 

@@ -16,9 +16,9 @@ from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.reports import html
-from ringwright.sources import read
-from ringwright.testing.nccl_job import make_job
-from ringwright.testing.nccl_log import write_log
+from ringwright.formats.read import read
+from ringwright_lab.testing.nccl_job import make_job
+from ringwright_lab.testing.nccl_log import write_log
 
 pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")

@@ -16,9 +16,9 @@ import pytest
 from ringwright import cli
 from ringwright.analysis import remedies
 from ringwright.analysis.summary import summarise
-from ringwright.errors import RingwrightError
-from ringwright.sources import read
-from ringwright.testing import noise, slow_ranks
+from ringwright.base.errors import RingwrightError
+from ringwright.formats.read import read
+from ringwright_lab.testing import noise, slow_ranks
 from shared_data import data_folder, needs_shared_data
 
 pytestmark = pytest.mark.once

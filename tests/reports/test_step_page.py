@@ -11,7 +11,8 @@ import pytest
 
 import ringwright
 from ringwright.cli import main
-from ringwright.reports import annotations, step_page
+from ringwright.reports import annotations
+from ringwright.reports.pages import step_page
 
 pytestmark = pytest.mark.once
 SAMPLE = str(ringwright.sample())

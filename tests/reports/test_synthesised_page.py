@@ -17,17 +17,18 @@ import pytest
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.reports import machine_picture, synthesised
-from ringwright.reports.curves import Spot, apex, line
-from ringwright.reports.load_picture import load_picture
-from ringwright.reports.machine_graph import hosts_of_nodes, spans
-from ringwright.reports.rank_grid import rank_grid
-from ringwright.reports.synthesised_page import synthesis_page
-from ringwright.reports.tree_maps import tree_maps
-from ringwright.studies.synthesis import study
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.studies.synthesis.seen import SeenProgram, seen
-from ringwright.studies.synthesis.study import Synthesised
+from ringwright.reports.draw import machine_picture
+from ringwright.reports.calls import synthesised
+from ringwright.reports.draw.curves import Spot, apex, line
+from ringwright.reports.draw.load_picture import load_picture
+from ringwright.reports.draw.machine_graph import hosts_of_nodes, spans
+from ringwright.reports.draw.rank_grid import rank_grid
+from ringwright.reports.pages.synthesised_page import synthesis_page
+from ringwright.reports.draw.tree_maps import tree_maps
+from ringwright.search import study
+from ringwright.search.question import SynthesisSpec
+from ringwright.search.seen import SeenProgram, seen
+from ringwright.search.study import Synthesised
 
 VOID = {"meta", "link", "br", "hr", "input"}
 
@@ -202,8 +203,8 @@ def test_the_load_is_drawn_to_the_end_and_adds_up() -> None:
 
 
 def test_what_is_too_large_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringwright.studies.synthesis import carried
-    from ringwright.studies.synthesis import seen as module
+    from ringwright.search import carried
+    from ringwright.search import seen as module
 
     monkeypatch.setattr(carried, "MOST_MOVES", 3)
     monkeypatch.setattr(module, "MOST_HOPS", 3)

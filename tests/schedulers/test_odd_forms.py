@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from ringwright.algebra import RewriteError
-from ringwright.costs.stages import LinkCosts
+from ringwright.graph.algebra import RewriteError
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import InfeasibleError, RingwrightError, WorkloadError
-from ringwright.memory import peak_bytes
-from ringwright.plugins import HOUSE
-from ringwright.registry import schedulers
-from ringwright.studies.jobs.generated import GeneratedJobSpec, workload
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.base.errors import InfeasibleError, RingwrightError, WorkloadError
+from ringwright.graph.memory import peak_bytes
+from ringwright.base.plugins import HOUSE
+from ringwright.model.registry import schedulers
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 
 TINY = {"layers": 4, "hidden": 128, "heads": 4}
 EXPERTS = {"layers": 2}

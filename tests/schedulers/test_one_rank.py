@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.registry import find, schedulers
-from ringwright.studies.jobs import auto
-from ringwright.studies.jobs.least import least_step_s
-from ringwright.studies.jobs.study import DECLINES, Job
-from ringwright.workload import Workload
+from ringwright.model.registry import find, schedulers
+from ringwright.jobs import auto
+from ringwright.jobs.least import least_step_s
+from ringwright.jobs.study import DECLINES, Job
+from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 ROUNDING = 1e-7  # tasks take whole picoseconds

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ringwright.contracts import scheduling_laws as laws
-from ringwright.contracts.outcome import DECLINED
-from ringwright.costs.stages import Costs, LinkCosts, ServerCosts
+from ringwright_lab.contracts import scheduling_laws as laws
+from ringwright_lab.contracts.outcome import DECLINED
+from ringwright.model.stages import Costs, LinkCosts, ServerCosts
 from ringwright.engines.job.run import simulate
 from ringwright.engines.job.step import PS
-from ringwright.rewrites import operations
-from ringwright.workload import Queue, Rewrite, Workload
+from ringwright.model.rewrites import operations
+from ringwright.model.workload import Queue, Rewrite, Workload
 from scheduled_jobs import POLICIES, Layers, layers, link, on_mesh, operation_rows
 
 SEEDS = st.integers(0, 1 << 30)
@@ -148,7 +148,7 @@ def test_a_random_order_is_drawn_anew_and_repeats_with_its_seed(seed: int) -> No
 
 
 def test_a_rewrite_that_does_not_exist_is_named() -> None:
-    from ringwright.errors import UsageError
+    from ringwright.base.errors import UsageError
 
     job = Layers((1,), (1,), (1,)).job().with_policy("odd", rewrites=(Rewrite("melt"),))
     with pytest.raises(UsageError, match="'melt' is no rewrite"):

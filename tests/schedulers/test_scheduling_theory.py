@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import pytest
 
-from ringwright.costs.stages import seconds
+from ringwright.model.stages import seconds
 from ringwright.engines.job.run import simulate
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp

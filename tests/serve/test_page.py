@@ -14,7 +14,7 @@ import pytest
 import ringwright
 from browsing import browsing
 from patience import HANG_S
-from ringwright.trace import Trace
+from ringwright.model.trace import Trace
 from serve_process import Served, serving
 
 pytest.importorskip("playwright.sync_api")

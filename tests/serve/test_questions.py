@@ -9,9 +9,9 @@ import pytest
 from cyclopts import CycloptsError
 
 from ringwright.cli.application import app
-from ringwright.errors import UsageError
-from ringwright.serve import questions
-from ringwright.serve.questions import FORMS, AskForm, Field
+from ringwright.base.errors import UsageError
+from ringwright.reports.serve import questions
+from ringwright.reports.serve.questions import FORMS, AskForm, Field
 
 pytestmark = pytest.mark.once
 IDS = [question.slug for question in FORMS]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.serve import workspace
-from ringwright.serve.workspace import AskedRun, OpenedJob, Workspace
+from ringwright.base.errors import UsageError
+from ringwright.reports.serve import workspace
+from ringwright.reports.serve.workspace import AskedRun, OpenedJob, Workspace
 
 pytestmark = pytest.mark.once
 

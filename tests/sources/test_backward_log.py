@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.errors import InputError
-from ringwright.papers.figures import netai2020
-from ringwright.sources.backward_log import backward_log, table
+from ringwright.base.errors import InputError
+from ringwright_lab.papers.figures import netai2020
+from ringwright.formats.read.backward_log import backward_log, table
 
 GOOD = "head\n1\n2\n5.5,400\n0,8\n"
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.errors import InputError
-from ringwright.sources import read
-from ringwright.sources.calls import read_calls, reader
-from ringwright.sources.inputs import find
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
+from ringwright.formats.read.calls import read_calls, reader
+from ringwright.formats.read.gate.inputs import find
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 
@@ -248,7 +248,7 @@ def test_what_is_no_calls_file_is_refused_in_words(data: bytes, tmp_path: Path) 
 
 def test_calls_in_flight_when_a_job_is_ended_hang_nobody(tmp_path: Path) -> None:
     """An open call is no hang where the job's end follows the last record at once; after a pause it is."""
-    from ringwright.analysis.hang import hang
+    from ringwright.analysis.hangs.hang import hang
 
     rows = [value for number in range(4) for value in (call(number), end(number))]
     for rank, more in ((0, [call(4)]), (1, []), (2, [call(4)])):

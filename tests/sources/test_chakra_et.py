@@ -9,13 +9,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.collective import Collective
-from ringwright.errors import InputError
-from ringwright.exports.chakra import chakra_collective
-from ringwright.sources.chakra_et import read_chakra_et
-from ringwright.sources.detect import detect, kind_of
-from ringwright.sources.inputs import find
-from ringwright.trace import Trace
+from ringwright.model.collective import Collective
+from ringwright.base.errors import InputError
+from ringwright.formats.write.chakra import chakra_collective
+from ringwright.formats.read.chakra_et import read_chakra_et
+from ringwright.formats.read.detect import detect, kind_of
+from ringwright.formats.read.gate.inputs import find
+from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 from written import attribute, block, double, framed, metadata, number, sources, tar_of, varint
 
@@ -256,6 +256,6 @@ def test_the_json_twin() -> None:
 
 @pytest.mark.parametrize("width", [0, 3, 4, 8, 9])
 def test_a_real_number_of_any_width(width: int) -> None:
-    from ringwright.sources.wire import real as number_of
+    from ringwright.formats.read.wire import real as number_of
 
     assert isinstance(number_of(b"\x00" * width), float)

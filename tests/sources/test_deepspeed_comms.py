@@ -10,11 +10,11 @@ import pytest
 
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.summary import summarise
-from ringwright.errors import InputError
-from ringwright.sources import read
-from ringwright.sources.deepspeed_comms.grammar import op_of, size
-from ringwright.sources.deepspeed_comms.rates import world
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
+from ringwright.formats.read.deepspeed_comms.grammar import op_of, size
+from ringwright.formats.read.deepspeed_comms.rates import world
+from ringwright.model.trace import Trace
 
 FILES = Path(__file__).parent / "deepspeed"
 MB = 1 << 20

@@ -12,12 +12,12 @@ import pytest
 
 from growing import agrees, cut, followed, look, said
 from reading import small_job
-from ringwright.sources import read
-from ringwright.sources.growing import GrowingJob
-from ringwright.sources.nccl_log import growing as growing_log
-from ringwright.sources.nccl_profiler import records
-from ringwright.testing import training_job, write_log
-from ringwright.trace import Trace
+from ringwright.formats.read import read
+from ringwright.formats.read.growing import GrowingJob
+from ringwright.formats.read.nccl_log import growing as growing_log
+from ringwright.formats.read.nccl_profiler import records
+from ringwright_lab.testing import training_job, write_log
+from ringwright.model.trace import Trace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import profiler_recording

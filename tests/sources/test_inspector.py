@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ringwright.errors import InputError, RingwrightError
-from ringwright.sources.detect import kind_of
-from ringwright.sources.nccl_inspector import read_inspector
-from ringwright.sources.prometheus import bucket_bytes, read_prometheus
-from ringwright.sources.source import Source
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError, RingwrightError
+from ringwright.formats.read.detect import kind_of
+from ringwright.formats.read.nccl_inspector import read_inspector
+from ringwright.formats.read.prometheus import bucket_bytes, read_prometheus
+from ringwright.formats.read.source import Source
+from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 
 REDUCE_SCATTER = "nccl_inspector_readme_reducescatter_verbose_v4.0.json"

@@ -13,10 +13,10 @@ from ringwright.cli import main
 from ringwright.cli.application import explain
 from ringwright.cli.recorded import HELP, READING, told
 from ringwright.cli.verbs import VERBS
-from ringwright.errors import InputError, UsageError
-from ringwright.sources import read
-from ringwright.sources.kineto.catalogue import Kernel, load
-from ringwright.sources.ranks import compiled, named_by, rank_in_name
+from ringwright.base.errors import InputError, UsageError
+from ringwright.formats.read import read
+from ringwright.formats.read.kineto.catalogue import Kernel, load
+from ringwright.formats.read.ranks import compiled, named_by, rank_in_name
 from shared_data import data_folder, is_present, needs_shared_data
 
 OURS = """

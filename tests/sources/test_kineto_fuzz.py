@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kineto_traces import ALL_REDUCE, GEMM, Maker, meta, source
-from ringwright.analysis.arrivals import arrivals
+from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.kernels import kernels
-from ringwright.analysis.overlap import overlap
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.steps import steps_us
-from ringwright.errors import RingwrightError
-from ringwright.sources.inputs import find
-from ringwright.sources.kineto import read_kineto, stream
+from ringwright.base.errors import RingwrightError
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.kineto import read_kineto, stream
 
 pytestmark = pytest.mark.once
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.analysis.arrivals import arrivals
+from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.kernels import kernels
-from ringwright.analysis.overlap import overlap
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.steps import steps_us
-from ringwright.sources.inputs import find
-from ringwright.sources.kineto import read_kineto
-from ringwright.trace import Trace
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.kineto import read_kineto
+from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 
 pytestmark = needs_shared_data

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.errors import InputError
-from ringwright.sources import read
-from ringwright.sources.megatron_log.reader import moves
-from ringwright.sources.sample import sample
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
+from ringwright.formats.read.megatron_log.reader import moves
+from ringwright.formats.read.sample import sample
+from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 
 FILES = Path(__file__).parent / "megatron"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.errors import InputError
-from ringwright.sources.nccl_tests import read_tables
-from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow
+from ringwright.base.errors import InputError
+from ringwright.formats.read.tables.nccl_tests import read_tables
+from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable, SizeRow
 from shared_data import needs_shared_data, real
 
 NEW = """\
@@ -205,7 +205,7 @@ def test_no_table_is_an_error(tmp_path: Path, text: str) -> None:
 
 @given(st.lists(st.text(alphabet="0123456789 #.-abc\t", max_size=60), max_size=8))
 def test_noise_never_breaks_the_reader(noise: list[str]) -> None:
-    from ringwright.sources.nccl_tests import _text
+    from ringwright.formats.read.tables.nccl_tests import _text
 
     lines = NEW.splitlines()
     (table, *_) = list(_text([*lines[:9], *noise, *lines[9:]], "run.txt"))

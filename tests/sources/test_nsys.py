@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from nsys_export import START, write, write_payloads
-from ringwright.errors import InputError
-from ringwright.sources.detect import detect
-from ringwright.sources.inputs import find
-from ringwright.sources.kernel_names import classify
-from ringwright.sources.nsys import read_nsys
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read.detect import detect
+from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.read.kernel_names import classify
+from ringwright.formats.read.nsys import read_nsys
+from ringwright.model.trace import Trace
 
 
 def read(*paths: Path) -> Trace:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.errors import InputError
-from ringwright.sources.detect import kind_of
-from ringwright.sources.param_comms import read_param_comms
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read.detect import kind_of
+from ringwright.formats.read.param_comms import read_param_comms
+from ringwright.model.trace import Trace
 from written import sources
 
 BASIC: list[dict[str, Any]] = [

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.errors import InputError
-from ringwright.sources import read
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
 
 FILES = Path(__file__).parent / "rccl"
 JOB = [str(path) for path in sorted(FILES.glob("job.*.json"))]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reading import FACTS, members, operations, put, small_job, summary_of
-from ringwright.testing import GeneratedLog, NcclJob, deepseek_v3_inference, training_job, write_log
-from ringwright.testing.nccl_dirt import PREFIXES
+from ringwright_lab.testing import GeneratedLog, NcclJob, deepseek_v3_inference, training_job, write_log
+from ringwright_lab.testing.nccl_dirt import PREFIXES
 
 RELEASES = ("2.3", "2.7", "2.10", "2.18", "2.23", "2.27", "2.30")
 JOBS = {

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.errors import InputError
-from ringwright.sources import read
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
+from ringwright.model.trace import Trace
 
 DOCUMENTED = Path(__file__).parent / "torchcomms" / "documented.log"
 

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.errors import InputError
-from ringwright.sources import read
-from ringwright.trace import Trace
+from ringwright.base.errors import InputError
+from ringwright.formats.read import read
+from ringwright.model.trace import Trace
 from shared_data import data_folder, needs_shared_data
 
 FILES = Path(__file__).parent / "tracelens"

@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ringwright.errors import InputError
+from ringwright.base.errors import InputError
 from ringwright.native import events, twin_events
-from ringwright.sources import read
-from ringwright.sources.kinds import MAGIC, NO, xplane
-from ringwright.sources.wire import WireError
-from ringwright.sources.xplane import read_xplane
-from ringwright.sources.xplane.device_groups import Assignment, iota, mesh_axes, of_devices
-from ringwright.sources.xplane.program import shape as shape_of
-from ringwright.trace import Trace
+from ringwright.formats.read import read
+from ringwright.formats.read.kinds import MAGIC, NO, xplane
+from ringwright.formats.read.wire import WireError
+from ringwright.formats.read.xplane import read_xplane
+from ringwright.formats.read.xplane.device_groups import Assignment, iota, mesh_axes, of_devices
+from ringwright.formats.read.xplane.program import shape as shape_of
+from ringwright.model.trace import Trace
 from written import block, double, number, sources, varint
 from xplane_file import (
     BF16,

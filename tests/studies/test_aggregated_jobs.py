@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import EXIT_USAGE, FanInError, UsageError
+from ringwright.base.errors import EXIT_USAGE, FanInError, UsageError
 from ringwright.fabrics import fabric
-from ringwright.reports import aggregated as report
+from ringwright.reports.steps import aggregated as report
 from ringwright.reports import layout
-from ringwright.studies.jobs import aggregated, generated
-from ringwright.studies.jobs.exposed_operations import exposed_operations
-from ringwright.studies.jobs.obstacles import Obstacle, obstacles
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.topology import Capability, Topology
+from ringwright.jobs import aggregated, generated
+from ringwright.jobs.explained.exposed_operations import exposed_operations
+from ringwright.jobs.explained.obstacles import Obstacle, obstacles
+from ringwright.jobs.study import Job, answer
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.topology import Capability, Topology
 
 SLOW = "leaf-spine:8,per_leaf=4,rate=40Gb/s,sharp=true"
 FAST = "leaf-spine:8,per_leaf=4,sharp=true"

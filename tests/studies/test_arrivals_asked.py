@@ -11,13 +11,13 @@ import pytest
 
 import ringwright
 from ringwright.cli import main
-from ringwright.errors import UsageError
-from ringwright.studies.arrivals import arriving, of_recording
-from ringwright.studies.bounds import bounds
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.trace import Trace
-from ringwright.trace_tables import rows
+from ringwright.base.errors import UsageError
+from ringwright.calls.arrivals import arriving, of_recording
+from ringwright.calls.bounds import bounds
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import rows
 
 SWITCH = "switch:4,rate=50GB/s"
 

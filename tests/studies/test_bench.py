@@ -12,14 +12,14 @@ import pytest
 from ringwright.cli import main
 from ringwright.costs.calibration import load
 from ringwright.engines.choose import simulate
-from ringwright.errors import InputError, UsageError
+from ringwright.base.errors import InputError, UsageError
 from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.registry import algorithm
-from ringwright.studies import compare
-from ringwright.studies.bench import BenchSpec, bench, calibration_of, capture, probe
-from ringwright.trace import Trace
+from ringwright.model.registry import algorithm
+from ringwright_lab.bench import compare
+from ringwright_lab.bench import BenchSpec, bench, calibration_of, capture, probe
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

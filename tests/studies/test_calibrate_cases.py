@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.errors import UsageError
-from ringwright.reports import calibrated as report
-from ringwright.studies.calibrate import calibrate
+from ringwright.base.errors import UsageError
+from ringwright.reports.calls import calibrated as report
+from ringwright.calls.calibrate import calibrate
 
 HEAD = "case,system,gpu,nodes,gpus_per_node,ranks,collective,intra_node,inter_node,software,settings,source"
 SIZES = tuple(1 << power for power in range(16, 31, 2))

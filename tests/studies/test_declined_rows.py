@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import DeclinedError
-from ringwright.reports import simulated
+from ringwright.base.errors import DeclinedError
+from ringwright.reports.calls import simulated
 
 ASKED = ["simulate", "all-reduce", "--fabric", "switch:6", "-b", "1K", "-e", "1M", "-f", "1024", "--algorithm"]
 
@@ -47,7 +47,7 @@ def test_where_all_decline_the_reason_is_the_error(capsys: pytest.CaptureFixture
 def test_a_policy_that_declines_a_job_is_a_row_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ringwright.studies.jobs import study
+    from ringwright.jobs import study
 
     def declining(workload: Any, costs: Any) -> Any:
         raise DeclinedError("this job has nothing to send")

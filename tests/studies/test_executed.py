@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.errors import InfeasibleError, ProgramError, RanksFailedError, UsageError
+from ringwright.base.errors import InfeasibleError, ProgramError, RanksFailedError, UsageError
 from ringwright.execute import batch, data
 from ringwright.execute.plan import Do, NodePlan, plans
-from ringwright.exports.perfetto import perfetto
-from ringwright.program import Block, Op, Program, Step, turn
-from ringwright.studies import executed
-from ringwright.trace import Trace
+from ringwright.formats.write.perfetto import perfetto
+from ringwright.model.program import Block, Op, Program, Step, turn
+from ringwright.capture import executed
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 NO_TORCH = importlib.util.find_spec("torch") is None

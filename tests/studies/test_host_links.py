@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.studies.jobs.host_links import HostLinks
+from ringwright.jobs.pricing.host_links import HostLinks
 
 
 @pytest.mark.parametrize("fabric", ["ndv2:4", "dgx-h100:4", "dgx-a100:4,layout=switch"])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.costs.stages import Costs, LinkCosts, Stage
-from ringwright.studies.jobs.rows import row
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.studies.jobs.why import ADVICE
-from ringwright.workload import Edge, Payload, Policy, Queue, Rewrite, Task, Workload
+from ringwright.model.stages import Costs, LinkCosts, Stage
+from ringwright.jobs.rows import row
+from ringwright.jobs.study import Job, answer
+from ringwright.jobs.explained.why import ADVICE
+from ringwright.model.workload import Edge, Payload, Policy, Queue, Rewrite, Task, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 pytestmark = pytest.mark.once

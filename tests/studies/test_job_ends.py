@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ringwright import pictures
+from ringwright.reports import notebook as pictures
 from ringwright.cli import main
-from ringwright.errors import EXIT_INFEASIBLE, InfeasibleError
+from ringwright.base.errors import EXIT_INFEASIBLE, InfeasibleError
 
 pytestmark = pytest.mark.once
 

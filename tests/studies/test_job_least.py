@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.costs.stages import LinkCosts
-from ringwright.errors import RingwrightError
-from ringwright.studies.jobs import auto
-from ringwright.studies.jobs.least import least_step_s
-from ringwright.studies.jobs.study import Job, answer
-from ringwright.workload import Workload
+from ringwright.model.stages import LinkCosts
+from ringwright.base.errors import RingwrightError
+from ringwright.jobs import auto
+from ringwright.jobs.least import least_step_s
+from ringwright.jobs.study import Job, answer
+from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 MIB, MS = 1 << 20, 1e-3

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.collective import Collective
-from ringwright.costs.stages import Costs, Stage
+from ringwright.model.collective import Collective
+from ringwright.model.stages import Costs, Stage
 from ringwright.engines.packets.carriage import without_losses
 from ringwright.fabrics import fabric, faults
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.studies.jobs import recorded
-from ringwright.studies.jobs.costs import on_fabric
-from ringwright.studies.jobs.study import PolicyResult
-from ringwright.topology import Topology
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.jobs import recorded
+from ringwright.jobs.pricing.costs import on_fabric
+from ringwright.jobs.study import PolicyResult
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.algebra.spelled import apply_spelled
+from ringwright.graph.algebra.spelled import apply_spelled
 from ringwright.cli import main
 from ringwright.costs.networks import LINKS_APART, NetworkCosts
-from ringwright.costs.stages import LinkCosts, PlacedCosts, Stage, seconds
-from ringwright.errors import UsageError
+from ringwright.model.stages import LinkCosts, PlacedCosts, Stage, seconds
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs import study, written
-from ringwright.studies.jobs.networks import NetworkedFabrics, named, on_networks
-from ringwright.workload import Mesh
+from ringwright.jobs import study, written
+from ringwright.jobs.pricing.networks import NetworkedFabrics, named, on_networks
+from ringwright.model.workload import Mesh
 from ringwright.workloads.chain import ChainLayer, chain
 
 FAST, SLOW, RANKS = "switch:4,rate=40Gb/s", "switch:4,rate=10Gb/s", (0, 1, 2, 3)

@@ -6,19 +6,20 @@ from importlib.resources import files
 
 import pytest
 
-from ringwright.costs.stages import LinkCosts
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.model.stages import LinkCosts
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.sources import read
-from ringwright.studies.jobs import faults, in_lab, recorded
-from ringwright.studies.jobs.costs import FabricCosts
-from ringwright.studies.jobs.passing import staying
-from ringwright.studies.jobs.recorded import Counterfactual
-from ringwright.studies.jobs.rows import row
-from ringwright.studies.jobs.study import Job, PolicyResult, answer
-from ringwright.topology import Topology
-from ringwright.workload import Workload
+from ringwright.formats.read import read
+from ringwright.jobs import faults, recorded
+from ringwright_lab.judges import in_lab
+from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.jobs.explained.passing import staying
+from ringwright.jobs.recorded import Counterfactual
+from ringwright.jobs.rows import row
+from ringwright.jobs.study import Job, PolicyResult, answer
+from ringwright.model.topology import Topology
+from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.replay import replayed
 

@@ -9,12 +9,12 @@ from itertools import product
 
 import pytest
 
-from ringwright.costs.stages import Costs, LinkCosts, ServerCosts
-from ringwright.errors import UsageError
+from ringwright.model.stages import Costs, LinkCosts, ServerCosts
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs import generated, study
-from ringwright.studies.jobs.tune import SPACES, spelled, tune, tuned
-from ringwright.studies.model_workload import WorkloadSpec
+from ringwright.jobs import generated, study
+from ringwright.jobs.tune import SPACES, spelled, tune, tuned
+from ringwright.jobs.model_workload import WorkloadSpec
 
 pytestmark = pytest.mark.once
 

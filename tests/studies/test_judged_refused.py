@@ -13,7 +13,7 @@ import pytest
 from ringwright.cli import main
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.names import algorithm_named, printed_algorithm, protocol_named
-from ringwright.studies import judged
+from ringwright.accuracy import judged
 
 pytestmark = pytest.mark.once
 

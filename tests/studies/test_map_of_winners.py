@@ -9,14 +9,14 @@ from itertools import pairwise
 import pytest
 
 from ringwright.cli import main
-from ringwright.collective import Collective
-from ringwright.errors import EXIT_USAGE, UsageError
+from ringwright.model.collective import Collective
+from ringwright.base.errors import EXIT_USAGE, UsageError
 from ringwright.fabrics import fabric
-from ringwright.reports import winners as report
-from ringwright.studies.floors import Floors
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.studies.winners import ARCHITECTURES, WinnerMap, groups_of, regions, winners
+from ringwright.reports.calls import winners as report
+from ringwright.calls.floors import Floors
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.winners import ARCHITECTURES, WinnerMap, groups_of, regions, winners
 
 SIZES = [4, 4096, 1 << 20, 1 << 26]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs.places import places
-from ringwright.topology import SharedCapacity
-from ringwright.workload import Mesh
+from ringwright.jobs.pricing.places import places
+from ringwright.model.topology import SharedCapacity
+from ringwright.model.workload import Mesh
 
 
 @pytest.mark.parametrize(

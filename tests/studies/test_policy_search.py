@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ringwright.cli import main
-from ringwright.costs.stages import LinkCosts
-from ringwright.errors import InfeasibleError, UsageError
-from ringwright.registry import schedulers
-from ringwright.studies.jobs import auto, rows
-from ringwright.studies.jobs.remedies import remedies
-from ringwright.studies.jobs.study import Job, answer
+from ringwright.model.stages import LinkCosts
+from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.model.registry import schedulers
+from ringwright.jobs import auto, rows
+from ringwright.jobs.explained.remedies import remedies
+from ringwright.jobs.study import Job, answer
 from ringwright.workloads.chain import ChainLayer, chain
 
 MIB = 1 << 20

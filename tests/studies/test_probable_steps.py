@@ -11,8 +11,8 @@ import pytest
 import ringwright
 from ringwright.cli import main
 from ringwright.costs.learnt.steps import factors, named
-from ringwright.studies.arrivals import Asked
-from ringwright.studies.jobs.study import PolicyResult
+from ringwright.calls.arrivals import Asked
+from ringwright.jobs.study import PolicyResult
 
 pytestmark = pytest.mark.once
 

@@ -10,24 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.studies.jobs import generated, study
-from ringwright.studies.jobs.costs import FabricCosts, on_fabric
-from ringwright.studies.jobs.generated import GeneratedJobSpec
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.studies.provision.asked import ProvisionSpec, Workloads, gpus_of, parse_share
-from ringwright.studies.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
-from ringwright.studies.provision.document import ProvisionDocument, ProvisionRow
-from ringwright.studies.provision.forms import chosen_form
-from ringwright.studies.provision.network import NetworkTiers
-from ringwright.studies.provision.optics import headroom
-from ringwright.studies.provision.prices import read_prices
-from ringwright.studies.provision.sent import transfers
-from ringwright.studies.provision.sized import SizedNetwork
-from ringwright.studies.provision.study import provision
-from ringwright.topology import Topology
+from ringwright.jobs import generated, study
+from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
+from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.advise.provision.asked import ProvisionSpec, Workloads, gpus_of, parse_share
+from ringwright.advise.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
+from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
+from ringwright.advise.provision.forms import chosen_form
+from ringwright.advise.provision.network import NetworkTiers
+from ringwright.advise.provision.optics import headroom
+from ringwright.advise.provision.prices import read_prices
+from ringwright.advise.provision.sent import transfers
+from ringwright.advise.provision.sized import SizedNetwork
+from ringwright.advise.provision.study import provision
+from ringwright.model.topology import Topology
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
@@ -430,7 +430,7 @@ def test_how_many_gpus_are_taken() -> None:
 # ---------------------------------------------------------------------------------------------------------- recordings
 @pytest.fixture(scope="module")
 def workload_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ringwright.studies.jobs import written
+    from ringwright.jobs import written
 
     path = tmp_path_factory.mktemp("workload") / "job.json"
     written.save(generated.workload(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100")), path)
@@ -446,7 +446,7 @@ def test_a_workload_file_is_a_workload(workload_file: Path) -> None:
 
 def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
     """On the fabric as it is nothing changes; with a smaller one its operations take as much longer as simulated ones do."""
-    from ringwright.studies.jobs.traced import trace
+    from ringwright.jobs.traced import trace
 
     top = fabric("switch:4")
     job = generated.made(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100"), top)

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 import ringwright
-from ringwright.costs.stages import Stage
-from ringwright.studies.jobs import costs
-from ringwright.studies.jobs.costs import FabricCosts
-from ringwright.workload import Mesh
+from ringwright.model.stages import Stage
+from ringwright.jobs.pricing import costs
+from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.model.workload import Mesh
 
 SIZES = tuple(1 << power for power in range(14, 22))
 ASKED = [(op, size) for size in SIZES for op in ("all-reduce", "push-pull", "shift")]

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
-from ringwright.costs.stages import LinkCosts, seconds
+from ringwright.model.stages import LinkCosts, seconds
 from ringwright.engines.job.run import simulate
-from ringwright.errors import InputError, UsageError, WorkloadError
+from ringwright.base.errors import InputError, UsageError, WorkloadError
 from ringwright.schedulers.order import by_layer
-from ringwright.sources import read
-from ringwright.trace import Trace
-from ringwright.trace_tables import rows
-from ringwright.validity.workloads import check
-from ringwright.workload import Queue, Workload
+from ringwright.formats.read import read
+from ringwright.model.trace import Trace
+from ringwright.base.trace_tables import rows
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Queue, Workload
 from ringwright.workloads.recorded.period import period
 from ringwright.workloads.replay import baseline, replay, replayed
 from shared_data import needs_shared_data, real

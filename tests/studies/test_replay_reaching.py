@@ -12,14 +12,14 @@ from ringwright.advise.backtest import of_halves
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import Situation, of_recording
-from ringwright.registry import scheduler
-from ringwright.testing.drawn_jobs import drawn, recorded
-from ringwright.trace import Trace
+from ringwright.model.registry import scheduler
+from ringwright_lab.testing.drawn_jobs import drawn, recorded
+from ringwright.model.trace import Trace
 from ringwright.workloads.recorded.plan import CommEvent, Piece, RankStep, RecordedCall
 from ringwright.workloads.replay import replayed
 
 if TYPE_CHECKING:
-    from ringwright.workload import Workload
+    from ringwright.model.workload import Workload
 
 # Of jobs whose forward pass does not wait for all of the sums before it. Those of p3 wait within it: counted as work, that is 12 %
 # too much. Those of 1010 and 1016 have sums that by their layer alone would be waited for before they can be: 8 %.

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from ringwright.sources import read
-from ringwright.studies.sweep.grid import legal
-from ringwright.studies.sweep.point import GridPoint
-from ringwright.studies.sweep.program import must_issue
-from ringwright.studies.sweep.run import sweep
-from ringwright.trace import Trace
-from ringwright.workload import Workload
+from ringwright.formats.read import read
+from ringwright_lab.sweep.grid import legal
+from ringwright_lab.sweep.point import GridPoint
+from ringwright_lab.sweep.program import must_issue
+from ringwright_lab.sweep.run import sweep
+from ringwright.model.trace import Trace
+from ringwright.model.workload import Workload
 from ringwright.workloads.replay import Replay, baseline, replayed
 
 HAS_MODELS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))

@@ -10,9 +10,9 @@ import pytest
 import ringwright
 import whole_step
 from ringwright.engines.job.run import simulate
-from ringwright.studies.jobs.costs import FabricCosts, on_fabric
-from ringwright.topology import Topology
-from ringwright.workload import Mesh, Payload, RankClass, Task, Workload
+from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
+from ringwright.model.topology import Topology
+from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 
 pytestmark = pytest.mark.once  # what is compiled in it is held to its Python twin elsewhere
 SIZE, EVERY, HOSTS = 1 << 28, {"every": {}}, ("host", "pair")
@@ -74,7 +74,7 @@ def test_a_capacity_of_a_host_is_that_of_each_host() -> None:
 
 def hosts_with_capacities(hosts: int, ranks: int) -> Topology:
     """Return hosts of some ranks below one switch, where the ranks of a host share what they send."""
-    from ringwright.wiring import shared
+    from ringwright.model.wiring import shared
 
     n = hosts * ranks
     star = ringwright.fabric(f"switch:{n},rate=50GB/s")

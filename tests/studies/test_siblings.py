@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ringwright
-from ringwright.studies.jobs.costs import FabricCosts, stages_of
-from ringwright.studies.jobs.known import TimedRanks
-from ringwright.workload import Mesh
+from ringwright.jobs.pricing.costs import FabricCosts, stages_of
+from ringwright.jobs.pricing.known import TimedRanks
+from ringwright.model.workload import Mesh
 
 GRID = Mesh((("pp", 2), ("dp", 2), ("tp", 4)))  # rank = 8 pp + 4 dp + tp
 

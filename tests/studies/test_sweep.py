@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.errors import InputError, MissingExtraError, UsageError
-from ringwright.papers.poster import figures, plan, study
-from ringwright.papers.poster.effects import interval
-from ringwright.reports import experiment, plots, swept
-from ringwright.studies.sweep import read_grid, run
-from ringwright.studies.sweep.grid import grid_of, legal
-from ringwright.studies.sweep.point import GridPoint, point
-from ringwright.studies.sweep.resumed import resumed, sentence, told
-from ringwright.studies.sweep.run import check_folder, facts_of, sweep
-from ringwright.studies.sweep.table import gather
+from ringwright.base.errors import InputError, MissingExtraError, UsageError
+from ringwright_lab.papers.poster import figures, plan, study
+from ringwright_lab.papers.poster.effects import interval
+from ringwright_lab.reports import experiment, swept
+from ringwright.reports.draw import plots
+from ringwright_lab.sweep import read_grid, run
+from ringwright_lab.sweep.grid import grid_of, legal
+from ringwright_lab.sweep.point import GridPoint, point
+from ringwright_lab.sweep.resumed import resumed, sentence, told
+from ringwright_lab.sweep.run import check_folder, facts_of, sweep
+from ringwright_lab.sweep.table import gather
 
 HAS_MODELS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 needs_models = pytest.mark.skipif(not HAS_MODELS, reason="models need PyTorch and transformers")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.reports import swept
-from ringwright.studies.sweep import run, simulated
-from ringwright.studies.sweep.environment import knobs, library_of, settings
-from ringwright.studies.sweep.grid import grid_of, legal
-from ringwright.studies.sweep.point import GridPoint
-from ringwright.studies.sweep.program import check
-from ringwright.studies.sweep.run import sweep
-from ringwright.studies.sweep.table import gather
+from ringwright.base.errors import UsageError
+from ringwright_lab.reports import swept
+from ringwright_lab.sweep import run, simulated
+from ringwright_lab.sweep.environment import knobs, library_of, settings
+from ringwright_lab.sweep.grid import grid_of, legal
+from ringwright_lab.sweep.point import GridPoint
+from ringwright_lab.sweep.program import check
+from ringwright_lab.sweep.run import sweep
+from ringwright_lab.sweep.table import gather
 
 pytestmark = pytest.mark.once
 

@@ -17,15 +17,15 @@ from ringwright.algorithms.declared_order import Order
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.cli import main
-from ringwright.costs.certificates import certificate, proved_s
-from ringwright.costs.lower_bounds import bounds
+from ringwright.bounds.certificates import certificate, proved_s
+from ringwright.bounds.lower_bounds import bounds
 from ringwright.engines.choose import simulate
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.program import Op, Step, explicit
-from ringwright.studies.synthesis import kept, study
-from ringwright.studies.synthesis.proof import is_right, shrunk
-from ringwright.studies.synthesis.question import SynthesisSpec, methods, searched
+from ringwright.model.program import Op, Step, explicit
+from ringwright.search import kept, study
+from ringwright.search.proof import is_right, shrunk
+from ringwright.search.question import SynthesisSpec, methods, searched
 
 pytestmark = pytest.mark.once
 

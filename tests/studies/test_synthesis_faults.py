@@ -14,12 +14,12 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.studies.synthesis import study
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.studies.synthesis.replan import WORTH, Replanned, TimedFind, replanned, spelled, together
+from ringwright.search import study
+from ringwright.search.question import SynthesisSpec
+from ringwright.search.replan import WORTH, Replanned, TimedFind, replanned, spelled, together
 
 pytestmark = pytest.mark.once
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ringwright.cli import main
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies.synthesis.together import call, grouped, share
+from ringwright.search.together import call, grouped, share
 
 pytestmark = pytest.mark.once
 

@@ -13,11 +13,11 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.event_loop import served
 from ringwright.engines.result import loads
 from ringwright.fabrics import fabric
-from ringwright.program import Op, Program, Step, explicit
-from ringwright.registry import algorithm
-from ringwright.studies.synthesis import carried, seen
-from ringwright.studies.synthesis.carried import trees
-from ringwright.topology import Topology
+from ringwright.model.program import Op, Program, Step, explicit
+from ringwright.model.registry import algorithm
+from ringwright.search import carried, seen
+from ringwright.search.carried import trees
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

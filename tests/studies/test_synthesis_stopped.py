@@ -12,11 +12,11 @@ import pytest
 
 from patience import HANG_S
 from ringwright.algorithms.searching import Deadline, stoppable
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
-from ringwright.studies.synthesis import study
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.studies.synthesis.study import Synthesised
+from ringwright.search import study
+from ringwright.search.question import SynthesisSpec
+from ringwright.search.study import Synthesised
 
 pytestmark = pytest.mark.once
 

@@ -11,11 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ringwright.cli import main
-from ringwright.exports.msccl_config import msccl_config
+from ringwright.formats.write.msccl_config import msccl_config
 from ringwright.fabrics import fabric
-from ringwright.studies.synthesis import study, written
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.threadblocks.msccl_load import MscclLoad
+from ringwright.search import study, written
+from ringwright.search.question import SynthesisSpec
+from ringwright.model.threadblocks.msccl_load import MscclLoad
 
 pytestmark = pytest.mark.once
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.studies.tile_triggers import TriggeredProduct, expected_s, measure
+from ringwright.base.errors import UsageError
+from ringwright_lab.judges.tile_triggers import TriggeredProduct, expected_s, measure
 
 
 def test_sums_are_right_whoever_is_slower() -> None:

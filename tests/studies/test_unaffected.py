@@ -14,14 +14,14 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.costs.protocols import PROTOCOLS
-from ringwright.errors import EXIT_INFEASIBLE
+from ringwright.base.errors import EXIT_INFEASIBLE
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion
-from ringwright.studies import unaffected
-from ringwright.studies.asked_faults import AskedFaults
-from ringwright.studies.simulate import sweep
-from ringwright.studies.simulation_spec import SimulationSpec
-from ringwright.topology import Topology
+from ringwright.calls import unaffected
+from ringwright.calls.asked_faults import AskedFaults
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ringwright import registry
-from ringwright.reports.systems import write
-from ringwright.survey.catalogue import catalogue
-from ringwright.survey.in_network import FAMILY, compared
+from ringwright.model import registry
+from ringwright_lab.reports.systems import write
+from ringwright_lab.survey.catalogue import catalogue
+from ringwright_lab.survey.in_network import FAMILY, compared
 
 pytestmark = pytest.mark.once
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from ringwright import registry
+from ringwright.model import registry
 from ringwright.cli import main
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.reports import survey_page
-from ringwright.reports.survey import job_cells, write
-from ringwright.rewrites import is_sent_whole, operations
-from ringwright.studies.jobs import generated
-from ringwright.studies.jobs.wire import sent_by_ranks
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.survey import asked, catalogue, document, entries, measured, needs
-from ringwright.survey.form import fitting
+from ringwright_lab.reports import survey_page
+from ringwright_lab.reports.survey import job_cells, write
+from ringwright.model.rewrites import is_sent_whole, operations
+from ringwright.jobs import generated
+from ringwright.jobs.pricing.wire import sent_by_ranks
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright_lab.survey import asked, catalogue, document, entries, measured, needs
+from ringwright_lab.survey.form import fitting
 
 pytestmark = pytest.mark.once
 
@@ -95,7 +95,7 @@ def test_a_system_is_told_once_by_itself_or_by_the_data_file() -> None:
 
 
 def test_every_need_is_one_of_the_table_and_every_collective_is_known(listed: dict[str, Any]) -> None:
-    from ringwright.collective import OPS
+    from ringwright.model.collective import OPS
 
     for system in (*registry.systems(), *registry.schedulers()):
         assert set(system.needs) <= set(needs.NEEDS), system.slug

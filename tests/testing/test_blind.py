@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ringwright.testing import blind, noise, slow_ranks
+from ringwright_lab.testing import blind, noise, slow_ranks
 
 pytestmark = pytest.mark.once
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.testing import (
+from ringwright.base.errors import UsageError
+from ringwright_lab.testing import (
     RELEASES,
     Launch,
     NcclCall,
@@ -22,8 +22,8 @@ from ringwright.testing import (
     write_coll_log,
     write_log,
 )
-from ringwright.testing.nccl_dirt import PREFIXES
-from ringwright.testing.nccl_fields import ELEMENT_BYTES
+from ringwright_lab.testing.nccl_dirt import PREFIXES
+from ringwright_lab.testing.nccl_fields import ELEMENT_BYTES
 
 _COLL = re.compile(
     rb"NCCL INFO (\w+): opCount ([0-9a-f]+) .*? count (\d+) datatype (\d+) .* \[nranks=(\d+)\] stream 0x"

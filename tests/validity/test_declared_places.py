@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from declared_programs import put, step, xml
-from ringwright import validity
-from ringwright.sources.programs import read_program
-from ringwright.threadblocks import Blocks, Code, Opcode, Schedule
-from ringwright.validity import declared
+from ringwright.model import validity
+from ringwright.formats.read.programs.opened import read_program
+from ringwright.model.threadblocks import Blocks, Code, Opcode, Schedule
+from ringwright.model.validity import declared
 
 INPUT, OUTPUT, SCRATCH = range(3)  # buffers; each rank has two chunks of each
 Instruction = tuple[Opcode, tuple[int, int], tuple[int, int]]  # kind, source, target; each a buffer and a chunk

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.collective import Collective
-from ringwright.program import Affine, Block, Cost, Layout, Op, Program, Step, constant, turn
-from ringwright.validity import node_moves as module
-from ringwright.validity.node_moves import AT_NODES, node_moves
+from ringwright.model.collective import Collective
+from ringwright.model.program import Affine, Block, Cost, Layout, Op, Program, Step, constant, turn
+from ringwright.model.validity import node_moves as module
+from ringwright.model.validity.node_moves import AT_NODES, node_moves
 
 pytestmark = pytest.mark.once
 P, NODES, SLOTS = 4, 7, 24

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 import ringwright
-from ringwright import validity
+from ringwright.model import validity
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.cli import main
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import ProgramError
-from ringwright.exports.topology_json import topology_json
+from ringwright.base.errors import ProgramError
+from ringwright.formats.write.topology_json import topology_json
 from ringwright.fabrics import fabric
 from ringwright.fabrics._capabilities import SHARP
-from ringwright.program import Program
-from ringwright.streams import CODECS, LOSS_RULES, Stream, granted
-from ringwright.topology import Capability, Topology
-from ringwright.validity import RULES
+from ringwright.model.program import Program
+from ringwright.model.streams import CODECS, LOSS_RULES, Stream, granted
+from ringwright.model.topology import Capability, Topology
+from ringwright.model.validity import RULES
 
 pytestmark = pytest.mark.once
 TOP = fabric("switch:4,sharp=true")

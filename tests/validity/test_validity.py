@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ringwright import interpreter, validity
+from ringwright.model import interpreter, validity
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.levels import Levels
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError, UsageError
-from ringwright.program import Cost, Layout, Op, Program, Step, cut, explicit
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError, UsageError
+from ringwright.model.program import Cost, Layout, Op, Program, Step, cut, explicit
 
 
 def changed(program: Program, steps: list[Step], **fields: object) -> Program:

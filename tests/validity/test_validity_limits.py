@@ -9,15 +9,15 @@ from typing import cast
 import numpy as np
 import pytest
 
-from ringwright import validity
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError
-from ringwright.program import Cost, Layout, Op, Program, Step, cut, explicit
-from ringwright.validity import workload_parts
-from ringwright.validity.follow import ProgramFollower
-from ringwright.validity.rules import Violation
-from ringwright.validity.trace import trace
-from ringwright.workload import Mesh, RankClass, Task, Workload
+from ringwright.model import validity
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError
+from ringwright.model.program import Cost, Layout, Op, Program, Step, cut, explicit
+from ringwright.model.validity import workload_parts
+from ringwright.model.validity.follow import ProgramFollower
+from ringwright.model.validity.rules import Violation
+from ringwright.model.validity.trace import trace
+from ringwright.model.workload import Mesh, RankClass, Task, Workload
 
 
 def one_step(collective: Collective, *blocks: tuple[Op, list[int], list[int], list[int]], **layout: object) -> Program:

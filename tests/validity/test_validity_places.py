@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from ringwright import validity
-from ringwright.collective import Collective
-from ringwright.errors import ProgramError
-from ringwright.program import Cost, Op, Program, Step, cut, explicit
-from ringwright.validity.rules import Violation
+from ringwright.model import validity
+from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError
+from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.model.validity.rules import Violation
 
 SEND, REDUCE = Op.SEND, Op.REDUCE
 Move = tuple[Op, int, int, int]  # op, source, target, chunk

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.errors import WorkloadError
-from ringwright.validity import workload_order, workloads
-from ringwright.validity.workload_finding import Finding, doubt
-from ringwright.workload import Edge, Mesh, Payload, Policy, RankClass, Resource, Rewrite, Task, Workload
+from ringwright.base.errors import WorkloadError
+from ringwright.model.validity import workload_order, workloads
+from ringwright.model.validity.workload_finding import Finding, doubt
+from ringwright.model.workload import Edge, Mesh, Payload, Policy, RankClass, Resource, Rewrite, Task, Workload
 
 
 def step(tasks: Sequence[Task], **parts: Any) -> Workload:

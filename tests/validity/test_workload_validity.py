@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import EXIT_PROGRAM, InfeasibleError, UsageError, WorkloadError
+from ringwright.base.errors import EXIT_PROGRAM, InfeasibleError, UsageError, WorkloadError
 from ringwright.schedulers.compose import consistent
-from ringwright.validity.workloads import RULES, check, require, sequences
-from ringwright.workload import (
+from ringwright.model.validity.workloads import RULES, check, require, sequences
+from ringwright.model.workload import (
     Edge,
     Gate,
     Mesh,

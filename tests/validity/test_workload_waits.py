@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.validity.workloads import check
-from ringwright.values import PARTIAL, SLICED, Placement, Value
-from ringwright.workload import Edge, Mesh, Payload, RankClass, Task, Workload
+from ringwright.model.validity.workloads import check
+from ringwright.model.values import PARTIAL, SLICED, Placement, Value
+from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Task, Workload
 
 
 def step() -> Workload:

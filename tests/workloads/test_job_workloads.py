@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from ringwright.costs.gpus import gpu
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import UsageError
-from ringwright.pipelines import order
-from ringwright.workload import Workload
+from ringwright.base.errors import UsageError
+from ringwright.graph.pipelines import order
+from ringwright.model.workload import Workload
 from ringwright.workloads.collectives import collectives
 from ringwright.workloads.job import job
 from ringwright.workloads.models import model

@@ -12,11 +12,11 @@ from functools import cache
 
 import pytest
 
-from ringwright.algebra import RULES
-from ringwright.memory import ClassMemory, memory
-from ringwright.studies.jobs import generated
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.validity.workloads import check
+from ringwright.graph.algebra import RULES
+from ringwright.graph.memory import ClassMemory, memory
+from ringwright.jobs import generated
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.validity.workloads import check
 
 WITHIN = 0.03
 S, B, H, A, L, V = 2048, 1, 12288, 96, 96, 51200  # GPT-3 175B, as table 3 of the paper has it

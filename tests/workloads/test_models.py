@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.errors import UsageError
-from ringwright.execute.models.spec import read_spec
-from ringwright.studies.sweep.work import SweepWork, issued
+from ringwright.base.errors import UsageError
+from ringwright_lab.models.spec import read_spec
+from ringwright_lab.sweep.work import SweepWork, issued
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes
@@ -278,7 +278,7 @@ def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
     assert len(answer["times_s"]) == 2
     assert json.loads((tmp_path / "rank_0.json").read_text())["losses"][-1] == answer["loss"]
     wrong = json.dumps({**point.job(), "colour": "red"})
-    command = [sys.executable, "-m", "ringwright.execute.models.job", wrong]
+    command = [sys.executable, "-m", "ringwright_lab.models.job", wrong]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 2
     assert "no key 'colour'" in done.stderr

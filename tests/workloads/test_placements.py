@@ -10,13 +10,13 @@ import pytest
 
 import ringwright
 from ringwright.cli import main
-from ringwright.errors import EXIT_USAGE, UsageError
+from ringwright.base.errors import EXIT_USAGE, UsageError
 from ringwright.fabrics.faults import apply
-from ringwright.studies.jobs import generated, placements
-from ringwright.studies.jobs.study import answer
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.studies.placed_reductions import placed_reductions, reduction_s
-from ringwright.studies.renumbered import renumbered
+from ringwright.jobs import generated, placements
+from ringwright.jobs.study import answer
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.calls.placed_reductions import placed_reductions, reduction_s
+from ringwright.calls.renumbered import renumbered
 
 FABRIC = "dgx-h100:2"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.errors import UsageError
-from ringwright.memory import memory, peak_bytes
-from ringwright.studies.jobs import generated
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.validity.workloads import require
-from ringwright.workload import Workload
+from ringwright.base.errors import UsageError
+from ringwright.graph.memory import memory, peak_bytes
+from ringwright.jobs import generated
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.validity.workloads import require
+from ringwright.model.workload import Workload
 
 # torchtitan, docs/performance.md of December 2024: Llama 3.1 8B, FSDP on 8 H100 of 96 GB, 2 sequences of 8,192 tokens a GPU,
 # selective recomputation (op), GiB that PyTorch's allocator had reserved: eager, compiled, compiled with FP8.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import ringwright.cli
-from ringwright.errors import UsageError
-from ringwright.studies.model_workload import WorkloadSpec, workload
+from ringwright.base.errors import UsageError
+from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.workloads.models import model
 from ringwright.workloads.parallel import parse
 from ringwright.workloads.requests import quantile, request_sizes, requests

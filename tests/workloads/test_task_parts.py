@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import ringwright
-from ringwright.algebra import RULES, RewriteError
-from ringwright.algebra.equal import prove, small
-from ringwright.validity.workloads import check
-from ringwright.workload import Task, Workload
+from ringwright.graph.algebra import RULES, RewriteError
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Task, Workload
 
 
 @pytest.fixture(scope="module", params=["llama3-8b", "gpt3-125m"])

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.algebra import RULES, RewriteError, rewritten
-from ringwright.algebra.equal import prove, small
-from ringwright.values import Work
-from ringwright.workload import Task, Workload
+from ringwright.graph.algebra import RULES, RewriteError, rewritten
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.model.values import Work
+from ringwright.model.workload import Task, Workload
 
 
 def updates(workload: Workload) -> dict[str, tuple[Task, Work]]:

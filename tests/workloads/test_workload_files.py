@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from ringwright.costs.stages import LinkCosts
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import InputError, RingwrightError, SchemaError, UsageError
-from ringwright.exports.workload_json import workload_json
+from ringwright.base.errors import InputError, RingwrightError, SchemaError, UsageError
+from ringwright.formats.write.workload_json import workload_json
 from ringwright.schedulers.order import by_layer
-from ringwright.sources.workload_json import read_workload, read_workload_json
-from ringwright.validity.workloads import RULES, check
-from ringwright.values import Applied, Change, Placement, Value, Work
-from ringwright.workload import (
+from ringwright.formats.read.programs.workload_json import read_workload, read_workload_json
+from ringwright.model.validity.workloads import RULES, check
+from ringwright.model.values import Applied, Change, Placement, Value, Work
+from ringwright.model.workload import (
     Edge,
     Gate,
     Mesh,
@@ -177,7 +177,7 @@ def test_what_no_file_can_hold_is_refused() -> None:
 
 def _minimal(**changed: Any) -> bytes:
     document: dict[str, Any] = {
-        "format": "ringwright.workload",
+        "format": "ringwright.model.workload",
         "schema_version": 1,
         "name": "w",
         "mesh": {"axes": [["dp", 2]]},

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import ringwright.cli
-from ringwright.errors import UsageError
-from ringwright.studies.model_workload import WorkloadSpec, workload
+from ringwright.base.errors import UsageError
+from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.row import in_iteration
@@ -713,7 +713,7 @@ def test_images_are_what_pytorch_builds_and_counts(name: str) -> None:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from ringwright.execute.models.families import family
+    from ringwright_lab.models.families import family
 
     made = model(name)
     with torch.device("meta"):

@@ -5,7 +5,7 @@ import dataclasses
 from ringwright_template.smallest_first import smallest_first
 
 import ringwright
-from ringwright.testing import check_scheduler, failures
+from ringwright_lab.testing import check_scheduler, failures
 
 
 def test_it_keeps_the_contract_of_schedulers() -> None:

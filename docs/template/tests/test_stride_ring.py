@@ -4,8 +4,8 @@ import pytest
 from ringwright_template.stride_ring import OPS, stride_ring
 
 import ringwright
-from ringwright.errors import UsageError
-from ringwright.testing import check_algorithm, failures
+from ringwright.base.errors import UsageError
+from ringwright_lab.testing import check_algorithm, failures
 
 
 def test_it_keeps_the_contract_of_algorithms() -> None:

@@ -31,20 +31,20 @@ from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
-from ringwright.memory import peak_bytes
-from ringwright.studies.asked import asked_of
-from ringwright.studies.jobs.costs import LIBRARY
-from ringwright.studies.jobs.memory import device_bytes, held_at_most
-from ringwright.studies.jobs.recorded import FAR
-from ringwright.studies.jobs.remedies import IN_PRACTICE
-from ringwright.studies.jobs.rows import NOT_EQUAL
+from ringwright.graph.memory import peak_bytes
+from ringwright.calls.asked import asked_of
+from ringwright.jobs.pricing.costs import LIBRARY
+from ringwright.jobs.memory import device_bytes, held_at_most
+from ringwright.jobs.recorded import FAR
+from ringwright.jobs.explained.remedies import IN_PRACTICE
+from ringwright.jobs.rows import NOT_EQUAL
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluation
     from ringwright.advise.situation import Situation
-    from ringwright.steps import Advance
-    from ringwright.studies.jobs.study import PolicyResult
+    from ringwright.base.steps import Advance
+    from ringwright.jobs.study import PolicyResult
 
 LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told
 MOST_DECLINED = 0.2  # of the draws

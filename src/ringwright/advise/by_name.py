@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
-from ringwright.errors import UsageError
-from ringwright.notebook import Seen, card, shown, table
-from ringwright.studies import spelled
-from ringwright.trace import Trace
-from ringwright.units import parse_size, parse_time
+from ringwright.base.errors import UsageError
+from ringwright.base.notebook import Seen, card, shown, table
+from ringwright.calls import spelled
+from ringwright.model.trace import Trace
+from ringwright.base.units import parse_size, parse_time
 
 if TYPE_CHECKING:
     from ringwright.advise.document import Advice
@@ -92,11 +92,11 @@ def _situation(job: Trace | str | Path, on: spelled.Machine | None, gpus: int | 
     if isinstance(job, Trace) or Path(job).exists():
         if gpus is not None:
             raise UsageError("gpus is of a model, and this is a recording", remedy="leave gpus out")
-        from ringwright.sources import read
+        from ringwright.formats.read import read
 
         return of_recording(job if isinstance(job, Trace) else read(job), machine)
-    from ringwright.studies.jobs.generated import GeneratedJobSpec
-    from ringwright.studies.model_workload import WorkloadSpec
+    from ringwright.jobs.generated import GeneratedJobSpec
+    from ringwright.jobs.model_workload import WorkloadSpec
 
     ranks = gpus if gpus is not None or machine is None else machine.n_ranks
     return of_model(GeneratedJobSpec(WorkloadSpec(str(job), ranks)), machine, "pytorch-ddp")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from ringwright.studies.asked import AskedOf
-from ringwright.studies.jobs.memory import PeakMemory
+from ringwright.calls.asked import AskedOf
+from ringwright.jobs.memory import PeakMemory
 
 SCHEMA = "ringwright.advise/1"
 CHANGES, NOTHING, CANNOT_TELL = "changes", "nothing", "cannot-tell"

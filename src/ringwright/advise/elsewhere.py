@@ -10,16 +10,16 @@ from ringwright.advise.document import RefusedAdvice
 from ringwright.advise.layers.operations import LATE, LONGER, main_operations
 from ringwright.advise.settings import OPERATION, Setting, Setup
 from ringwright.algorithms.searching import OutOfTimeError, limited
-from ringwright.analysis.overlap import overlap
-from ringwright.analysis.overlap_account import patterns
-from ringwright.errors import RingwrightError
-from ringwright.studies.jobs.aggregated import competitors, fabric_costs, gains, stepped, switches_add
-from ringwright.studies.jobs.costs import LIBRARY
-from ringwright.units import format_size
+from ringwright.analysis.exposed.overlap import overlap
+from ringwright.analysis.exposed.overlap_account import patterns
+from ringwright.base.errors import RingwrightError
+from ringwright.jobs.aggregated import competitors, fabric_costs, gains, stepped, switches_add
+from ringwright.jobs.pricing.costs import LIBRARY
+from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator
-    from ringwright.studies.jobs.study import PolicyResult
+    from ringwright.jobs.study import PolicyResult
 
 MOST = 4  # sentences of one kind
 

@@ -11,19 +11,19 @@ from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
 from ringwright.advise.unmeasured import told_unmeasured, too_small
 from ringwright.engines.job.reuse import Layouts
-from ringwright.errors import InfeasibleError, RingwrightError, UsageError
-from ringwright.memory import peak_bytes
-from ringwright.studies.jobs.aggregated import fabric_costs
-from ringwright.studies.jobs.known import KnownOperations
-from ringwright.studies.jobs.least import LeastStep
-from ringwright.studies.jobs.memory import fits
-from ringwright.studies.jobs.rows import NOT_EQUAL, told_equal
-from ringwright.studies.jobs.study import DECLINES, answer
+from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
+from ringwright.graph.memory import peak_bytes
+from ringwright.jobs.aggregated import fabric_costs
+from ringwright.jobs.pricing.known import KnownOperations
+from ringwright.jobs.least import LeastStep
+from ringwright.jobs.memory import fits
+from ringwright.jobs.rows import NOT_EQUAL, told_equal
+from ringwright.jobs.study import DECLINES, answer
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
-    from ringwright.studies.jobs.study import Job, PolicyResult
-    from ringwright.workload import Workload
+    from ringwright.jobs.study import Job, PolicyResult
+    from ringwright.model.workload import Workload
 
 MANY_TASKS = 400  # of a step
 REFUSALS = (*DECLINES, UsageError)

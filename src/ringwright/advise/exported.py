@@ -12,19 +12,19 @@ from ringwright.advise.machines import NAMED, machine_of
 from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
 from ringwright.advise.software import MPI_LIBRARIES
-from ringwright.errors import RingwrightError
-from ringwright.exports import find
-from ringwright.exports.topology_json import topology_json
-from ringwright.studies import export_files
-from ringwright.studies.jobs import generated
-from ringwright.studies.jobs.costs import LIBRARY
-from ringwright.studies.synthesis.replan import spelled
+from ringwright.base.errors import RingwrightError
+from ringwright.formats.write import find
+from ringwright.formats.write.topology_json import topology_json
+from ringwright.calls import export_files
+from ringwright.jobs import generated
+from ringwright.jobs.pricing.costs import LIBRARY
+from ringwright.search.replan import spelled
 
 if TYPE_CHECKING:
     from ringwright.advise.said import Says
     from ringwright.advise.situation import Situation
-    from ringwright.studies.jobs.generated import GeneratedJobSpec
-    from ringwright.workload import Workload
+    from ringwright.jobs.generated import GeneratedJobSpec
+    from ringwright.model.workload import Workload
 
 BUCKETS = "pytorch-ddp"
 OF_AMD = ("mi250", "mi300")  # families of fabrics whose ranks run RCCL

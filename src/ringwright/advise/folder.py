@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright import drafts
-from ringwright.errors import OutputError, RingwrightError, UsageError
-from ringwright.exports.msccl_config import msccl_config
-from ringwright.exports.placement import claim_folder
-from ringwright.sources.msccl_config import read_msccl_config
-from ringwright.studies.synthesis.written import protocol_of
-from ringwright.threadblocks.msccl_load import MscclLoad
+from ringwright.base import drafts
+from ringwright.base.errors import OutputError, RingwrightError, UsageError
+from ringwright.formats.write.msccl_config import msccl_config
+from ringwright.formats.write.placement import claim_folder
+from ringwright.formats.read.settings.msccl_config import read_msccl_config
+from ringwright.search.written import protocol_of
+from ringwright.model.threadblocks.msccl_load import MscclLoad
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,12 +22,12 @@ from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured import LikenedCosts, measured_of
 from ringwright.costs.measured import MeasuredCosts, tell_latency
-from ringwright.studies.jobs.recorded import Changed
+from ringwright.jobs.recorded import Changed
 from ringwright.workloads.recorded.timeline import HOST_NOTE
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator
-    from ringwright.costs.stages import Costs, Stage
+    from ringwright.model.stages import Costs, Stage
 
 MOST_DRAWS, FEWEST_DRAWS = 64, 16
 WORK = 4_000_000  # instances that all draws of one setup may take, but for the fewest draws

@@ -8,16 +8,16 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ringwright.advise.unmeasured import LikenedCosts, MendedLinks
-from ringwright.analysis.fail_slow import pair_slowdown, slow_parts
-from ringwright.analysis.variables_seen import CLAIM
+from ringwright.analysis.slow.fail_slow import pair_slowdown, slow_parts
+from ringwright.analysis.exposed.variables_seen import CLAIM
 from ringwright.costs.transports import RDMA, TRANSPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ringwright.analysis.slow_cells import Slow
-    from ringwright.topology import Topology
-    from ringwright.trace import Trace
+    from ringwright.analysis.slow.slow_cells import Slow
+    from ringwright.model.topology import Topology
+    from ringwright.model.trace import Trace
 
 SOCKETS = "NET/Socket"  # begins NCCL's word for a connection over TCP
 LEAST_TIMES = 1.2  # as long as its peers, from which on a part of the network is mended

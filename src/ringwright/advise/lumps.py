@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ringwright.workloads.recorded.finer import BACKWARD
 
 if TYPE_CHECKING:
-    from ringwright.workload import Payload, Task, Workload
+    from ringwright.model.workload import Payload, Task, Workload
 
 FEWEST_ENDS, MOST_ENDS = 0.1, 1.0  # of the pieces, that end a tensor
 LARGE = 0.5  # of the draws have buckets of which one tensor holds most: embeddings, classifiers, fully connected layers

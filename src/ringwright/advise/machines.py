@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.advise.settings import MACHINE, PLACED, Setup
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies.jobs.placements import PlacedAxes, every_placement, placements
-from ringwright.studies.provision.network import NetworkTiers
-from ringwright.studies.renumbered import renumbered
+from ringwright.jobs.placements import PlacedAxes, every_placement, placements
+from ringwright.advise.provision.network import NetworkTiers
+from ringwright.calls.renumbered import renumbered
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.p2.machine import MachineLevels
-    from ringwright.topology import Topology
-    from ringwright.workload import Mesh, Workload
+    from ringwright.model.topology import Topology
+    from ringwright.model.workload import Mesh, Workload
 
 FASTER = "links "  # begins the spelling of a class of links at another rate: links port x2
 NAMED = "fabric "  # begins that of another fabric: fabric dgx-h100:2,sharp=true

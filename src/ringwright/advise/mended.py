@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.workload import Workload
+    from ringwright.model.workload import Workload
 
 USUAL = 0.25  # of the other ranks compute less than this: more of them may have waited
 LEAST = 1.1  # times the usual, from which on a rank is slow in a step

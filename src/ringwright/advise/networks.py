@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ringwright import drafts
+from ringwright.base import drafts
 from ringwright.advise import said
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile
@@ -13,22 +13,22 @@ from ringwright.advise.folder import read_back
 from ringwright.advise.interval import Draws
 from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
-from ringwright.exports.topology_json import topology_json
-from ringwright.registry import scheduler
-from ringwright.studies.jobs.generated import GeneratedJobSpec
-from ringwright.studies.provision.study import provision
+from ringwright.formats.write.topology_json import topology_json
+from ringwright.model.registry import scheduler
+from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.advise.provision.study import provision
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ringwright.steps import Advance
-    from ringwright.studies.jobs.study import Job
-    from ringwright.studies.provision.asked import ProvisionSpec
-    from ringwright.studies.provision.document import ProvisionDocument, ProvisionRow
-    from ringwright.studies.provision.sized import SizedNetwork
-    from ringwright.topology import Topology
+    from ringwright.base.steps import Advance
+    from ringwright.jobs.study import Job
+    from ringwright.advise.provision.asked import ProvisionSpec
+    from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
+    from ringwright.advise.provision.sized import SizedNetwork
+    from ringwright.model.topology import Topology
 
 LEAST = Setup((Setting("fabric", MACHINE, "recommended", "the least network", "the machine"),))
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.advise.evaluation import REFUSALS
 from ringwright.advise.settings import BROKEN, Setup
-from ringwright.studies.jobs.tracks import tracks
+from ringwright.jobs.explained.tracks import tracks
 
 if TYPE_CHECKING:
     from ringwright.advise.advise import Advised
-    from ringwright.studies.jobs.study import PolicyResult
+    from ringwright.jobs.study import PolicyResult
 
 MOST_RANKS = 3  # drawn of a step: those that compute longest, least, and between
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from ringwright.schedulers.order import GRADIENTS
-from ringwright.workload import PHASES, Payload, Workload
+from ringwright.model.workload import PHASES, Payload, Workload
 
 
 def gathers(workload: Workload) -> list[list[Payload]]:

@@ -20,14 +20,14 @@ from ringwright.advise.beside import BoundsBeside
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
 from ringwright.algorithms.searching import OutOfTimeError, limited
-from ringwright.studies.jobs.auto import SURE
+from ringwright.jobs.auto import SURE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ringwright.advise.evaluation import Evaluation, Evaluator
     from ringwright.advise.settings import Setting
-    from ringwright.steps import Advance
+    from ringwright.base.steps import Advance
 
 MOST_SETUPS = 4096  # that are considered; of more, all single settings, then pairs, then drawn ones
 FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that are considered, within these

@@ -31,23 +31,23 @@ from ringwright.advise.settings import (
 )
 from ringwright.advise.software import library_of, mpi_library
 from ringwright.advise.unmeasured import LikenedCosts
-from ringwright.errors import InputError, UsageError
-from ringwright.registry import scheduler
-from ringwright.studies.jobs import generated
-from ringwright.studies.jobs.costs import FabricCosts, on_fabric
-from ringwright.studies.jobs.recorded import Changed
-from ringwright.studies.jobs.study import Job
-from ringwright.studies.provision.variants import is_spelled
+from ringwright.base.errors import InputError, UsageError
+from ringwright.model.registry import scheduler
+from ringwright.jobs import generated
+from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
+from ringwright.jobs.recorded import Changed
+from ringwright.jobs.study import Job
+from ringwright.advise.provision.variants import is_spelled
 from ringwright.workloads.recorded.finer import NOTE, in_pieces
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import GROUNDS, Replay, lasted_s, replayed
 
 if TYPE_CHECKING:
-    from ringwright.costs.stages import Costs
-    from ringwright.studies.jobs.generated import GeneratedJobSpec
-    from ringwright.topology import Topology
-    from ringwright.trace import Trace
-    from ringwright.workload import Rewrite, Workload
+    from ringwright.model.stages import Costs
+    from ringwright.jobs.generated import GeneratedJobSpec
+    from ringwright.model.topology import Topology
+    from ringwright.model.trace import Trace
+    from ringwright.model.workload import Rewrite, Workload
 
 MOST_ITERATIONS = 8
 AS_RECORDED, MODEL = "as recorded", "model"

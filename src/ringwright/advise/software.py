@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ringwright.costs.nccl.constants import constants, release_numbers
-from ringwright.errors import UsageError
-from ringwright.scrub import scrub
-from ringwright.studies.jobs.costs import LIBRARY
+from ringwright.base.errors import UsageError
+from ringwright.base.scrub import scrub
+from ringwright.jobs.pricing.costs import LIBRARY
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 COMMAND = "COMMAND"  # stands for the job's own where that is not known
 MPI_LIBRARIES = {"open mpi": "open-mpi", "mpich": "mpich2"}  # how a library begins to tell its release -> its slug

@@ -21,11 +21,11 @@ from ringwright.advise.layers.rewrites import graph_settings
 from ringwright.advise.layers.switch import switch_settings
 from ringwright.advise.settings import FORM, GRAPH, LAYERS, MACHINE, PLACED, Setting
 from ringwright.algorithms.searching import OutOfTimeError, limited
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.base.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
-    from ringwright.studies.jobs.study import PolicyResult
+    from ringwright.jobs.study import PolicyResult
 
 Maker = Callable[[LeftOut], list[Setting]]
 # What costs neither money nor another program.

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.costs.measured import MeasuredCosts, NotMeasuredError
-from ringwright.costs.stages import VOLUME, Stage
-from ringwright.rewrites.operations import operations
-from ringwright.studies.jobs.recorded import Changed, below_recorded
+from ringwright.model.stages import VOLUME, Stage
+from ringwright.model.rewrites.operations import operations
+from ringwright.jobs.recorded import Changed, below_recorded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ringwright.costs.stages import Costs
-    from ringwright.studies.jobs.study import PolicyResult
-    from ringwright.workload import Workload
+    from ringwright.model.stages import Costs
+    from ringwright.jobs.study import PolicyResult
+    from ringwright.model.workload import Workload
 
 
 @dataclass(frozen=True)

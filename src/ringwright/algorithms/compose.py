@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.program import Affine, Block, Step
+from ringwright.model.program import Affine, Block, Step
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 Algorithm = Callable[..., "Program"]
 # Another axis of a mesh: its size, and what a step along it adds to the rank and to the chunk.

@@ -18,7 +18,7 @@ from ringwright.engines.flat import gather, places, routes
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,12 +15,12 @@ import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, Axis, lift
 from ringwright.algorithms.rows_in_network import RowsInNetwork, adds_in_network, rows_in_network
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.program import Cost, Layout, Program, Step, cut
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Cost, Layout, Program, Step, cut
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
 

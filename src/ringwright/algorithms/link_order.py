@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 
 @dataclass(frozen=True)

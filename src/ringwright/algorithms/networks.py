@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.flat import delays, routes
-from ringwright.wiring import Dimension, lattice
+from ringwright.model.wiring import Dimension, lattice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.collective import Collective
-    from ringwright.costs.arcs import Arcs
+    from ringwright.model.collective import Collective
+    from ringwright.bounds.arcs import Arcs
     from ringwright.engines.machine import Machine
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.errors import DeclinedError, OperationError, UsageError
+from ringwright.base.errors import DeclinedError, OperationError, UsageError
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 MOST_MESSAGES = 2_000_000
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.ring_steps import Rings, rings
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 MOST_ORDERS = 20_000
 

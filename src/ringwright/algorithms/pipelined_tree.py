@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ringwright.program import Block, Op, Step, explicit
+from ringwright.model.program import Block, Op, Step, explicit
 
 
 class PipelinedTree:

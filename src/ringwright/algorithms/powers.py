@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ringwright.program import Affine, Block, Op, Step, explicit
+from ringwright.model.program import Affine, Block, Op, Step, explicit
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ringwright.algorithms.compose import beside, embed
-from ringwright.collective import Collective
-from ringwright.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
+from ringwright.model.collective import Collective
+from ringwright.model.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
 
 HANDED, RESULT, COMING = 0, 1, 2
 NODES, BEFORE = (

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, beside
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.program import Block, Program, Step
-from ringwright.streams import leased_bytes
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Block, Program, Step
+from ringwright.model.streams import leased_bytes
 
 if TYPE_CHECKING:
-    from ringwright.streams import Stream
-    from ringwright.topology import Topology
+    from ringwright.model.streams import Stream
+    from ringwright.model.topology import Topology
 
 NETWORK = "topology.aggregators.network"  # what such a system names among its needs
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.program import Block, Cost, Op, Step, Term, explicit
+from ringwright.model.program import Block, Cost, Op, Step, Term, explicit
 
 if TYPE_CHECKING:
-    from ringwright.program import Layout
+    from ringwright.model.program import Layout
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ringwright.costs.link_models import ALPHA_OF
-from ringwright.errors import InfeasibleError
-from ringwright.knobs import Range
+from ringwright.base.errors import InfeasibleError
+from ringwright.base.knobs import Range
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 __all__ = [
     "ALPHA_OF",

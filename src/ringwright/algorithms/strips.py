@@ -14,8 +14,8 @@ import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, beside, shift
 from ringwright.algorithms.levels import Levels
-from ringwright.collective import Collective, split
-from ringwright.program import Cost, Program, Step, Term, cut
+from ringwright.model.collective import Collective, split
+from ringwright.model.program import Cost, Program, Step, Term, cut
 
 
 class Strips:

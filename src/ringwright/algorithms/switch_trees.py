@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.cuts import distances
-from ringwright.errors import FanInError, UsageError
-from ringwright.streams import CODECS
+from ringwright.bounds.cuts import distances
+from ringwright.base.errors import FanInError, UsageError
+from ringwright.model.streams import CODECS
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 INSIDE_NODES = ("nvlink", "xgmi", "pcie")  # a switch that such a link ends at is part of a node
 REMEDY = "--fabric dgx-h100:2,sharp=true"

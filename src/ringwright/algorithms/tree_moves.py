@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.costs.forests import Forest
-    from ringwright.costs.symmetry import Turns
+    from ringwright.bounds.forests import Forest
+    from ringwright.bounds.symmetry import Turns
 
 MOST_LISTED = 128  # turns whose moves are listed
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.collective import split
-from ringwright.program import Affine, Block, Cost, Layout, Op, Step, Term, explicit
+from ringwright.model.collective import split
+from ringwright.model.program import Affine, Block, Cost, Layout, Op, Step, Term, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.tree_moves import TreeMoves
-    from ringwright.collective import Collective
-    from ringwright.costs.symmetry import Turns
+    from ringwright.model.collective import Collective
+    from ringwright.bounds.symmetry import Turns
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from ringwright.algorithms.declared_order import Order
 from ringwright.engines import loops
 from ringwright.engines.flat import gather
-from ringwright.program import Program
+from ringwright.model.program import Program
 
 
 def windowed(program: Program, pieces: int, window: int) -> Program:

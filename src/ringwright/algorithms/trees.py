@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import require_commutative
-from ringwright.errors import UsageError
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 TREE_OPS = ("broadcast", "reduce", "all-reduce", "barrier")
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
-from ringwright.errors import UsageError
-from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut
-from ringwright.streams import Stream, leased_bytes
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut
+from ringwright.model.streams import Stream, leased_bytes
 
 if TYPE_CHECKING:
     from ringwright.algorithms.switch_trees import SwitchTree
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 PLAIN = Stream(-1)  # of a node to be named: a share of its memory, numbers as they are, links that lose nothing
 SPARE = 2  # further places in a switch, so that the latency of the route is hidden

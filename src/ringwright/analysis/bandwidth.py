@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.noise import spread
 from ringwright.analysis.table_claims import TableClaims
-from ringwright.laws import reason
-from ringwright.laws.ceilings import above, ceiling
-from ringwright.laws.tables import MOST_BYTES
+from ringwright.bounds.laws import reason
+from ringwright.bounds.laws.ceilings import above, ceiling
+from ringwright.bounds.laws.tables import MOST_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 _SHARED = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 _WHOLE = ("broadcast", "reduce", "send-recv", "send", "recv")

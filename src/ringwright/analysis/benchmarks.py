@@ -13,12 +13,12 @@ from ringwright.analysis.bandwidth import bandwidth, bus_factor
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.costs import nccl
 from ringwright.costs.transports import carrier
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.base.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Row
     from ringwright.costs.nccl import NcclSystem
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 _GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
 _GPU_MEMORY = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 
 class OperationTime(NamedTuple):

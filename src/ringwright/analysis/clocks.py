@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 MEETING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
 LEAST_COMMON = 3

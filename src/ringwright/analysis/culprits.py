@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis import remedies
-from ringwright.analysis.arrivals import arrivals
-from ringwright.analysis.died import KIND as DIED
-from ringwright.analysis.died import died
+from ringwright.analysis.slow.arrivals import arrivals
+from ringwright.analysis.hangs.died import KIND as DIED
+from ringwright.analysis.hangs.died import died
 from ringwright.analysis.document import Culprit
-from ringwright.analysis.fail_slow import fail_slow
-from ringwright.analysis.hang import hang
-from ringwright.analysis.hang_gauge import hang_gauge
-from ringwright.analysis.slow_groups import slow_groups
-from ringwright.errors import MissingExtraError
+from ringwright.analysis.slow.fail_slow import fail_slow
+from ringwright.analysis.hangs.hang import hang
+from ringwright.analysis.hangs.hang_gauge import hang_gauge
+from ringwright.analysis.slow.slow_groups import slow_groups
+from ringwright.base.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 CANNOT_TELL = "cannot tell"
 

@@ -15,13 +15,13 @@ from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, system_of
 from ringwright.analysis.document import CliffFinding, JobFinding
 from ringwright.analysis.peers import Peers
 from ringwright.costs import nccl
-from ringwright.errors import RingwrightError, UsageError
-from ringwright.units import format_size
+from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Row
     from ringwright.costs.nccl import NcclChoice, NcclSystem
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 SLOW, MUCH_SLOWER = 1.5, 3.0

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.series import refusals as refused_series
-from ringwright.laws import Refusals, of_ledger, reason, told_by
+from ringwright.bounds.laws import Refusals, of_ledger, reason, told_by
 
 if TYPE_CHECKING:
-    from ringwright.laws.ranks import Census
-    from ringwright.trace import Trace
+    from ringwright.bounds.laws.ranks import Census
+    from ringwright.model.trace import Trace
 
 
 def judged(

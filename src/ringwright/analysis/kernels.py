@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.intervals import length, union
-from ringwright.traced import SIMULATED_JOB
+from ringwright.model.traced import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 COMMUNICATION = ("collective", "p2p")
 UNKNOWN = "unknown-communication"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 _KEYS = ("communicator", "op", "size_bytes", "count", "datatype", "reduce_op", "root", "nranks", "phase", "layer")
 _POINTS = (
@@ -39,7 +39,7 @@ def folded(trace: Trace) -> Trace:
     """
     import polars as pl
 
-    from ringwright.trace_tables import conform
+    from ringwright.base.trace_tables import conform
 
     events = trace.scan("events")
     calls = pl.col("kind").is_in(["collective", "p2p"])

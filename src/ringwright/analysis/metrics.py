@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
-from ringwright.traced import HANDED_IN, SIMULATED_JOB
+from ringwright.base.errors import UsageError
+from ringwright.model.traced import HANDED_IN, SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 
 def metrics(trace: Trace, interval_s: float | None = None) -> list[dict[str, float]]:

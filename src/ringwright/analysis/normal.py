@@ -23,13 +23,13 @@ from ringwright.costs.learnt.described import described
 from ringwright.costs.learnt.prior import shipped
 from ringwright.costs.learnt.trusted import Expected, expected
 from ringwright.costs.transports import NETWORKS, carrier
-from ringwright.units import format_size
+from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import JobFinding, Row
     from ringwright.costs.learnt.prior import Prior
     from ringwright.costs.nccl.node_types import NodeType
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 MOST_TABLES = 64  # that are compared: some 50 ms each

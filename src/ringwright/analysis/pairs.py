@@ -15,7 +15,7 @@ from ringwright.costs import traffic
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 RING_OPS, DIRECT_OPS = traffic.RING_OPS, traffic.DIRECT_OPS
 MAX_ASSUMED_RANKS = 4096

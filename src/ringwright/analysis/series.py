@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ringwright.laws import Refusals
+from ringwright.bounds.laws import Refusals
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 LAW = "series"
 LEAST_RANKS = 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ringwright.analysis.answer_document import FirstAnswer
-from ringwright.analysis.diff_document import RunDifference, TimedWhole
+from ringwright.analysis.compared.diff_document import RunDifference, TimedWhole
 from ringwright.analysis.document import Summary
-from ringwright.notebook import Seen, card, table
-from ringwright.units import format_size
+from ringwright.base.notebook import Seen, card, table
+from ringwright.base.units import format_size
 
 MOST_SIZES = 10
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 
 def steps_us(trace: Trace) -> dict[int, list[float]]:

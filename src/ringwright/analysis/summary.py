@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ringwright.analysis import logical_operations, pairs, trace_bursts, traffic_over_time
+from ringwright.analysis import logical_operations, pairs
+from ringwright.analysis.traffic import of_trace as trace_bursts, traffic_over_time
 from ringwright.analysis.adders import adders
 from ringwright.analysis.bandwidth import bandwidth
-from ringwright.analysis.bars import bars
+from ringwright.analysis.timeline.bars import bars
 from ringwright.analysis.call_times import operation_times
 from ringwright.analysis.coverage import coverage, limits_of
 from ringwright.analysis.culprits import culprits
@@ -35,21 +36,21 @@ from ringwright.analysis.judged import judged
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.normal import Normal, normal
 from ringwright.analysis.normal import findings as slower_than_most
-from ringwright.analysis.overlap import overlap
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.prepared import Prepared, prepared
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles
 from ringwright.analysis.shown import of_summary
 from ringwright.analysis.steps import steps_us
-from ringwright.analysis.topology import topology
+from ringwright.analysis.machine.topology import topology
 from ringwright.analysis.verdict import verdict
-from ringwright.notebook import shown
-from ringwright.traced import SIMULATED_JOB
+from ringwright.base.notebook import shown
+from ringwright.model.traced import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 SCHEMA = "ringwright.summary/1"
 FULL_PAIRS = 1024

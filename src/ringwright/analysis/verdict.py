@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Row
-from ringwright.analysis.watchdogs import accuse, watchdog_reports
+from ringwright.analysis.hangs.watchdogs import accuse, watchdog_reports
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 FLUSHED = 5
 RETRY_STATUS = (12, 13)

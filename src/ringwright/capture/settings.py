@@ -16,7 +16,7 @@ from ringwright.capture.mpi.build import build, environment
 from ringwright.capture.mpi.launcher import with_variables
 from ringwright.capture.nccl_profiler import FILE_NAME
 from ringwright.capture.nccl_profiler import environment as plugin_environment
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 SITE = Path(__file__).parent / "recorder" / "site"
 RECORDS = 2000  # of the Flight Recorder's ring

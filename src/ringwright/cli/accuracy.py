@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringwright.cli import options, progress, reading
-from ringwright.errors import EXIT_INPUT
+from ringwright.base.errors import EXIT_INPUT
 
 
 def accuracy(
@@ -36,7 +36,7 @@ def accuracy(
     --------
     ringwright accuracy measured/ --calibrate measured-before/
     """
-    from ringwright.studies import judged
+    from ringwright.accuracy import judged
 
     with progress.busy("judging"):
         result = judged.study(folders, calibrate, engine=engine)
@@ -44,7 +44,7 @@ def accuracy(
     if json:
         reading.print_json(result)
         return code
-    from ringwright.reports import judged_tables
+    from ringwright.reports.calls import judged_tables
 
     judged_tables.write(result, sys.stdout)
     return code

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright import drafts
+from ringwright.base import drafts
 from ringwright.cli import reading
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ PAGES = (".html", ".htm")
 def claimed(output: Path | None, *, force: bool) -> Path | None:
     """Return where files are to be written, claimed before minutes are spent; UsageError where they may not be."""
     from ringwright.advise import folder
-    from ringwright.exports.placement import claim_file
+    from ringwright.formats.write.placement import claim_file
 
     if output is None:
         return None
@@ -35,8 +35,9 @@ def show(made: Advised, command: str, output: Path | None, *, json: bool) -> int
     """Print the answer, and write what was asked for."""
     from ringwright.advise import folder
     from ringwright.advise.pictures import drawn_steps
-    from ringwright.reports import advised, advised_page
-    from ringwright.scrub import scrub
+    from ringwright.reports.steps import advised
+    from ringwright.reports.pages import advised_page
+    from ringwright.base.scrub import scrub
 
     if not json:
         advised.write(made.document, sys.stdout)  # before a file that cannot be written

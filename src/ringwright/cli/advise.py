@@ -11,12 +11,12 @@ from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
-    from ringwright.topology import Topology
-    from ringwright.trace import Trace
+    from ringwright.model.topology import Topology
+    from ringwright.model.trace import Trace
 
 
 @Parameter(name="*", group=options.JOB)
@@ -40,8 +40,8 @@ class AdvisedModel:
     def situation(self, machine: MachineOptions) -> Situation:
         """Return what is advised on; UsageError where no model is named."""
         from ringwright.advise.situation import of_model
-        from ringwright.studies.jobs.generated import GeneratedJobSpec
-        from ringwright.studies.model_workload import WorkloadSpec
+        from ringwright.jobs.generated import GeneratedJobSpec
+        from ringwright.jobs.model_workload import WorkloadSpec
 
         if self.model is None:
             raise UsageError(
@@ -75,7 +75,7 @@ class HeldAgainst:
     def answer(self, trace: Trace, machine: Topology | None, seed: int, *, json: bool) -> int:
         """Print how a recording's prediction did; 1 where it was wrong."""
         from ringwright.advise.backtest import of_halves, of_pair
-        from ringwright.reports.backtested import write_judged
+        from ringwright.reports.steps.backtested import write_judged
 
         if self.back_test:
             made = of_pair(trace, reading.trace(reading.inputs(tuple(self.back_test))), self.change, machine, seed)
@@ -147,7 +147,7 @@ def advise(
     from ringwright.advise.software import asked_release
     from ringwright.advise.space import asked_layers
     from ringwright.cli import advice_output
-    from ringwright.units import parse_size, parse_time
+    from ringwright.base.units import parse_size, parse_time
 
     if seed < 0:
         raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")

@@ -6,7 +6,7 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ringwright import called
+from ringwright.base import called
 from ringwright.cli import recorded
 from ringwright.cli.verbs import GROUPS, VERBS
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions, group
-from ringwright.units import parse_size
+from ringwright.base.units import parse_size
 
 EVERYWHERE = MachineOptions()
 
@@ -50,8 +50,8 @@ def bound(
     ringwright bound all-reduce --fabric dgx-h100:2 --arrivals late:3=2ms
     """
     from ringwright.costs.link_models import ALPHA_OF, named
-    from ringwright.costs.lower_bounds import UNASKED
-    from ringwright.studies import bounds
+    from ringwright.bounds.lower_bounds import UNASKED
+    from ringwright.calls import bounds
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)
@@ -62,7 +62,7 @@ def bound(
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import bounded
+    from ringwright.reports.calls import bounded
 
     asked = ["ringwright", "bound", collective, *machine.words(), "--size", size, "--root", str(root)]
     asked += ["--link-model", result["link_model"], "--exact"]

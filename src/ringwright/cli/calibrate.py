@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 
 def calibrate(
@@ -61,8 +61,8 @@ def calibrate(
     --------
     ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20
     """
-    from ringwright.sources.sample import measured_table
-    from ringwright.studies import calibrate as study
+    from ringwright.formats.read.sample import measured_table
+    from ringwright.calls import calibrate as study
 
     if sample and tables:
         raise UsageError(
@@ -83,13 +83,13 @@ def calibrate(
         )
     if output:
         from ringwright.costs.calibration import save
-        from ringwright.exports.placement import claim_file
+        from ringwright.formats.write.placement import claim_file
 
         save(calibration, claim_file(output, force=force))
     if json:
         reading.print_json(study.document(calibration))
         return 0
-    from ringwright.reports import calibrated
+    from ringwright.reports.calls import calibrated
 
     calibrated.write(calibration, judged, sys.stdout, output)
     return 0

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ringwright.cli import options, reading
-from ringwright.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
 
 
 def check(
@@ -51,8 +51,9 @@ def check(
     --------
     ringwright check --sample --ranks 16
     """
-    from ringwright.analysis import gate
-    from ringwright.reports import annotations, checks, step_page
+    from ringwright.analysis.compared import gate
+    from ringwright.reports import annotations, checks
+    from ringwright.reports.pages import step_page
 
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)

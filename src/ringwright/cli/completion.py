@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright import called, drafts
+from ringwright.base import called, drafts
 
 
 def completion(
@@ -29,7 +29,7 @@ def completion(
         Overwrite the output if it exists.
     """
     from ringwright.cli.application import app
-    from ringwright.exports.placement import claim_file
+    from ringwright.formats.write.placement import claim_file
 
     script = app().generate_completion(prog_name=called.NAME, shell=shell)
     if output is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ringwright import called
+from ringwright.base import called
 from ringwright.cli import options, reading
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 
 def convert(
@@ -56,10 +56,10 @@ def convert(
 
 
 def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool) -> list[Path]:
-    from ringwright.exports import find
+    from ringwright.formats.write import find
 
     if form == "log":
-        from ringwright.exports.log import log
+        from ringwright.formats.write.log import log
 
         if not redact:
             raise UsageError("--format log rewrites a log", remedy="add --redact")
@@ -67,11 +67,11 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
     export = find(form, "trace")
     trace = reading.trace(paths, events="all")
     if redact:
-        from ringwright.exports.redact import redact as redacted
+        from ringwright.formats.write.redact import redact as redacted
 
         trace = redacted(trace, salt=salt)
     if form == "perfetto":
-        from ringwright.studies.one_clock import one_clock
+        from ringwright.jobs.one_clock import one_clock
 
         trace = one_clock(trace)
     return export.write(trace, output, force=force)
@@ -79,6 +79,6 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
 
 def every_format() -> str:
     """Return the names that --format takes."""
-    from ringwright.exports import exports
+    from ringwright.formats.write import exports
 
     return "Formats: " + ", ".join([*exports("trace"), "log"])

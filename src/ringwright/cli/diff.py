@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ringwright.cli import options, reading
-from ringwright.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
 
 
 def diff(
@@ -48,11 +48,12 @@ def diff(
     --------
     ringwright diff --sample
     """
-    from ringwright.analysis import diff as comparison
-    from ringwright.analysis.diff_gate import over
-    from ringwright.analysis.disturbance import can_be_told, disturbance
-    from ringwright.analysis.gate import parse_share
-    from ringwright.reports import annotations, changes, step_page
+    from ringwright.analysis.compared import diff as comparison
+    from ringwright.analysis.compared.diff_gate import over
+    from ringwright.analysis.slow.disturbance import can_be_told, disturbance
+    from ringwright.analysis.compared.gate import parse_share
+    from ringwright.reports import annotations, changes
+    from ringwright.reports.pages import step_page
 
     bound = parse_share(fail_over) if fail_over is not None else None
     paths = reading.two_inputs(before, after, sample=sample)

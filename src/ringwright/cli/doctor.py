@@ -22,7 +22,7 @@ def doctor(*paths: str, sample: options.Sample = False, json: options.Json = Fal
     ringwright doctor
     ringwright doctor --sample
     """
-    from ringwright.studies.doctor import examine
+    from ringwright.capture.doctor import examine
 
     document = examine(trace=reading.trace(reading.inputs(paths, sample=sample)) if paths or sample else None)
     if json:

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions, group
-from ringwright.units import parse_size
+from ringwright.base.units import parse_size
 
 EVERYWHERE = MachineOptions()
 
@@ -50,7 +50,7 @@ def export(
     --------
     ringwright export all-reduce --fabric switch:8 --algorithm ring --to msccl-xml -o ring.xml --force
     """
-    from ringwright.studies import export_files
+    from ringwright.calls import export_files
 
     topology = machine.build()
     files = export_files.export(
@@ -66,6 +66,6 @@ def export(
 
 def every_export() -> str:
     """Return the names that --to takes."""
-    from ringwright.studies import export_files
+    from ringwright.calls import export_files
 
     return "Exports: " + ", ".join(export_files.known())

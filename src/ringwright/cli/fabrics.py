@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.costs.calibration import Calibration
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 @Parameter(name="*", group=options.MACHINE)
@@ -84,7 +84,7 @@ class MachineOptions:
 
 
 def _read(file: Path) -> Topology:
-    from ringwright.sources.topology import read_topology
+    from ringwright.formats.read.topology import read_topology
 
     return read_topology(file)
 

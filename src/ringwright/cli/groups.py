@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.studies.synthesis.question import SynthesisSpec
-    from ringwright.studies.synthesis.together import GroupCall
+    from ringwright.search.question import SynthesisSpec
+    from ringwright.search.together import GroupCall
 
 
 @Parameter(name="*", group=options.QUESTION)
@@ -39,7 +39,7 @@ class GroupOptions:
             if self.over is not None or self.beside:
                 raise UsageError("--over and --beside are about groups", remedy="--groups tp=8,dp=2")
             return []
-        from ringwright.studies.synthesis.together import GroupCall, call, grouped
+        from ringwright.search.together import GroupCall, call, grouped
 
         if len(sizes) != 1:
             raise UsageError(f"{len(sizes)} sizes: groups are planned together for one", remedy="--size 1G")
@@ -52,8 +52,8 @@ class GroupOptions:
 
 def plan_together(question: SynthesisSpec, calls: Sequence[GroupCall], *, json: bool) -> int:
     """Plan groups that communicate at the same time, each alone and all as one, and print the answer; return the exit code."""
-    from ringwright.reports import shared_machine
-    from ringwright.studies.synthesis.together import share
+    from ringwright.reports.calls import shared_machine
+    from ringwright.search.together import share
 
     with progress.steps("planning") as advance:
         result = share(

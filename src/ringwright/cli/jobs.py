@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ringwright.cli import options
-from ringwright.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
+from ringwright.base.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.cli.fabrics import MachineOptions
-    from ringwright.studies.jobs.study import Job
-    from ringwright.topology import Topology
+    from ringwright.jobs.study import Job
+    from ringwright.model.topology import Topology
 
 
 @Parameter(name="*", group=options.JOB)
@@ -84,8 +84,8 @@ class JobOptions:
 
     def question(self, algorithm: str, dtype: str | None) -> Any:
         """Return the question as the study takes it; UsageError without a model."""
-        from ringwright.studies.jobs.generated import GeneratedJobSpec
-        from ringwright.studies.model_workload import WorkloadSpec
+        from ringwright.jobs.generated import GeneratedJobSpec
+        from ringwright.jobs.model_workload import WorkloadSpec
 
         if self.model is None:
             raise UsageError("no model is named", remedy="--model llama3-70b --gpus 64 --parallel tp4,pp8")
@@ -115,8 +115,8 @@ class JobOptions:
     ) -> int:
         """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
         from ringwright.fabrics._congestion import congestion
-        from ringwright.studies.jobs import aggregated, generated
-        from ringwright.studies.jobs.study import without_faults_too
+        from ringwright.jobs import aggregated, generated
+        from ringwright.jobs.study import without_faults_too
 
         self.refuse_recorded()
         first, *others_by = algorithm.split(",")
@@ -145,8 +145,8 @@ class JobOptions:
         """
         from ringwright.cli import reading
         from ringwright.fabrics import fabric
-        from ringwright.studies.jobs import aggregated, recorded, written
-        from ringwright.studies.jobs.study import without_faults_too
+        from ringwright.jobs import aggregated, recorded, written
+        from ringwright.jobs.study import without_faults_too
         from ringwright.workloads.replay import replayed
 
         first, *others = algorithm.split(",")
@@ -198,7 +198,7 @@ class JobOptions:
     def _networks(self) -> dict[str, Topology]:
         """Return the networks beside the fabric, built, by name."""
         from ringwright.fabrics import fabric
-        from ringwright.studies.jobs.networks import named
+        from ringwright.jobs.pricing.networks import named
 
         return {name: fabric(spelling) for name, spelling in named(self.network).items()}
 
@@ -220,8 +220,8 @@ class JobOptions:
 
     def _settled(self, job: Job, told: tuple[str, ...], results: Results, limit: int | None) -> Job:
         """Return a job as these options make it."""
-        from ringwright.studies.jobs import generated, study
-        from ringwright.studies.jobs.memory import limited
+        from ringwright.jobs import generated, study
+        from ringwright.jobs.memory import limited
 
         job = replace(
             job,
@@ -231,7 +231,7 @@ class JobOptions:
         )
         job = study.arriving_late(job, results.arrivals)
         if self.rewrite:
-            from ringwright.algebra.spelled import apply_spelled
+            from ringwright.graph.algebra.spelled import apply_spelled
 
             for spelling in self.rewrite:
                 job = replace(job, workload=apply_spelled(job.workload, spelling))
@@ -248,9 +248,9 @@ class JobOptions:
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
         from ringwright.cli import progress, reading
-        from ringwright.studies.jobs import aggregated, auto, rows, study, tune
-        from ringwright.studies.jobs import bursts as job_bursts
-        from ringwright.units import parse_size
+        from ringwright.jobs import aggregated, auto, rows, study, tune
+        from ringwright.jobs import bursts as job_bursts
+        from ringwright.base.units import parse_size
 
         limit = None if self.memory is None else parse_size(self.memory)
         job = self._settled(job, told, results, limit)
@@ -266,7 +266,7 @@ class JobOptions:
 
             def kept(result: study.PolicyResult) -> None:
                 if results.trace and result.policy == traced_policy:
-                    from ringwright.studies.jobs import traced
+                    from ringwright.jobs import traced
 
                     reading.save_run(traced.trace(job, result), results.trace, force=results.force)
                 if results.holds_bursts and not bursts:
@@ -310,7 +310,7 @@ class _Compared:
 
     def systems(self, job: Job) -> tuple[str, ...]:
         """Return the systems to compare with."""
-        from ringwright.studies.jobs import aggregated
+        from ringwright.jobs import aggregated
 
         if len({self.first, *self.others}) < 1 + len(self.others):
             raise UsageError("an algorithm is named twice", remedy="each once: --algorithm ring,sharp")
@@ -321,8 +321,8 @@ class _Compared:
 
     def label(self, job: Job) -> str:
         """Return what the first system is called."""
-        from ringwright.studies.jobs import aggregated
-        from ringwright.studies.jobs.costs import LIBRARY
+        from ringwright.jobs import aggregated
+        from ringwright.jobs.pricing.costs import LIBRARY
 
         return self.first or (LIBRARY if aggregated.fabric_costs(job) is not None else "as recorded")
 
@@ -347,7 +347,8 @@ class Results:
     def show(self, result: dict[str, Any]) -> int:
         """Print the answers, and write the page if one is asked for."""
         from ringwright.cli import reading
-        from ringwright.reports import job_page, jobs
+        from ringwright.reports.pages import job_page
+        from ringwright.reports.steps import jobs
 
         ends = all(row.get("declined") is not None for row in result["rows"])
         if self.json:

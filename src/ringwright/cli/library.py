@@ -41,13 +41,13 @@ def library(
     --------
     ringwright library nccl-2-4@2.27 --ranks 64 --nodes 8 --fabric dgx-h100
     """
-    from ringwright.studies import library as study
+    from ringwright.calls import library as study
 
     result = study.choices(spelling, collective, ranks, nodes, sizes.listed(collective), fabric)
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import choices
+    from ringwright.reports.calls import choices
 
     choices.write(result, sys.stdout)
     return 0

@@ -22,7 +22,7 @@ def list(what: str | None = None, *, json: options.Json = False) -> int:  # noqa
     ringwright list
     ringwright list fabrics
     """
-    from ringwright.survey import lists
+    from ringwright.calls import lists
 
     rows = lists.listing(what)
     if json:

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, reading
-from ringwright.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
 
 
 def live(
@@ -56,8 +56,8 @@ def live(
     if grafana is not None:
         return reading.write_dashboard(grafana, force=force)
     from ringwright.reports.live import screen
-    from ringwright.studies import live as studied
-    from ringwright.studies.live_hand_over import HandOver
+    from ringwright.capture.live import following as studied
+    from ringwright.capture.live.live_hand_over import HandOver
 
     given = reading.inputs(paths, sample=sample)
     hand_over = HandOver(textfile, otlp)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.options import PacketOptions
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 SWITCHED = ("on", "off")
 

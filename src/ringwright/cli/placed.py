@@ -10,10 +10,10 @@ from cyclopts import Parameter
 
 from ringwright.cli import options
 from ringwright.cli.fabrics import MachineOptions
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.studies.model_workload import WorkloadSpec
+    from ringwright.jobs.model_workload import WorkloadSpec
 
 USUAL_POLICY = "pytorch-ddp"
 
@@ -45,9 +45,9 @@ class PlacementOptions:
     ) -> int:
         """Simulate the placements and print them."""
         from ringwright.cli import progress, reading
-        from ringwright.reports.placements import write
-        from ringwright.studies.jobs import generated, placements
-        from ringwright.studies.model_workload import SERVE
+        from ringwright.reports.steps.placements import write
+        from ringwright.jobs import generated, placements
+        from ringwright.jobs.model_workload import SERVE
 
         if question.mode == SERVE:
             raise UsageError("placements are of one pass of serving", remedy="--mode prefill, or --mode decode")

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Literal
 
-from ringwright import called
+from ringwright.base import called
 from ringwright.cli import options, reading
 
 

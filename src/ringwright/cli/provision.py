@@ -80,11 +80,11 @@ def provision(
     ringwright provision resnet-50 --fabric leaf-spine:4 --prices nic=2,port=1.5,optic=1
     """
     from ringwright.advise import networks
-    from ringwright.exports.placement import claim_folder
-    from ringwright.studies.model_workload import WorkloadSpec
-    from ringwright.studies.provision.asked import ProvisionSpec, parse_share
-    from ringwright.studies.provision.prices import read_prices
-    from ringwright.studies.spelled import machine
+    from ringwright.formats.write.placement import claim_folder
+    from ringwright.jobs.model_workload import WorkloadSpec
+    from ringwright.advise.provision.asked import ProvisionSpec, parse_share
+    from ringwright.advise.provision.prices import read_prices
+    from ringwright.calls.spelled import machine
 
     common = WorkloadSpec(
         "",
@@ -108,7 +108,7 @@ def provision(
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import provisioned
+    from ringwright.reports.steps import provisioned
 
     provisioned.write(result, sys.stdout)
     return 0

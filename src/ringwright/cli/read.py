@@ -21,7 +21,7 @@ def read(*paths: str, sample: options.Sample = False, json: options.Json = False
     --------
     ringwright read --sample
     """
-    from ringwright.studies.recordings import document
+    from ringwright.capture.recordings import document
 
     kinds = document(reading.inputs(paths, sample=sample), reading.trace)
     if json:

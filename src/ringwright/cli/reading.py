@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright import drafts
+from ringwright.base import drafts
 from ringwright.cli import STDIN, options, progress
-from ringwright.errors import EXIT_GOOD, StrictError, UsageError
+from ringwright.base.errors import EXIT_GOOD, StrictError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ringwright.analysis.document import Summary
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 
 def inputs(paths: tuple[str, ...], *, sample: bool = False) -> list[str]:
@@ -54,7 +54,7 @@ def recording(path: str | None, *, sample: bool) -> str | None:
 
 def trace(paths: list[str], *, events: str = "auto") -> Trace:
     """Return the Trace of some inputs; ``events`` as in ``ringwright.read``."""
-    from ringwright.sources import read
+    from ringwright.formats.read import read
 
     with progress.read(paths) as advance:
         return read(paths, events=events, progress=advance)
@@ -121,14 +121,14 @@ def write_json(target: Path, document: Mapping[str, Any]) -> None:
 
 def command_line() -> str:
     """Return the command that was given, for a page that can be made again."""
-    from ringwright.scrub import words
+    from ringwright.base.scrub import words
 
     return shlex.join(words(["ringwright", *sys.argv[1:]]))
 
 
 def write_page(target: Path, page: str, *, force: bool = False) -> None:
     """Write one HTML page and say so; raise UsageError where it exists and ``force`` was not given."""
-    from ringwright.exports.placement import claim_file
+    from ringwright.formats.write.placement import claim_file
 
     drafts.write(claim_file(target, force=force), page)
     print(f"wrote {target}; open it in a browser")
@@ -136,8 +136,8 @@ def write_page(target: Path, page: str, *, force: bool = False) -> None:
 
 def write_dashboard(target: Path, *, force: bool = False) -> int:
     """Write the dashboard for Grafana and say so; raise UsageError where the file exists and ``force`` was not given."""
-    from ringwright.exports.grafana import dashboard
-    from ringwright.exports.placement import claim_file
+    from ringwright.formats.write.grafana import dashboard
+    from ringwright.formats.write.placement import claim_file
 
     drafts.write(claim_file(target, force=force), dashboard())
     print(f"wrote {target}; import it in Grafana, over the metrics of ringwright live --textfile or --otlp")
@@ -146,7 +146,7 @@ def write_dashboard(target: Path, *, force: bool = False) -> int:
 
 def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:
     """Return what yields the bytes of some logs in whole lines, each time it is called anew."""
-    from ringwright.sources.inputs import chunks, find
+    from ringwright.formats.read.gate.inputs import chunks, find
 
     if "-" in paths:
         raise UsageError("standard input can be read only once", remedy="save it to a file first")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 KERNELS, RANKS = "--kernel-patterns", "--rank-from"
 READING = frozenset("advise check convert diff doctor live provision query read report simulate summary survey".split())
@@ -20,8 +20,8 @@ def told(arguments: Sequence[str]) -> Iterator[list[str]]:
     if not READING & {*words[:end]} or not any(word.startswith((KERNELS, RANKS)) for word in words[:end]):
         yield words
         return
-    from ringwright.sources import ranks
-    from ringwright.sources.kineto import catalogue
+    from ringwright.formats.read import ranks
+    from ringwright.formats.read.kineto import catalogue
 
     own, said = _taken(words[:end])
     if KERNELS in said:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright import drafts
+from ringwright.base import drafts
 from ringwright.cli import options, reading
 
 
@@ -31,7 +31,7 @@ def report(
     --------
     ringwright report --sample -o job.html --force
     """
-    from ringwright.exports.placement import claim_file
+    from ringwright.formats.write.placement import claim_file
     from ringwright.reports import html
 
     given = reading.inputs(paths, sample=sample)

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright import called
+from ringwright.base import called
 from ringwright.cli import options, reading
-from ringwright.units import parse_time
+from ringwright.base.units import parse_time
 
 
 def run(
@@ -72,7 +72,7 @@ def run(
     from ringwright.capture.folder import free_folder
     from ringwright.capture.settings import Options, profile_of
     from ringwright.reports import recorded
-    from ringwright.studies.record import record
+    from ringwright.capture.record import record
 
     options = Options(
         hook=not no_hook,

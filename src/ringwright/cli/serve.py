@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from ringwright.cli import options, reading
 
 if TYPE_CHECKING:
-    from ringwright.serve.server import Address
+    from ringwright.reports.serve.server import Address
 
 
 def serve(
@@ -41,7 +41,7 @@ def serve(
     follow
         Read the recordings anew whenever they have grown.
     keep
-        Folder of what was opened, asked and answered (usual: ~/.local/state/ringwright/serve).
+        Folder of what was opened, asked and answered (usual: ~/.local/state/ringwright/reports/serve).
     lasts
         End after so long (10s, 5min), else with Ctrl-C or SIGTERM.
     no_open
@@ -53,8 +53,8 @@ def serve(
     --------
     ringwright serve --sample --port 0 --for 2s
     """
-    from ringwright.serve import server
-    from ringwright.units import parse_time
+    from ringwright.reports.serve import server
+    from ringwright.base.units import parse_time
 
     given = reading.inputs(paths, sample=sample) if paths or sample else []
 

@@ -12,8 +12,8 @@ from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.packets import PacketFlags
 from ringwright.cli.sizes import Sizes
-from ringwright.collective import OPS
-from ringwright.errors import UsageError
+from ringwright.model.collective import OPS
+from ringwright.base.errors import UsageError
 
 AS_USUAL = PacketFlags()
 EVERYWHERE, FROM_1K, NO_JOB = MachineOptions(), Sizes(begin="1K"), JobOptions()
@@ -103,9 +103,9 @@ def simulate(
     job.refuse_recorded()
     from ringwright.costs.link_models import ALPHA_OF, named
     from ringwright.fabrics._congestion import congestion
-    from ringwright.studies.asked_faults import AskedFaults
-    from ringwright.studies.library_calls import usual_algorithm
-    from ringwright.studies.simulation_spec import SimulationSpec
+    from ringwright.calls.asked_faults import AskedFaults
+    from ringwright.calls.library_calls import usual_algorithm
+    from ringwright.calls.simulation_spec import SimulationSpec
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.sizes import Sizes
-from ringwright.errors import EXIT_INFEASIBLE, UsageError
+from ringwright.base.errors import EXIT_INFEASIBLE, UsageError
 
 OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ringwright.studies.simulation_spec import SimulationSpec
+    from ringwright.calls.simulation_spec import SimulationSpec
 
 
 def show(
@@ -35,8 +35,8 @@ def show(
 
     ``bursts``: show those of the first algorithm at the largest size, as ``gap`` does; JSON and page always hold them.
     """
-    from ringwright.studies import simulate as study
-    from ringwright.studies.detail import detail
+    from ringwright.calls import simulate as study
+    from ringwright.calls.detail import detail
 
     gap_s = options.gap_seconds(gap)
     names = algorithms.split(",")
@@ -46,21 +46,22 @@ def show(
         return _ends(result, json=json)
     question = study.laid_out(question, result)
     if trace:
-        from ringwright.studies.traced import trace as traced
+        from ringwright.calls.traced import trace as traced
 
         first = detail(question, names[0], wanted[-1], whole=True)
         run = traced(first.program, question.topology, first.run, question.asked(names[:1]))
         reading.save_run(run, trace, force=force)
     shows_bursts = bursts or gap is not None
     if json or output or shows_bursts:
-        from ringwright.studies import simulated_bursts
+        from ringwright.calls import simulated_bursts
 
         result |= simulated_bursts.burst_keys(question, result["rows"], gap_s)
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import simulated, simulated_page
-    from ringwright.studies import followed
+    from ringwright.reports.calls import simulated
+    from ringwright.reports.pages import simulated_page
+    from ringwright.calls import followed
 
     simulated.write(result, sys.stdout, shows_bursts=shows_bursts)
     if output:
@@ -76,7 +77,7 @@ def _ends(result: Mapping[str, Any], *, json: bool) -> int:
     if json:
         reading.print_json({**result, "bursts": None, "bursts_unknown": "the job ends"})
     else:
-        from ringwright.reports import simulated
+        from ringwright.reports.calls import simulated
 
         simulated.write(dict(result), sys.stdout)
     return EXIT_INFEASIBLE
@@ -94,7 +95,7 @@ def show_winners(
     question: SimulationSpec, algorithms: str | None, wanted: list[int], given: dict[str, bool], *, json: bool
 ) -> int:
     """Print who wins among how many ranks at which size; ``given``: the options that a map has no place for."""
-    from ringwright.studies import winners as study
+    from ringwright.calls import winners as study
 
     if needless := [option for option, is_given in given.items() if is_given]:
         raise UsageError(f"{needless[0]} is of one group of ranks, --winners of many", remedy="one without the other")
@@ -103,7 +104,7 @@ def show_winners(
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import winners
+    from ringwright.reports.calls import winners
 
     winners.write(result, sys.stdout)
     return 0

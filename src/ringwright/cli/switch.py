@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, reading
-from ringwright.units import parse_time
+from ringwright.base.units import parse_time
 
 HERE = "127.0.0.1:48864"
 

@@ -11,7 +11,7 @@ from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions
 from ringwright.cli.placed import PlacementOptions
 from ringwright.cli.workload_file import WorkloadFile
-from ringwright.studies import model_workload
+from ringwright.jobs import model_workload
 
 NO_FILE, NO_MACHINE, AS_NUMBERED = WorkloadFile(), MachineOptions(), PlacementOptions()
 
@@ -89,7 +89,7 @@ def workload(
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports.workload import write
+    from ringwright.reports.steps.workload import write
 
     write(result, sys.stdout)
     return 0

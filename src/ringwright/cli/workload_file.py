@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.studies.model_workload import WorkloadSpec
+    from ringwright.jobs.model_workload import WorkloadSpec
 
 
 @Parameter(name="*", group=options.OUTPUT)
@@ -45,8 +45,8 @@ class WorkloadFile:
             if given:
                 raise UsageError(f"--{given} is for a file", remedy="name it: -o workload.json")
             return
-        from ringwright.studies.jobs import generated, written
-        from ringwright.studies.model_workload import SERVE
+        from ringwright.jobs import generated, written
+        from ringwright.jobs.model_workload import SERVE
 
         if question.mode == SERVE:
             raise UsageError("a file holds one pass of serving", remedy="--mode prefill, or --mode decode")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringwright.costs.stages import VOLUME, Stage
+from ringwright.model.stages import VOLUME, Stage
 
 SENT: dict[str, Callable[[int], float]] = {  # bytes that leave a machine, as a share of the operation's size
     **VOLUME,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ringwright.costs.stages import LINK, Stage, hops_of
+from ringwright.model.stages import LINK, Stage, hops_of
 
 INSIDE = (("node", 1.0),)
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from ringwright.engines.messages import MessageGraph
 from ringwright.engines.together import merged
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 LATEST_S = 1e6  # of a rank: eleven days; beyond, picoseconds overflow
 UNFOLDED = "its ranks come at different times"

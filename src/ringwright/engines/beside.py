@@ -24,15 +24,15 @@ from ringwright.engines.repeated import repeated
 from ringwright.engines.result import Run, loads
 from ringwright.engines.slots import machines
 from ringwright.engines.together import merged, started
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 ENGINES = ("auto", "flows", "events", "packets")
 MOST_MESSAGES = 1_000_000  # of all programs and their repetitions

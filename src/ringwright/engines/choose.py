@@ -19,8 +19,8 @@ from ringwright.engines.machine import PS, Machine
 from ringwright.engines.pools.of_program import mends_losses
 from ringwright.engines.result import Run, loads
 from ringwright.engines.slots import machines, not_mended
-from ringwright.errors import DeclinedError, InfeasibleError, UsageError
-from ringwright.validity.stream_rules import require_streams
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.model.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.packets.options import PacketOptions
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 ENGINES = ("auto", "closed-form", "recurrence", "events", "flows", "packets")
 MOST_LAID_OUT = 4_000_000  # pieces; above, auto tries the recurrence first

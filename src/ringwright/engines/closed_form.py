@@ -23,7 +23,7 @@ from ringwright.costs.transports import TRANSPORTS
 from ringwright.engines.flat import delays, handshakes, routes
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.result import Run
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.base.errors import DeclinedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 LEFT_OUT = (
     "contention between messages",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.codecs.formats import number_bytes
+from ringwright.model.codecs.formats import number_bytes
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 WireShares = Mapping[int, tuple[float, float]]  # topology node -> bytes to it and from it, of a byte of data
 

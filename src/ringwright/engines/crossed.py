@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.engines.flat import places
-from ringwright.program import Affine
+from ringwright.model.program import Affine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
 
-    from ringwright.program import Block, Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Block, Program
+    from ringwright.model.topology import Topology
 
 
 def crossed(program: Program, topology: Topology) -> np.ndarray:

@@ -16,9 +16,9 @@ from ringwright.engines.memory import shortage
 from ringwright.engines.messages import MessageGraph, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.engines.tree_flows import streams
-from ringwright.errors import InfeasibleError
-from ringwright.program import ADDING, Op
-from ringwright.topology import NIC
+from ringwright.base.errors import InfeasibleError
+from ringwright.model.program import ADDING, Op
+from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ringwright.engines.hazards import MessageOrder
     from ringwright.engines.machine import Machine
-    from ringwright.program import Block, Program, Step
+    from ringwright.model.program import Block, Program, Step
 
 MOST_PIECES = 60_000_000
 

@@ -14,7 +14,7 @@ from ringwright.engines.flow_loop import simulate_flows
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.engines.tree_flows import with_carriers
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.costs.corruption import FULL_PACKET, lost_share
-from ringwright.errors import UsageError
-from ringwright.software import NO_SOFTWARE, Software
-from ringwright.topology import NIC
+from ringwright.base.errors import UsageError
+from ringwright.model.software import NO_SOFTWARE, Software
+from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.coded import WireShares
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 PS = 1e12
 MOST_LATENCY_S = 1e5  # of a link or switch: beyond it, and for what is no number, picoseconds overflow

@@ -17,7 +17,7 @@ from ringwright.engines.machine import FOREVER
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from ringwright.engines.events import LEFT_OUT
 from ringwright.engines.flat import copied, delays, handshakes, on_the_wire, places, routes, step_pieces
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
-from ringwright.errors import DeclinedError, InfeasibleError
-from ringwright.program import Affine
+from ringwright.base.errors import DeclinedError, InfeasibleError
+from ringwright.model.program import Affine
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program, Step
+    from ringwright.model.program import Program, Step
 
 MOST_PLACES = 1 << 25  # two times each: 512 MiB
 

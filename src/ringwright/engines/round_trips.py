@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.flat import places, routes
-from ringwright.program import ADDING
-from ringwright.streams import granted, payload_bytes
-from ringwright.validity.node_moves import RowsByEnd
+from ringwright.model.program import ADDING
+from ringwright.model.streams import granted, payload_bytes
+from ringwright.model.validity.node_moves import RowsByEnd
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program
-    from ringwright.topology import Topology
-    from ringwright.validity.node_moves import NodeMoves
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
+    from ringwright.model.validity.node_moves import NodeMoves
 
 
 class StreamMoves:

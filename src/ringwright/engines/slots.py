@@ -29,17 +29,17 @@ from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.pools.hashed import HashedPool, packet_time_ps
 from ringwright.engines.pools.losses import lost_on
 from ringwright.engines.round_trips import RoundTrips, StreamMoves
-from ringwright.errors import InfeasibleError
-from ringwright.program import Op
-from ringwright.software import NO_SOFTWARE
-from ringwright.streams import LOSS_RULES
-from ringwright.validity.stream_rules import require_streams
+from ringwright.base.errors import InfeasibleError
+from ringwright.model.program import Op
+from ringwright.model.software import NO_SOFTWARE
+from ringwright.model.streams import LOSS_RULES
+from ringwright.model.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
-    from ringwright.streams import Stream
-    from ringwright.topology import Topology
-    from ringwright.validity.node_moves import NodeMoves
+    from ringwright.model.program import Program
+    from ringwright.model.streams import Stream
+    from ringwright.model.topology import Topology
+    from ringwright.model.validity.node_moves import NodeMoves
 
 NO_TIMER = "retransmissions, but of streams that say who mends a loss: a lossy link is a link of as much less rate"
 

@@ -22,8 +22,8 @@ from ringwright.engines.slots import machines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 
 @dataclass(frozen=True)

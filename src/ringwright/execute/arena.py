@@ -10,7 +10,7 @@ import numpy as np
 from ringwright.execute.arithmetic import STORED, combiner, element
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.plan import Extent
 
 Action = Callable[[], object]

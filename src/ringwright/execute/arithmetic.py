@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 Combine = Callable[[np.ndarray, np.ndarray], object]  # mine := mine with theirs
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.arena import Arena
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.job import RankJob
     from ringwright.execute.push import Wire
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ringwright.execute.executor import Executor
     from ringwright.execute.job import NodeResult
     from ringwright.execute.plan import NodePlan
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 START_S = 10.0  # for each program, beside the time without progress
 SLOWEST_S_PER_BYTE = 40e-9  # of a node: a program that takes longer is taken to hang

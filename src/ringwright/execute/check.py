@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright import interpreter
-from ringwright.errors import UsageError
+from ringwright.model import interpreter
+from ringwright.base.errors import UsageError
 from ringwright.execute import data
 from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, narrow, scale, widen
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.job import NodeResult
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 
 @dataclass(frozen=True)

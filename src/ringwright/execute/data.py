@@ -15,7 +15,7 @@ import numpy as np
 from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, combiner, element, narrow, scale
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 _ODD, _SPREAD = np.uint32(2654435761), np.uint32(40503)  # Knuth's multiplicative hash, and a smaller one
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute import offered
 from ringwright.execute.executor import Executor
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.half_sums import HalfSums
 from ringwright.execute.torch_ranks import require_torch
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.execute.plan import NodePlan
 from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
 

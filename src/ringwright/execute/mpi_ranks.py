@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.execute.arithmetic import element
 from ringwright.execute.backends import ordinary
 from ringwright.execute.mpi_native import native
@@ -15,7 +15,7 @@ from ringwright.execute.native import Buffers, Bystander
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.arena import Arena
     from ringwright.execute.job import RankJob
     from ringwright.execute.push import Request, Wire

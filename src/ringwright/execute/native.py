@@ -15,7 +15,7 @@ from ringwright.execute import data
 from ringwright.execute.arithmetic import STORED, element
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 
 class Buffers:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ringwright.errors import ProgramError
-from ringwright.interpreter import placed
-from ringwright.program import ADDING, Op
+from ringwright.base.errors import ProgramError
+from ringwright.model.interpreter import placed
+from ringwright.model.program import ADDING, Op
 
 if TYPE_CHECKING:
-    from ringwright.program import Layout, Program, Step
+    from ringwright.model.program import Layout, Program, Step
 
 
 class Do(IntEnum):

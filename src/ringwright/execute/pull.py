@@ -20,7 +20,7 @@ from ringwright.execute.arena import Action, Arena, local_moves, together
 from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.plan import Message, NodePlan
 
 LINE = 8  # int64 in a cache line

@@ -30,7 +30,7 @@ from ringwright.execute.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.plan import NodePlan
     from ringwright.execute.switched.client import SwitchClient
     from ringwright.execute.switched.terms import SwitchTerms

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.traced import TraceWriter, communicator, communicators, devices
+from ringwright.model.traced import TraceWriter, communicator, communicators, devices
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.execute.job import NodeResult
     from ringwright.execute.plan import NodePlan
-    from ringwright.program import Program
-    from ringwright.trace import Trace
+    from ringwright.model.program import Program
+    from ringwright.model.trace import Trace
 
 WRITER = TraceWriter(source="executor", clock="monotonic")
 

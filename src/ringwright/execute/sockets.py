@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.execute import greeting
 
 if TYPE_CHECKING:

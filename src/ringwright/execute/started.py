@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from ringwright.errors import RanksFailedError
+from ringwright.base.errors import RanksFailedError
 from ringwright.execute.place import Place
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.collective import PREFIXES
+from ringwright.model.collective import PREFIXES
 from ringwright.execute.arithmetic import element
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.native import Buffers
 
 Prepare = Callable[["Buffers"], Callable[[], object]]

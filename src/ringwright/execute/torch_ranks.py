@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.errors import MissingExtraError, UsageError
+from ringwright.base.errors import MissingExtraError, UsageError
 from ringwright.execute.arena import Action, Arena
 from ringwright.execute.arithmetic import element
 from ringwright.execute.backends import ordinary
@@ -21,7 +21,7 @@ from ringwright.execute.torch_native import native
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.job import RankJob
     from ringwright.execute.push import Wire
 

@@ -23,15 +23,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-from ringwright import plugins
+from ringwright.base import plugins
 from ringwright.costs.protocols import PROTOCOLS, transport_of
 from ringwright.costs.transports import NETWORKS
-from ringwright.errors import PluginError, UsageError
+from ringwright.base.errors import PluginError, UsageError
 from ringwright.fabrics._meanings import MEANINGS
-from ringwright.knobs import Choices, Knob, knobs_of, knobs_of_fields
-from ringwright.plugins import Plugin
-from ringwright.spellings import parse, unknown
-from ringwright.topology import Topology
+from ringwright.base.knobs import Choices, Knob, knobs_of, knobs_of_fields
+from ringwright.base.plugins import Plugin
+from ringwright.base.spellings import parse, unknown
+from ringwright.model.topology import Topology
 
 _NO_FAMILY = ("__init__", "faults")
 

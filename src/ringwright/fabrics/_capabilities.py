@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.errors import UsageError
-from ringwright.topology import Capability
+from ringwright.base.errors import UsageError
+from ringwright.model.topology import Capability
 
 # InfiniBand switches with SHARP v3 (Quantum-2).
 SHARP = Capability(

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._endpoints import aggregating, axes_of
 from ringwright.fabrics._network import Clos, clos, network
-from ringwright.shortest_paths import ShortestPaths
-from ringwright.topology import NIC, RANK, SWITCH, Capability, Topology
-from ringwright.wiring import MOST_LINKS, Names, Wires, packed
+from ringwright.model.shortest_paths import ShortestPaths
+from ringwright.model.topology import NIC, RANK, SWITCH, Capability, Topology
+from ringwright.model.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._chassis import Chassis, Link
 
 # NVLinks between each pair: six to a GPU (NVIDIA DGX-1 white paper, V100 system).

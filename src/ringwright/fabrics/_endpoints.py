@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.fabrics._capabilities import adding
-from ringwright.shortest_paths import UNREACHED
-from ringwright.topology import RANK, SWITCH, Capability
-from ringwright.wiring import Names, packed
+from ringwright.model.shortest_paths import UNREACHED
+from ringwright.model.topology import RANK, SWITCH, Capability
+from ringwright.model.wiring import Names, packed
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,10 +12,10 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import ClassVar
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._congestion import WORD
-from ringwright.topology import NIC, RANK, SWITCH, Topology
-from ringwright.units import parse_size, parse_time
+from ringwright.model.topology import NIC, RANK, SWITCH, Topology
+from ringwright.base.units import parse_size, parse_time
 
 EFFECTS = (
     "ringwright list faults; dead, rate P%, loss P%, ber E, latency T, buffer SIZE, optics degrade, slow Fx or flap T every T;"

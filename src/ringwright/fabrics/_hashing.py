@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._network import UNLUCKY, Clos
 from ringwright.fabrics.fat_tree import FatTreePaths
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 ECMP = "ecmp"
 LINE = f"{ECMP} unlucky"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.topology import Topology
-from ringwright.wiring import Dimension, lattice
+from ringwright.model.topology import Topology
+from ringwright.model.wiring import Dimension, lattice
 
 # The link of the homogeneous grids on which synthesisers are compared (TACOS, ASTRA-sim examples): 50 GiB/s, 0.5 us.
 RATE = 50 * 2.0**30

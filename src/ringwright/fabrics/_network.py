@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._capabilities import SWITCHES, adding
-from ringwright.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
-from ringwright.mixing import STEP, mixed
-from ringwright.shortest_paths import UNREACHED
+from ringwright.base.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
+from ringwright.base.mixing import STEP, mixed
+from ringwright.model.shortest_paths import UNREACHED
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.wiring import Wires
+    from ringwright.model.wiring import Wires
 
 PacketBytes = Annotated[int, Range(64, 1 << 20, "B")]  # data in a packet: the MTU less its headers
 PACKET_BYTES = 4096

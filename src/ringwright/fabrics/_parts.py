@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from ringwright.fabrics._chassis import NVLINK_S, PCIE_RATE, PCIE_S
 from ringwright.fabrics._cube import GPUS, NVLINKS, NVLINKS_P100, UPI_RATE, UPI_S
-from ringwright.shortest_paths import ShortestPaths
-from ringwright.topology import RANK, SWITCH
-from ringwright.wiring import Wires, packed
+from ringwright.model.shortest_paths import ShortestPaths
+from ringwright.model.topology import RANK, SWITCH
+from ringwright.model.wiring import Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 Nvlinks = Mapping[tuple[int, int], int]  # how many between two GPUs, the lower number first
 FEWEST, MOST = 3, 8  # GPUs of a part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._capabilities import nvls
 from ringwright.fabrics._chassis import NVLINK_S, PCIE_S, Chassis, Link
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._cube import cube, nic_places
-from ringwright.knobs import Range, Rate, RateOrNoLink, Seconds
-from ringwright.topology import Topology
+from ringwright.base.knobs import Range, Rate, RateOrNoLink, Seconds
+from ringwright.model.topology import Topology
 
 
 def dgx_1(

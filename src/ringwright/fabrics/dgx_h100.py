@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import sharing, switched
-from ringwright.knobs import Range, Rate, Seconds
-from ringwright.topology import Topology
+from ringwright.base.knobs import Range, Rate, Seconds
+from ringwright.model.topology import Topology
 
 
 def dgx_h100(

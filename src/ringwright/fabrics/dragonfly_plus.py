@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._network import HOP_S
-from ringwright.knobs import Ports, Rate, Seconds
-from ringwright.shortest_paths import UNREACHED
-from ringwright.topology import RANK, SWITCH, Topology
-from ringwright.wiring import MOST_LINKS, Names, Wires, packed
+from ringwright.base.knobs import Ports, Rate, Seconds
+from ringwright.model.shortest_paths import UNREACHED
+from ringwright.model.topology import RANK, SWITCH, Topology
+from ringwright.model.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np

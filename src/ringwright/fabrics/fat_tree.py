@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.fabrics._network import HOP_S, ROUTINGS, spread
-from ringwright.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
-from ringwright.shortest_paths import UNREACHED
-from ringwright.topology import RANK, SWITCH, Topology
-from ringwright.wiring import MOST_NODES, Names, Wires, packed
+from ringwright.base.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
+from ringwright.model.shortest_paths import UNREACHED
+from ringwright.model.topology import RANK, SWITCH, Topology
+from ringwright.model.wiring import MOST_NODES, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np

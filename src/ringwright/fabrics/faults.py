@@ -24,7 +24,7 @@ follows no packets says so. ``ecmp unlucky`` is the worst draw of a hash, for go
 or ``from T`` (else from the start), then ``to T``, ``until T`` or ``for T`` (else to the end). A rank that is ``dead`` loses
 its links. What overlaps adds up: rates and speeds multiply, losses combine as independent chances, latencies add.
 
-The lab (``ringwright.lab``) reads the same lines and a few that simulations have no model for: ``jitter T``,
+The lab (``ringwright_lab.network``) reads the same lines and a few that simulations have no model for: ``jitter T``,
 ``reorder P%`` and ``ecn P%`` on links, ``rank 3 kill at 4s``, ``rank 3 stop at 2s for 1s``; ``apply`` refuses those.
 """
 
@@ -37,12 +37,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ringwright.errors import InputError, UsageError
+from ringwright.base.errors import InputError, UsageError
 from ringwright.fabrics._congestion import WORD
 from ringwright.fabrics._fault_lines import LAB, OPTICS, FaultEffect, effects
 from ringwright.fabrics._hashing import ECMP, unlucky
-from ringwright.topology import FAULT_FIELDS, Fault, Topology
-from ringwright.units import parse_time
+from ringwright.model.topology import FAULT_FIELDS, Fault, Topology
+from ringwright.base.units import parse_time
 
 SCHEMA = "ringwright.faults/1"
 _WORDS = re.compile(r"^    (\w+ .*?) +# (.+)$", re.MULTILINE)

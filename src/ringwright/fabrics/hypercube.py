@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
-from ringwright.knobs import Rate, Seconds
-from ringwright.topology import Topology
-from ringwright.wiring import Dimension, lattice
+from ringwright.base.knobs import Rate, Seconds
+from ringwright.model.topology import Topology
+from ringwright.model.wiring import Dimension, lattice
 
 
 def hypercube(n: int, *, rate: Rate = RATE, latency_s: Seconds = LATENCY_S) -> Topology:

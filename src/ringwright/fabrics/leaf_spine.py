@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._capabilities import SWITCHES
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
 from ringwright.fabrics._network import HOP_S, ROUTINGS, HeaderBytes, PacketBytes, clos, network
-from ringwright.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
-from ringwright.topology import Topology
-from ringwright.wiring import MOST_NODES, Wires
+from ringwright.base.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
+from ringwright.model.topology import Topology
+from ringwright.model.wiring import MOST_NODES, Wires
 
 LAYOUTS = ("leaf-spine", "switch")
 

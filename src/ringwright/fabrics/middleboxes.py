@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._capabilities import SERVER
-from ringwright.knobs import Choices, Ports, Rate, Ratio, Seconds
-from ringwright.topology import AGGREGATOR, RANK, SWITCH, Topology
-from ringwright.wiring import MOST_NODES, Names, Wires
+from ringwright.base.knobs import Choices, Ports, Rate, Ratio, Seconds
+from ringwright.model.topology import AGGREGATOR, RANK, SWITCH, Topology
+from ringwright.model.wiring import MOST_NODES, Names, Wires
 
 TIERS = ("rack", "pod", "core")
 PLACES = (*TIERS, "all", "none")

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
-from ringwright.knobs import Choices, Rate, Seconds
-from ringwright.topology import Topology
-from ringwright.wiring import Dimension, lattice, shared
+from ringwright.base.knobs import Choices, Rate, Seconds
+from ringwright.model.topology import Topology
+from ringwright.model.wiring import Dimension, lattice, shared
 
 
 def switch(

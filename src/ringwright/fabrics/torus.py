@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ringwright.fabrics._lattices import LATENCY_S, RATE, grid
-from ringwright.knobs import Rate, Seconds
-from ringwright.topology import Topology
+from ringwright.base.knobs import Rate, Seconds
+from ringwright.model.topology import Topology
 
 
 def torus(*sizes: int, rate: Rate = RATE, latency_s: Seconds = LATENCY_S) -> Topology:

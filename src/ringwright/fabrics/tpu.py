@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics._lattices import axis
-from ringwright.knobs import Choices, Rate, Seconds
-from ringwright.topology import Topology
-from ringwright.wiring import Dimension, lattice
+from ringwright.base.knobs import Choices, Rate, Seconds
+from ringwright.model.topology import Topology
+from ringwright.model.wiring import Dimension, lattice
 
 # Generation: bytes/s each way of a link, and the dimension sizes that wrap around (Google Cloud TPU pages: 2,400 Gb/s a
 # chip over 6 links in v4, 1,600 over 4 in v5e, 4,800 over 6 in v5p, 3,200 over 4 in v6e).

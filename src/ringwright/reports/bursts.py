@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.analysis.burst_document import BurstFigures, ToldBursts
+from ringwright.analysis.traffic.burst_document import BurstFigures, ToldBursts
 from ringwright.reports import layout
-from ringwright.reports.charts import Chart, powers
+from ringwright.reports.draw.charts import Chart, powers
 from ringwright.reports.overlap import us
 from ringwright.reports.tables import Cell, PageTable, count, number, share, size, table, text
-from ringwright.units import format_count, format_size
+from ringwright.base.units import format_count, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from ringwright.analysis.diff_document import CountChange, RunCounts, RunDifference, TimedSize, TimedWhole
+from ringwright.analysis.compared.diff_document import CountChange, RunCounts, RunDifference, TimedSize, TimedWhole
 from ringwright.analysis.document import Row
 from ringwright.reports import layout, said_first
 from ringwright.reports.layout import percent
-from ringwright.reports.simulated import time as microseconds
-from ringwright.units import format_count, format_size
+from ringwright.reports.calls.simulated import time as microseconds
+from ringwright.base.units import format_count, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from ringwright.analysis.gate_document import CheckResult, GateAnswer
+from ringwright.analysis.compared.gate_document import CheckResult, GateAnswer
 from ringwright.reports import layout
 from ringwright.reports.annotations import annotation
 

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from ringwright.reports import layout
-from ringwright.studies.live import headline
-from ringwright.studies.live_late import SURE_LOOKS, named
-from ringwright.units import format_count, format_size, format_time
+from ringwright.capture.live.following import headline
+from ringwright.capture.live.live_late import SURE_LOOKS, named
+from ringwright.base.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
 
-    from ringwright.studies.live import Snapshot
-    from ringwright.studies.live_late import LateRank
+    from ringwright.capture.live.following import Snapshot
+    from ringwright.capture.live.live_late import LateRank
 
 NARROW = 60  # columns, below which a table keeps what changes and leaves out what it adds up to
 WIDE = 120

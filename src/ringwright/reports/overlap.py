@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.analysis.overlap_account import patterns
+from ringwright.analysis.exposed.overlap_account import patterns
 from ringwright.reports import layout
 from ringwright.reports.tables import Cell, PageTable, count, number, table, text
 

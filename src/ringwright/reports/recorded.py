@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from ringwright.reports import layout, terminal
 
 if TYPE_CHECKING:
-    from ringwright.studies.record import Recording
+    from ringwright.capture.record import Recording
 
 
 def write(done: Recording, file: TextIO, *, width: int | None = None) -> None:

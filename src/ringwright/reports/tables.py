@@ -9,7 +9,7 @@ from ringwright.analysis.document import Row, Summary
 from ringwright.reports import cuts
 from ringwright.reports.completion import operation_rows, short_place, size_rows
 from ringwright.reports.layout import percent
-from ringwright.units import format_count, format_size
+from ringwright.base.units import format_count, format_size
 
 MOST_ROWS = 200
 

@@ -10,7 +10,7 @@ from ringwright.reports import layout
 from ringwright.reports import overlap as account
 from ringwright.reports.overlap import us
 from ringwright.reports.tables import PageTable, count, number, share, size, table, text
-from ringwright.units import format_size
+from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

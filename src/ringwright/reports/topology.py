@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
 
 from ringwright.analysis.document import Summary
-from ringwright.analysis.topology_document import ReadNic, ReadRing, ReadTopology, ShownCommunicator
+from ringwright.analysis.machine.topology_document import ReadNic, ReadRing, ReadTopology, ShownCommunicator
 from ringwright.reports import layout, tables
-from ringwright.reports.log_player import log_play
-from ringwright.reports.player import Play
-from ringwright.reports.ring_pictures import RingPictures, rings
+from ringwright.reports.draw.log_player import log_play
+from ringwright.reports.draw.player import Play
+from ringwright.reports.draw.ring_pictures import RingPictures, rings
 from ringwright.reports.topology_names import name_of
-from ringwright.reports.tree_pictures import TreePictures, trees
-from ringwright.units import format_size
+from ringwright.reports.draw.tree_pictures import TreePictures, trees
+from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.analysis.topology_document import ShownCommunicator
+from ringwright.analysis.machine.topology_document import ShownCommunicator
 
 MOST_RANKS = 128  # beyond it a square of a ring is a host with its range of ranks
 MOST_HOSTS = 128  # beyond it nothing is drawn

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright.costs.stages import Costs
-from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
-from ringwright.validity.workloads import contradictions
-from ringwright.workload import Policy, Workload
+from ringwright.model.stages import Costs
+from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.model.validity.workloads import contradictions
+from ringwright.model.workload import Policy, Workload
 
 Scheduler = Callable[..., Workload]
 KINDS = {"F": "a forward task", "R": "a task that runs once more", "U": "an update"}  # of tasks; others are of backward

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ringwright.workload import Payload, Workload
+from ringwright.model.workload import Payload, Workload
 
 GRADIENTS = ("dp", "edp")  # roles of what is summed once a step
 

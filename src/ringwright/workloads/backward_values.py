@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ringwright.values import PARTIAL, Placement, Value
+from ringwright.model.values import PARTIAL, Placement, Value
 from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.forward_values import Part
 from ringwright.workloads.stage import RankClassBuilder

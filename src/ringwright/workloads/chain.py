@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringwright.errors import UsageError
-from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 
 
 @dataclass(frozen=True)

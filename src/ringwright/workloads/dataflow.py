@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.values import Value
+from ringwright.model.values import Value
 from ringwright.workloads.segments import Exchange, Segment
 from ringwright.workloads.task_parts import Makers
 from ringwright.workloads.tensors import OWN, Tensors

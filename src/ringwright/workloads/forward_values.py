@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.values import SLICED, Value
+from ringwright.model.values import SLICED, Value
 from ringwright.workloads import recomputed
 from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.layer_values import layer, loss, ring_heads, ring_turn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ringwright.errors import UsageError
-from ringwright.workload import Mesh
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Mesh
 from ringwright.workloads.parallel import Parallel
 
 

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ringwright.pipelines import Order, PipelineSchedule, in_halves, order, schedule_of
-from ringwright.values import Work
-from ringwright.workload import Payload, RankClass, Resource, Task, Workload
+from ringwright.graph.pipelines import Order, PipelineSchedule, in_halves, order, schedule_of
+from ringwright.model.values import Work
+from ringwright.model.workload import Payload, RankClass, Resource, Task, Workload
 from ringwright.workloads import parameters
 from ringwright.workloads.flops import forward as works_of
 from ringwright.workloads.grid import grid
@@ -44,7 +44,7 @@ def job(
     """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says.
 
     ``most`` micro-batches are laid out, if there are more: a pipeline repeats itself. ``schedule`` is one of
-    ``ringwright.pipelines.SCHEDULES``; it also says where the chunks lie.
+    ``ringwright.graph.pipelines.SCHEDULES``; it also says where the chunks lie.
     """
     refuse(card, step)
     laid_out, known = step.micro_batches if most is None else min(step.micro_batches, most), schedule_of(schedule)[0]

@@ -10,7 +10,7 @@ tensor; what other models have in their place is what their autograd functions s
 
 from __future__ import annotations
 
-from ringwright.values import Value
+from ringwright.model.values import Value
 from ringwright.workloads import recomputed
 from ringwright.workloads.collectives import LOSS_BYTES
 from ringwright.workloads.dataflow import MASK_BYTES, Pass, SegmentFlow

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ringwright.errors import UsageError
-from ringwright.workload import Edge, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Edge, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.flops import forward
 from ringwright.workloads.layer_work import LayerWork

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ringwright.errors import UsageError
-from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 
 
 @dataclass(frozen=True)

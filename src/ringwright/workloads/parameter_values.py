@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ringwright.values import PARTIAL, SLICED, Placement, Value
+from ringwright.model.values import PARTIAL, SLICED, Placement, Value
 from ringwright.workloads.parameters import Held
 from ringwright.workloads.replicas import has_ddp
 from ringwright.workloads.segments import Item, Segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ringwright.workload import Mesh, Task
+from ringwright.model.workload import Mesh, Task
 from ringwright.workloads.segments import Item, Segment
 from ringwright.workloads.stage import RankClassBuilder
 from ringwright.workloads.step import StepSpec

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from ringwright.errors import UsageError
-from ringwright.pipelines import Shape, in_halves, order, schedule_of
-from ringwright.values import PARTIAL, SLICED, Placement, Value
-from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.graph.pipelines import Shape, in_halves, order, schedule_of
+from ringwright.model.values import PARTIAL, SLICED, Placement, Value
+from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 from ringwright.workloads.weight_versions import delayed
 
 WIDTH = 4  # bytes of an element
@@ -47,7 +47,7 @@ def pipeline_chain(
     times
         Seconds of a stage; all passes take one where none are given.
     schedule
-        Order of the passes, one of ``ringwright.pipelines.SCHEDULES``; it also says where stages lie.
+        Order of the passes, one of ``ringwright.graph.pipelines.SCHEDULES``; it also says where stages lie.
     replicas, elements
         Pipelines that share gradients, and parameters of a stage (4 bytes each; 0: nothing is summed).
     message_bytes

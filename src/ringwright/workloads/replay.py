@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
-from ringwright.errors import InputError
-from ringwright.validity.workloads import require
+from ringwright.base.errors import InputError
+from ringwright.model.validity.workloads import require
 from ringwright.workloads.recorded import dependent, timeline
 from ringwright.workloads.recorded.alike import same_order
 from ringwright.workloads.recorded.build import Built, build, with_notes
@@ -23,8 +23,8 @@ from ringwright.workloads.recorded.lines import ChosenStep, chosen, steady_steps
 from ringwright.workloads.recorded.plan import PAIRS, Line, RankStep, RecordedCall
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
-    from ringwright.workload import Workload
+    from ringwright.model.trace import Trace
+    from ringwright.model.workload import Workload
 
 GROUNDS = ("dependencies", "times", "communication-only")
 COMMUNICATION_ONLY = "communication only: the source has no times, so computation is left out"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ringwright.values import Value, Work
-from ringwright.workload import Edge, Payload, Task
+from ringwright.model.values import Value, Work
+from ringwright.model.workload import Edge, Payload, Task
 from ringwright.workloads.segments import Exchange, Item, Segment
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ringwright.values import MatrixProduct, Work, WorkPart
+from ringwright.model.values import MatrixProduct, Work, WorkPart
 from ringwright.workloads.layer_work import LayerWork
 from ringwright.workloads.tensors import ALL, Tensors
 from ringwright.workloads.times import Seconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ringwright.values import Work
+from ringwright.model.values import Work
 from ringwright.workloads import recomputed
 from ringwright.workloads.flops import attention_widths
 from ringwright.workloads.layer_work import LayerWork

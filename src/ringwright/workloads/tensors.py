@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ringwright.values import PARTIAL, SLICED, Placement, Value
-from ringwright.workload import Mesh
+from ringwright.model.values import PARTIAL, SLICED, Placement, Value
+from ringwright.model.workload import Mesh
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.step import StepSpec
 

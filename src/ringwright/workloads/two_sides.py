@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.pipelines import PipelineSchedule
+from ringwright.graph.pipelines import PipelineSchedule
 from ringwright.workloads.step import StepSpec
 
 

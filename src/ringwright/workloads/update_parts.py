@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ringwright.values import Work, WorkPart
+from ringwright.model.values import Work, WorkPart
 from ringwright.workloads.parameter_values import Owned
 from ringwright.workloads.stage import RankClassBuilder
 from ringwright.workloads.task_work import update_work

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.errors import UsageError
-from ringwright.workload import Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Workload
 
 
 def delayed(workload: Workload, steps: int = 1) -> Workload:

@@ -6,7 +6,7 @@ import dataclasses
 import random
 from dataclasses import dataclass
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
@@ -15,9 +15,9 @@ from ringwright.engines.packets.layout import lay_out
 from ringwright.engines.packets.network import PacketNetwork
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.fabrics import fabric, faults
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.topology import Fault, Topology
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.model.topology import Fault, Topology
 
 OPERATIONS = (
     ("all-reduce", "ring"),

@@ -7,16 +7,16 @@ from statistics import median
 
 import pytest
 
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.packets.added import MOST_HOPS, MOST_SEEDS, added
 from ringwright.engines.packets.carriage import without_losses
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.together import laid_out
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 from ringwright.fabrics import fabric, faults
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.topology import Topology
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once  # millions of packets: with the compiled loops alone
 

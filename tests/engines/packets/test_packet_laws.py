@@ -6,7 +6,7 @@ import pytest
 
 from engines.packets.packet_cases import healthy
 from ringwright.engines.choose import simulate
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import faults
 
 pytestmark = pytest.mark.once  # the twin gives the same times

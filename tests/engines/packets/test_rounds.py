@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from engines.packets.packet_cases import case
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.costs.protocols import RENO
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets import control
 from ringwright.engines.packets.connection import connections
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.rounds import round_times_s
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 from ringwright.fabrics import fabric, faults
-from ringwright.program import Program
-from ringwright.registry import algorithm
-from ringwright.studies.traced import trace
-from ringwright.topology import Topology
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.calls.traced import trace
+from ringwright.model.topology import Topology
 
 
 def made(op: str, slug: str, top: Topology, size_bytes: int) -> Program:

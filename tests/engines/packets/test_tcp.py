@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engines.packets.packet_cases import PacketCase
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets import control, local
 from ringwright.engines.packets.connection import MISSING, OUT, SentPacket
@@ -13,8 +13,8 @@ from ringwright.engines.packets.event import DATA, PacketEvent
 from ringwright.engines.packets.loop import PacketLoop
 from ringwright.engines.packets.ports import NEVER
 from ringwright.fabrics import fabric, faults
-from ringwright.registry import algorithm
-from ringwright.topology import Topology
+from ringwright.model.registry import algorithm
+from ringwright.model.topology import Topology
 
 SECOND = 10**12
 SLOW = fabric("switch:2,rate=20Mb/s,transport=tcp-reno,latency_s=50us")

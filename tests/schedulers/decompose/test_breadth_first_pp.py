@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from ringwright.algebra import RULES, RewriteError, replayed
-from ringwright.algebra.equal import prove, small
-from ringwright.costs.stages import LinkCosts
+from ringwright.graph.algebra import RULES, RewriteError, replayed
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import WorkloadError
-from ringwright.memory import memory
-from ringwright.papers import claims
-from ringwright.papers.figures import breadth_first_pp as figures
-from ringwright.papers.figures import rows
-from ringwright.papers.figures.pipelines import UnitCosts, units
-from ringwright.pipelines import order
+from ringwright.base.errors import WorkloadError
+from ringwright.graph.memory import memory
+from ringwright_lab.papers import claims
+from ringwright_lab.papers.figures import breadth_first_pp as figures
+from ringwright_lab.papers.figures import rows
+from ringwright_lab.papers.figures.pipelines import UnitCosts, units
+from ringwright.graph.pipelines import order
 from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
-from ringwright.studies.jobs.generated import GeneratedJobSpec, workload
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 
 FREE = LinkCosts(1e30)
 PAPER = claims.read(claims.find(["breadth-first-pp"])[0])["rows"]
@@ -61,7 +61,7 @@ def test_without_the_system_every_form_fails(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_group_of_all_is_breadth_first_and_one_of_as_many_as_devices_is_depth_first(
     group: int, descending: bool
 ) -> None:
-    """What goes first is the order of ``ringwright.pipelines``; with N = p that is the interleaved order of Megatron-LM."""
+    """What goes first is the order of ``ringwright.graph.pipelines``; with N = p that is the interleaved order of Megatron-LM."""
     made = breadth_first_pp(units(4, 12, 2), FREE, group=group, descending=descending)
     spelled = {0: "aiao" if descending else "breadth-first", 4: "1f1b"}.get(group, f"breadth-first:{group}")
     for at in range(4):

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 import ringwright
-from ringwright.algebra import replayed
-from ringwright.algebra.account import totals
-from ringwright.algebra.equal import prove, small
-from ringwright.algebra.stages import StageProgram
-from ringwright.costs.stages import LinkCosts, Stage
-from ringwright.errors import WorkloadError
-from ringwright.memory import peak_bytes
-from ringwright.papers.figures import coconet as figures
-from ringwright.registry import scheduler
+from ringwright.graph.algebra import replayed
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.stages import StageProgram
+from ringwright.model.stages import LinkCosts, Stage
+from ringwright.base.errors import WorkloadError
+from ringwright.graph.memory import peak_bytes
+from ringwright_lab.papers.figures import coconet as figures
+from ringwright.model.registry import scheduler
 from ringwright.schedulers.decompose.coconet import autotuned, coconet, step_s
 from ringwright.schedulers.decompose.coconet.products import summed_products
 from ringwright.schedulers.decompose.coconet.schedules import (
@@ -25,8 +25,8 @@ from ringwright.schedulers.decompose.coconet.schedules import (
     product_schedules,
     sum_site,
 )
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 LINK = LinkCosts(1e9, 1e-6, ring=True)

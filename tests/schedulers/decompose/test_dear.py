@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from ringwright.algebra import RULES, RewriteError, replayed
-from ringwright.algebra.account import totals
-from ringwright.algebra.build import Build, partial
-from ringwright.algebra.equal import prove
-from ringwright.contracts import small_jobs
-from ringwright.costs.stages import LinkCosts
+from ringwright.graph.algebra import RULES, RewriteError, replayed
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.build import Build, partial
+from ringwright.graph.algebra.equal import prove
+from ringwright_lab.contracts import small_jobs
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import WorkloadError
-from ringwright.papers.figures import dear as figures
-from ringwright.registry import scheduler, schedulers
+from ringwright.base.errors import WorkloadError
+from ringwright_lab.papers.figures import dear as figures
+from ringwright.model.registry import scheduler, schedulers
 from ringwright.schedulers.decompose.dear import dear
-from ringwright.validity.workloads import check
-from ringwright.workload import Mesh, Workload
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Mesh, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 MIB = 1 << 20

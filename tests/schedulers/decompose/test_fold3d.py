@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from ringwright.algebra import replayed
-from ringwright.algebra.equal import prove, small
-from ringwright.costs.stages import LinkCosts
+from ringwright.graph.algebra import replayed
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import WorkloadError
-from ringwright.memory import peak_bytes
-from ringwright.papers import claims
-from ringwright.papers.figures import fold3d as figures
-from ringwright.papers.figures import rows
-from ringwright.papers.figures.pipelines import UnitCosts, steady, units
+from ringwright.base.errors import WorkloadError
+from ringwright.graph.memory import peak_bytes
+from ringwright_lab.papers import claims
+from ringwright_lab.papers.figures import fold3d as figures
+from ringwright_lab.papers.figures import rows
+from ringwright_lab.papers.figures.pipelines import UnitCosts, steady, units
 from ringwright.schedulers.decompose.fold3d import fold3d
-from ringwright.studies.jobs.generated import GeneratedJobSpec, workload
-from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.validity.workloads import check
-from ringwright.workload import Workload
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 
 FREE, PS = UnitCosts(), 1e12

@@ -9,15 +9,15 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
-from ringwright.algebra import RULES, RewriteError, replayed
-from ringwright.algebra.equal import prove
+from ringwright.graph.algebra import RULES, RewriteError, replayed
+from ringwright.graph.algebra.equal import prove
 from ringwright.costs.networks import NetworkCosts
-from ringwright.costs.stages import LinkCosts, NetworkedCosts
+from ringwright.model.stages import LinkCosts, NetworkedCosts
 from ringwright.engines.job.run import simulate
-from ringwright.errors import UsageError, WorkloadError
-from ringwright.exports.workload_json import workload_json
-from ringwright.papers.figures import syndicate as figures
-from ringwright.rewrites import operations
+from ringwright.base.errors import UsageError, WorkloadError
+from ringwright.formats.write.workload_json import workload_json
+from ringwright_lab.papers.figures import syndicate as figures
+from ringwright.model.rewrites import operations
 from ringwright.schedulers.decompose.syndicate import neighbour, searched, syndicate
 from ringwright.schedulers.decompose.syndicate._motifs import (
     MotifPlan,
@@ -30,9 +30,9 @@ from ringwright.schedulers.decompose.syndicate._motifs import (
 )
 from ringwright.schedulers.decompose.syndicate._plan import carried_out
 from ringwright.schedulers.search import enumerated
-from ringwright.sources.workload_json import read_workload
-from ringwright.validity.workloads import check
-from ringwright.workload import Gate, Queue, Rewrite, Workload
+from ringwright.formats.read.programs.workload_json import read_workload
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Gate, Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 NAMES = ("fast", "slow")

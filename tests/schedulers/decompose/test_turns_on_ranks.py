@@ -12,7 +12,7 @@ import pytest
 
 from block_jobs import blocks
 from ringwright.schedulers.decompose.oases import oases
-from ringwright.studies import graph_ranks
+from ringwright_lab.judges import graph_ranks
 from turns_in_lab import LINK, halves, measured, seconds, waits
 
 pytestmark = [

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.collective import OPS
-from ringwright.errors import InputError
-from ringwright.sources.gathered import Gathered
+from ringwright.model.collective import OPS
+from ringwright.base.errors import InputError
+from ringwright.formats.read.gathered import Gathered
 
 if TYPE_CHECKING:
-    from ringwright.sources.source import Source
-    from ringwright.trace import Trace
+    from ringwright.formats.read.source import Source
+    from ringwright.model.trace import Trace
 
 HEAD = b"rank,op,bytes,start_us,time_us"
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.knobs import Range
-from ringwright.workload import Queue
+from ringwright.base.knobs import Range
+from ringwright.model.workload import Queue
 
 if TYPE_CHECKING:
-    from ringwright.costs.stages import Costs
-    from ringwright.workload import Workload
+    from ringwright.model.stages import Costs
+    from ringwright.model.workload import Workload
 
 
 def smallest_first(workload: Workload, costs: Costs, *, at_once: Annotated[int, Range(1, 64)] = 1) -> Workload:

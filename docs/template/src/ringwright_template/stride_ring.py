@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.errors import UsageError
-from ringwright.knobs import Range
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather",)  # without it no check has a case
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ringwright.advise.layers.operations import on_known_machine
 from ringwright.advise.machines import FASTER, NAMED
 from ringwright.advise.settings import MACHINE, Setting
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.fabrics import families, knobs
-from ringwright.studies.jobs.aggregated import switches_add
-from ringwright.studies.provision.variants import is_spelled
+from ringwright.jobs.aggregated import switches_add
+from ringwright.advise.provision.variants import is_spelled
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 TIMES = 2
 ADDS = "sharp"

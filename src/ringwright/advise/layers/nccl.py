@@ -20,9 +20,9 @@ from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.constants import release_numbers
 from ringwright.costs.nccl.environment import EVERY_OP, PER_OP_FROM, NcclEnvironment
-from ringwright.errors import UsageError
-from ringwright.exports.nccl_environment import variables
-from ringwright.studies.jobs.costs import LIBRARY
+from ringwright.base.errors import UsageError
+from ringwright.formats.write.nccl_environment import variables
+from ringwright.jobs.pricing.costs import LIBRARY
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.algorithms.searching import OutOfTimeError
-from ringwright.costs.stages import seconds
-from ringwright.errors import RingwrightError, UsageError
-from ringwright.studies.jobs.aggregated import ALONE, fabric_costs
-from ringwright.studies.jobs.exposed_operations import exposed_operations
-from ringwright.studies.jobs.recorded import Changed
+from ringwright.model.stages import seconds
+from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.jobs.aggregated import ALONE, fabric_costs
+from ringwright.jobs.explained.exposed_operations import exposed_operations
+from ringwright.jobs.recorded import Changed
 
 if TYPE_CHECKING:
     from ringwright.advise.settings import Setting
     from ringwright.advise.situation import Situation
-    from ringwright.studies.jobs.study import PolicyResult
+    from ringwright.jobs.study import PolicyResult
 
 LEAST = 0.01  # of a step that an operation is on the wire, to be asked about
 MOST = 3  # operations

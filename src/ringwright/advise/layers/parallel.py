@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import FORM, IN, Setting
-from ringwright.errors import UsageError
-from ringwright.studies.model_workload import settled
+from ringwright.base.errors import UsageError
+from ringwright.jobs.model_workload import settled
 from ringwright.workloads.models import model
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from ringwright.advise.links import has_rdma, slow_link, sockets_seen
 from ringwright.advise.mended import computed_s, usual_s
 from ringwright.advise.settings import BROKEN, LINK, NETWORK, Setting, Setup
-from ringwright.analysis.arrivals import arrivals
-from ringwright.errors import UsageError
+from ringwright.analysis.slow.arrivals import arrivals
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.advise.situation import Situation
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 RISK = "none for the program; the host is out of the job meanwhile"
 RDMA_RISK = "none for the program; a fabric that drops packets needs flow control first"

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import in_time
-from ringwright.errors import RingwrightError
-from ringwright.studies.synthesis.question import SynthesisSpec
-from ringwright.studies.synthesis.replan import spelled
-from ringwright.studies.synthesis.study import synthesise
+from ringwright.base.errors import RingwrightError
+from ringwright.search.question import SynthesisSpec
+from ringwright.search.replan import spelled
+from ringwright.search.study import synthesise
 
 if TYPE_CHECKING:
     from ringwright.advise.layers.operations import MainOperation
     from ringwright.advise.situation import Situation
-    from ringwright.studies.synthesis.replan import Replanned
-    from ringwright.topology import Topology
+    from ringwright.search.replan import Replanned
+    from ringwright.model.topology import Topology
 
 METHOD = "forest"
 MOST_REPLANNED = 64  # ranks of an operation

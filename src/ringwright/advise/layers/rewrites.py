@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import GRAPH, Setting
-from ringwright.errors import UsageError
-from ringwright.registry import System, schedulers
-from ringwright.studies.jobs.auto import spelled_words
+from ringwright.base.errors import UsageError
+from ringwright.model.registry import System, schedulers
+from ringwright.jobs.auto import spelled_words
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

@@ -13,9 +13,9 @@ from ringwright.advise.layers.operations import (
     quickest,
     timed,
 )
-from ringwright.errors import UsageError
-from ringwright.registry import systems
-from ringwright.studies.jobs.aggregated import switches_add
+from ringwright.base.errors import UsageError
+from ringwright.model.registry import systems
+from ringwright.jobs.aggregated import switches_add
 
 if TYPE_CHECKING:
     from ringwright.advise.settings import Setting

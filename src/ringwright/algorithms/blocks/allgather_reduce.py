@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import require_op
-from ringwright.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
+from ringwright.model.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "barrier")
 

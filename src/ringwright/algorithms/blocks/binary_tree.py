@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, level_tree, require_radix, tree_program
-from ringwright.knobs import Radix, SegmentBytes
+from ringwright.base.knobs import Radix, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 OPS = TREE_OPS
 

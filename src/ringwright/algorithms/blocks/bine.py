@@ -20,12 +20,12 @@ import numpy as np
 
 from ringwright.algorithms.blocks.swing import Butterfly
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter")
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from ringwright.algorithms import trees
 from ringwright.algorithms.offers import is_even, require_op, segments_of
-from ringwright.knobs import SegmentBytes
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.base.knobs import SegmentBytes
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = (*trees.TREE_OPS, "gather", "scatter")
 

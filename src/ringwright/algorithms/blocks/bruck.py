@@ -20,8 +20,8 @@ import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_op
 from ringwright.algorithms.trees import require_radix
-from ringwright.knobs import Radix
-from ringwright.program import (
+from ringwright.base.knobs import Radix
+from ringwright.model.program import (
     Affine,
     Block,
     Cost,
@@ -38,8 +38,8 @@ from ringwright.program import (
 )
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather", "all-to-all", "barrier")
 

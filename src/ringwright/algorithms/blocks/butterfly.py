@@ -22,11 +22,11 @@ import numpy as np
 from ringwright.algorithms.blocks.recursive_halving import halving_cost
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import RankDigits, halving
-from ringwright.program import Layout, Op, Program, Step, cut, explicit, nothing
+from ringwright.model.program import Layout, Op, Program, Step, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("reduce-scatter",)
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, chains, require_radix, tree_program
-from ringwright.knobs import Range, SegmentBytes
+from ringwright.base.knobs import Range, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 OPS = TREE_OPS
 

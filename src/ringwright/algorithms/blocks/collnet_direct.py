@@ -24,15 +24,15 @@ from ringwright.algorithms import placement
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import SPARE, Wave, Waves, numbered, through
-from ringwright.errors import UsageError
-from ringwright.knobs import Channels, Segments, Slots
-from ringwright.program import Op, Term, nothing
-from ringwright.streams import Stream
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Channels, Segments, Slots
+from ringwright.model.program import Op, Term, nothing
+from ringwright.model.streams import Stream
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce",)
 FABRICS = ("dgx-h100:2,sharp=true", "dgx-a100:4,per_leaf=2,sharp=true", "leaf-spine:12,per_leaf=4,sharp=true")

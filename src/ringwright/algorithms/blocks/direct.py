@@ -19,13 +19,26 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.errors import UsageError
-from ringwright.knobs import Range
-from ringwright.program import Block, Cost, Layout, Op, Program, Step, Term, constant, cut, explicit, nothing, turn
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range
+from ringwright.model.program import (
+    Block,
+    Cost,
+    Layout,
+    Op,
+    Program,
+    Step,
+    Term,
+    constant,
+    cut,
+    explicit,
+    nothing,
+    turn,
+)
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-to-all")
 

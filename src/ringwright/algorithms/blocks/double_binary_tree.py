@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
-from ringwright.knobs import Channels, Segments
-from ringwright.program import Cost, Program, Step, Term, cut, nothing
+from ringwright.base.knobs import Channels, Segments
+from ringwright.model.program import Cost, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce",)
 MOST_SEGMENTS = 16

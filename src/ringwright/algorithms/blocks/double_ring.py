@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_op
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("barrier",)
 

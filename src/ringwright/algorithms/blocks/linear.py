@@ -19,12 +19,12 @@ import numpy as np
 
 from ringwright.algorithms import prefixes
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.collective import PREFIXES
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.collective import PREFIXES
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("broadcast", "reduce", "gather", "scatter", "all-reduce", "barrier", "all-gather", "reduce-scatter", *PREFIXES)
 # What the root does, phase by phase: adds up everything, takes or gives one block of each, or gives everything to each.

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.errors import UsageError
-from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather",)
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.compose import Algorithm, lift
 from ringwright.algorithms.offers import require_op
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.program import Cost, Layout, Program, Step, cut, nothing
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Cost, Layout, Program, Step, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "barrier")
 

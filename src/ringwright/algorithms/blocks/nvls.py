@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.collective import Collective
-from ringwright.errors import FanInError, UsageError
-from ringwright.knobs import Channels, Segments
-from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
-from ringwright.streams import Stream
+from ringwright.model.collective import Collective
+from ringwright.base.errors import FanInError, UsageError
+from ringwright.base.knobs import Channels, Segments
+from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
+from ringwright.model.streams import Stream
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
 FABRICS = ("dgx-h100:1",)

@@ -22,15 +22,15 @@ from ringwright.algorithms.blocks.nvls import elements_of, switch_domains
 from ringwright.algorithms.compose import beside, embed, later
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.collective import Collective
+from ringwright.model.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
-from ringwright.errors import UsageError
-from ringwright.knobs import Channels, Segments
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
-from ringwright.streams import Stream
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Channels, Segments
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.streams import Stream
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce",)
 FABRICS = ("dgx-h100:1", "dgx-h100:2", "dgx-h100:4")

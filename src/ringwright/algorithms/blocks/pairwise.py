@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.blocks.direct import in_rounds, towards
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import RankDigits
-from ringwright.errors import UsageError
-from ringwright.program import Block, Op, Program, nothing
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Block, Op, Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-to-all", "reduce-scatter", "all-gather")
 

@@ -21,13 +21,13 @@ import numpy as np
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import RankDigits, doubling, halving, halvings
 from ringwright.algorithms.trees import require_radix
-from ringwright.errors import UsageError
-from ringwright.knobs import Radix
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Radix
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce")
 

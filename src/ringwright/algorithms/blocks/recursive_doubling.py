@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms import prefixes
 from ringwright.algorithms.offers import is_even, require_op
 from ringwright.algorithms.powers import RankDigits, doubling
-from ringwright.collective import PREFIXES
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.collective import PREFIXES
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "barrier", "all-gather", "reduce-scatter", *PREFIXES)
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.algorithms.powers import RankDigits, halving
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("reduce-scatter",)
 

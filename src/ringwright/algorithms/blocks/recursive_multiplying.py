@@ -21,12 +21,12 @@ import numpy as np
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import RankDigits
 from ringwright.algorithms.trees import require_radix
-from ringwright.knobs import Radix
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.base.knobs import Radix
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "barrier")
 

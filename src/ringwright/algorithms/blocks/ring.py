@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.collective import Collective
-from ringwright.knobs import Channels
-from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
+from ringwright.model.collective import Collective
+from ringwright.base.knobs import Channels
+from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
 

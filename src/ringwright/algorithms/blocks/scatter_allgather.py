@@ -21,12 +21,12 @@ import numpy as np
 from ringwright.algorithms.compose import embed
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import RankDigits, doubling
-from ringwright.errors import UsageError
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("broadcast",)
 GATHERS = ("doubling", "ring")

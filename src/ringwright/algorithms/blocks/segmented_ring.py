@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op, segments_of
-from ringwright.knobs import SegmentBytes
-from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
+from ringwright.base.knobs import SegmentBytes
+from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce",)
 

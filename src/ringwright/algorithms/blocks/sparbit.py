@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather",)
 

@@ -21,12 +21,12 @@ import numpy as np
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import level_tree, spans_of
-from ringwright.knobs import SegmentBytes
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.base.knobs import SegmentBytes
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("broadcast",)
 

@@ -21,13 +21,13 @@ import numpy as np
 
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.knobs import Range, Ranks
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range, Ranks
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
 

@@ -25,14 +25,14 @@ from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.compose import Algorithm, beside, embed
 from ringwright.algorithms.offers import require_op
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.knobs import Range, Segments
-from ringwright.program import Cost, Layout, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range, Segments
+from ringwright.model.program import Cost, Layout, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
-    from ringwright.streams import Stream
-    from ringwright.topology import Topology
+    from ringwright.model.streams import Stream
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "barrier", "broadcast", "reduce")
 

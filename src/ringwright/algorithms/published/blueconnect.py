@@ -26,13 +26,13 @@ from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.strips import Strips
-from ringwright.collective import Collective, split
-from ringwright.errors import UsageError
-from ringwright.knobs import Ranks, Segments
-from ringwright.program import Program, nothing
+from ringwright.model.collective import Collective, split
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Ranks, Segments
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 def blueconnect(

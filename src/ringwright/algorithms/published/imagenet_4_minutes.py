@@ -27,13 +27,13 @@ from ringwright.algorithms.compose import Algorithm, beside, embed, lift
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.algorithms.placement import by_host, is_regular
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.knobs import Range, Ranks, Segments
-from ringwright.program import Cost, Program, Step, Term, cut, nothing
+from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range, Ranks, Segments
+from ringwright.model.program import Cost, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce",)
 # Without a topology: RDMA over 100 Gb/s Ethernet, a few us a hop (the paper's network).

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Annotated
 from ringwright.algorithms.blocks.ring import OPS, ring
 from ringwright.algorithms.compose import embed
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.errors import UsageError
-from ringwright.knobs import RANDOM, Channels, Choices, Range
-from ringwright.program import Program, Step
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import RANDOM, Channels, Choices, Range
+from ringwright.model.program import Program, Step
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 __all__ = ["OPS", "ring_allreduce", "ring_order"]
 

@@ -19,13 +19,13 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.errors import UsageError
-from ringwright.knobs import Ranks
-from ringwright.program import Program, nothing
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Ranks
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 
 def torus_2d_allreduce(

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ringwright.capture.nccl_profiler.build import find_compiler, shared_library
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 FILE_NAME = "libringwright-mpi.so"
 _AGAIN = "ringwright run"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration.record import Calibration, LinkClassCosts
 from ringwright.costs.nccl.node_types import NODE_TYPES, placed
-from ringwright.topology import Topology
+from ringwright.model.topology import Topology
 
 if TYPE_CHECKING:
     import numpy as np

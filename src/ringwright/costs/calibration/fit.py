@@ -18,7 +18,7 @@ from ringwright.costs.calibration.search import descend
 from ringwright.costs.nccl.node_types import NodeType, placed
 from ringwright.costs.nccl.timing import COLUMNS, stages
 from ringwright.costs.transports import OF_PRODUCTS, carrier
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from ringwright import drafts
+from ringwright.base import drafts
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.costs.transports import OF_PRODUCTS, carrier
-from ringwright.errors import InputError, UsageError
-from ringwright.notebook import table
+from ringwright.base.errors import InputError, UsageError
+from ringwright.base.notebook import table
 
 SCHEMA = "ringwright.calibration/1"
 _LARGEST_FILE = 1 << 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ringwright.costs.contention.multiprocessors import Multiprocessors
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 Job = Literal["copy", "add", "read", "write"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ringwright.costs.gpus import gpu
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 ALIKE = ("h100", "h800", "h200")  # multiprocessors of compute capability 9.0
 BOOST_HZ = 1.98e9  # the highest clock of each of them

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.products import Product, product_s
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 Along = Literal["m", "n", "k"]
 ALONG: tuple[Along, ...] = ("m", "n", "k")

@@ -13,7 +13,7 @@ from ringwright.costs.contention.movers import BUS_SHARE_OF_PRODUCT, asked, fit_
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.products import REACHED, Product, chosen, product_s
 from ringwright.costs.contention.waves import TileKernel
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 
 @dataclass(frozen=True)

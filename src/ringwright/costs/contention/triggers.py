@@ -14,7 +14,7 @@ from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.products import Product, chosen
 from ringwright.costs.contention.sharing import beside
 from ringwright.costs.contention.waves import gets_in
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 DRIVER_COPY_SLOWS = 2.0  # a product while the driver copies inside the memory
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from ringwright import drafts
-from ringwright.errors import InputError, UsageError
+from ringwright.base import drafts
+from ringwright.base.errors import InputError, UsageError
 
 SCHEMA = "ringwright.fit/1"
 _LARGEST_FILE = 1 << 20

@@ -19,7 +19,7 @@ from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, system_of_nod
 from ringwright.costs.nccl.selection import NcclChoice, choose
 from ringwright.costs.nccl.timing import NcclOverride, has_form
 from ringwright.costs.transports import carrier
-from ringwright.errors import RingwrightError, UsageError
+from ringwright.base.errors import RingwrightError, UsageError
 
 # The node type of a GPU, by the first name that is in the GPU's; Grace Hopper has none of its own: four GPUs, each with its NIC.
 BASES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 
 def learnt_file(name: str, schema: str) -> dict[str, Any]:

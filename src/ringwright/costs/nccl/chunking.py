@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ringwright.costs.nccl.constants import Constants, constants
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.latency import nodes_seen
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 BUFFER_STEPS = 8
 BUFFER_BYTES = {"ll": 8 * 512 * 16 * BUFFER_STEPS, "ll128": 120 * 640 * 8 * BUFFER_STEPS, "simple": 4 << 20}

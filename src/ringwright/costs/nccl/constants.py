@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 SCHEMA = "ringwright.nccl-constants/1"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ringwright.costs.nccl.availability import not_offered
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, release_numbers
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 EVERY_OP = ""
 PER_OP_FROM = (2, 24)

@@ -16,7 +16,7 @@ from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, Constant
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.latency import latency_us, nodes_seen
 from ringwright.costs.nccl.occupancy import communicator_channels
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 Key = tuple[str, str, str]  # operation, algorithm, protocol
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 _REMEDY = "name nodes and ranks in every rule, and the same number of ranks on each node"
 

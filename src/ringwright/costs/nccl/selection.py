@@ -16,7 +16,7 @@ from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS, constants
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.model import predict_us
 from ringwright.costs.nccl.occupancy import channels_used, occupancy
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 
 ALWAYS_TREE = 0x7FFFFFFFFFFFFFFF
 

@@ -42,7 +42,7 @@ from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
 from ringwright.costs.nccl.node_types import NodeType
 from ringwright.costs.nccl.selection import NcclChoice, choose, cut, forced_pair
 from ringwright.costs.transports import waits_s
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.selection import NcclChoice
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 ANY = -1
 BYTES_MAX = (1 << 63) - 1

@@ -18,14 +18,14 @@ from ringwright.engines.folding.partition import CoarsestPartition, joined
 from ringwright.engines.folding.quotient import Folded, quotient_machine, require_room, with_spans
 from ringwright.engines.messages import Pieces
 from ringwright.engines.multicast import branched
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.folding.move_lists import MoveList, SlotPattern
     from ringwright.engines.machine import Machine
-    from ringwright.program import Layout, Program
+    from ringwright.model.program import Layout, Program
 
 
 def fold_by_class(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:

@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.engines.folding.patterns import IndexPattern, recognised
-from ringwright.errors import DeclinedError
-from ringwright.program import Affine, Op
+from ringwright.base.errors import DeclinedError
+from ringwright.model.program import Affine, Op
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.program import Block, Program
+    from ringwright.model.program import Block, Program
 
 
 @dataclass

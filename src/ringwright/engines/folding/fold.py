@@ -21,14 +21,14 @@ from ringwright.engines.folding.quotient import Folded, quotient_machine, requir
 from ringwright.engines.folding.refine import refine
 from ringwright.engines.folding.slots import Starts, require_equal_bytes
 from ringwright.engines.messages import Pieces
-from ringwright.errors import DeclinedError
-from ringwright.program import ADDING
+from ringwright.base.errors import DeclinedError
+from ringwright.model.program import ADDING
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 
 def evened(program: Program) -> Program:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.engines.folding.partition import joined
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

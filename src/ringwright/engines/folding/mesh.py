@@ -13,7 +13,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from ringwright.engines.folding.families import turning
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ringwright.engines.folding.families import BlockFamily
     from ringwright.engines.folding.patterns import IndexPattern
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

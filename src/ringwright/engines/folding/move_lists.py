@@ -10,13 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.errors import DeclinedError
-from ringwright.program import ADDING, Affine, Op
+from ringwright.base.errors import DeclinedError
+from ringwright.model.program import ADDING, Affine, Op
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.program import Block, Program
+    from ringwright.model.program import Block, Program
 
 MOST_REMEMBERED = 4096  # arrays whose numbers are looked up by identity
 MOST_SHAPES = 1 << 22  # slots of blocks whose kinds are looked up by their numbers

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines.flat import routes
 from ringwright.engines.folding.mesh import View
-from ringwright.errors import DeclinedError
-from ringwright.program import ADDING
-from ringwright.software import NO_SOFTWARE
+from ringwright.base.errors import DeclinedError
+from ringwright.model.program import ADDING
+from ringwright.model.software import NO_SOFTWARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

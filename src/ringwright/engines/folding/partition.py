@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.engines.flat import paced, routes
-from ringwright.errors import DeclinedError
-from ringwright.mixing import following
+from ringwright.base.errors import DeclinedError
+from ringwright.base.mixing import following
 
 if TYPE_CHECKING:
     import numpy as np

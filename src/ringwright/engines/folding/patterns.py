@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from ringwright.program import Affine
+from ringwright.model.program import Affine
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.engines.memory import shortage
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.folding.mesh import SymmetryGroup, View
     from ringwright.engines.folding.patterns import IndexPattern
-    from ringwright.program import Layout
+    from ringwright.model.program import Layout
 
 UNEVEN = "chunks differ in size"
 

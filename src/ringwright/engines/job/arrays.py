@@ -12,8 +12,8 @@ from ringwright.engines.job.contended import contended
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
 from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Loads, StepBuilder
 from ringwright.engines.job.tasks import TURN, Tasks
-from ringwright.rewrites.drawn import drawn
-from ringwright.workload import Queue, Workload
+from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.workload import Queue, Workload
 
 LARGE = 1 << 12  # edges of a run that is laid out by itself
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.engines.job.step import PS, UPDATES
-from ringwright.errors import UsageError
-from ringwright.workload import Edge, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Edge, Task, Workload
 
 if TYPE_CHECKING:
     from ringwright.engines.job.layout import Laid

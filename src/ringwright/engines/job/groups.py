@@ -7,9 +7,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from ringwright.engines.job.rank_classes import RankClasses
-from ringwright.errors import UsageError
-from ringwright.rewrites import Operation
-from ringwright.workload import Payload, Task, Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.rewrites import Operation
+from ringwright.model.workload import Payload, Task, Workload
 
 
 class Group(NamedTuple):

@@ -17,8 +17,8 @@ from ringwright.costs.contention.multiprocessors import Multiprocessors, multipr
 from ringwright.costs.contention.products import Product
 from ringwright.costs.contention.sharing import beside
 from ringwright.engines.job.flat import Interference
-from ringwright.values import MatrixProduct, Work
-from ringwright.workload import Task, Workload
+from ringwright.model.values import MatrixProduct, Work
+from ringwright.model.workload import Task, Workload
 
 MOST_HELD = 64  # compute units of the last column; whoever holds more is taken to hold as many
 TIMED = ("F", "B", "dO", "dW")

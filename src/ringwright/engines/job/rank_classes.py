@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringwright.errors import UsageError
-from ringwright.workload import Workload
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.costs.stages import Costs
+from ringwright.model.stages import Costs
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
 from ringwright.engines.job.sending import Sending, asked
 from ringwright.engines.job.step import StepBuilder, StepMark
 from ringwright.engines.job.tasks import Tasks
-from ringwright.rewrites import Operation
-from ringwright.workload import Queue, Workload
+from ringwright.model.rewrites import Operation
+from ringwright.model.workload import Queue, Workload
 
 if TYPE_CHECKING:
     import numpy as np

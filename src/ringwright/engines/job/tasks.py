@@ -7,8 +7,8 @@ from collections import Counter
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS, UPDATES, Band, StepBuilder, Timing
-from ringwright.errors import UsageError
-from ringwright.workload import Task, Workload, turn_of
+from ringwright.base.errors import UsageError
+from ringwright.model.workload import Task, Workload, turn_of
 
 Run = tuple[int, int]  # first instance, how many
 TURN = "the turn of "  # begins the name of the one token for which the tasks of a stream and updates out of its order take turns

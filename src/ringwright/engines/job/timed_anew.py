@@ -13,11 +13,11 @@ from ringwright.engines.job.sending import Sending
 from ringwright.engines.job.step import REAL, WHOLE, StepBuilder, earliest
 
 if TYPE_CHECKING:
-    from ringwright.costs.stages import Costs
+    from ringwright.model.stages import Costs
     from ringwright.engines.job.layout import Laid
     from ringwright.engines.job.reuse import WrittenStep
     from ringwright.engines.job.sending import PhaseTiming
-    from ringwright.workload import Workload
+    from ringwright.model.workload import Workload
 
 FIRST, SMS = WHOLE.index("work"), REAL.index("sms")
 LOADS = WHOLE.index("loads")

@@ -25,12 +25,12 @@ from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import TooManyPacketsError
 from ringwright.engines.packets.together import laid_out
 from ringwright.engines.slots import is_lossy, machines
-from ringwright.errors import DeclinedError
-from ringwright.topology import SWITCH
+from ringwright.base.errors import DeclinedError
+from ringwright.model.topology import SWITCH
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 MOST_HOPS = 6_000_000  # packets at ports for one question: a second
 MOST_SEEDS, LEAST_SEEDS = (

@@ -10,7 +10,7 @@ from ringwright.costs.protocols import PROTOCOLS, Protocol, protocol
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 INSIDE = ("nvlink", "xgmi", "pcie", "upi", "c2c")  # classes of links inside a host or an NVLink domain
 PACKETS_ALONE = ("loss", "ber", "buffer_bytes")  # fields of faults that act on packets, between hosts

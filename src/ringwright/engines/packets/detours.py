@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 MOST_PATHS = 16  # of a connection, its own among them
 MOST_SEARCHED = 1 << 15  # pairs of switches between which paths are searched

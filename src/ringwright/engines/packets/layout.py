@@ -18,8 +18,8 @@ from ringwright.engines.packets.deadlock import queues_needed
 from ringwright.engines.packets.detours import detours
 from ringwright.engines.packets.network import ENDLESS, GATES, Connections, PacketNetwork, Ports
 from ringwright.engines.packets.options import PacketOptions
-from ringwright.errors import DeclinedError
-from ringwright.topology import RANK, SWITCH
+from ringwright.base.errors import DeclinedError
+from ringwright.model.topology import RANK, SWITCH
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.costs.protocols import Protocol
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 AS_USUAL = PacketOptions()
 LEAST_WINDOW = 16  # packets that may be under way on the shortest path

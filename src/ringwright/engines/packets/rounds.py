@@ -14,13 +14,13 @@ from ringwright.engines.packets.run import require_few, run
 from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
 from ringwright.engines.together import merged, started
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 
 def round_times_s(

@@ -18,8 +18,8 @@ from ringwright.engines.packets.options import STARTS, PacketOptions
 from ringwright.engines.packets.ports import least_of
 from ringwright.engines.result import Run
 from ringwright.engines.slots import machines
-from ringwright.errors import DeclinedError, JobEndsError, UsageError
-from ringwright.units import format_size
+from ringwright.base.errors import DeclinedError, JobEndsError, UsageError
+from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.costs.protocols import Protocol
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ringwright.engines.messages import MessageGraph
     from ringwright.engines.packets.loop import PacketRun
     from ringwright.engines.packets.network import PacketNetwork
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 UNFOLDED = "packets follow each connection by itself"
 LEFT_OUT = ("memory copies within a rank", "losses, queues and flow control inside a host (NVLink, PCIe)")

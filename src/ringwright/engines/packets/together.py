@@ -14,15 +14,15 @@ from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import Packets, require_few, run
 from ringwright.engines.slots import machines
 from ringwright.engines.together import merged, started
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 
 @dataclass(frozen=True)

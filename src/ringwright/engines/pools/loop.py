@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines.pools.senders import TimedWorkers
 from ringwright.engines.pools.switches import COMPLETE, HELD, PoolSlots
 from ringwright.engines.pools.transport import ConnectedWorkers
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.engines.pools.described import PoolLink, SlotPool

@@ -10,7 +10,7 @@ from ringwright.engines.machine import PS
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 def lost_on(topology: Topology, links: np.ndarray) -> tuple[tuple[int, float], ...]:

@@ -13,13 +13,13 @@ from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.losses import lost_on
 from ringwright.engines.round_trips import RoundTrips
 from ringwright.engines.slots import StreamsInUse, mended, outside
-from ringwright.errors import DeclinedError
-from ringwright.streams import LOSS_RULES
-from ringwright.validity.stream_rules import require_streams
+from ringwright.base.errors import DeclinedError
+from ringwright.model.streams import LOSS_RULES
+from ringwright.model.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 REMEDY = "--engine events, which takes losses by a closed form"
 FIRST_PS = 10**11  # of a timer that adapts, before a round trip was measured: that of ``ringwright switch``

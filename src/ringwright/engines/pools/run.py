@@ -16,8 +16,8 @@ from ringwright.engines.pools.of_program import REMEDY, slot_pool
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 HOP_COST = 40  # hops of the compiled packet engine in the time of one here
 MOST_HOPS = 150_000

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ringwright.errors import InfeasibleError, RanksFailedError
+from ringwright.base.errors import InfeasibleError, RanksFailedError
 from ringwright.execute.switched.datagrams import Datagrams
 from ringwright.execute.switched.frames import JOIN, JOINED, LEAVE, REFUSED, WAITING, ControlFrame, control_bytes
 from ringwright.execute.switched.switch import REASONS, REMEDIES, SAME_TERMS

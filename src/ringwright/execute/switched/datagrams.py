@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.execute.switched.many import SOL_UDP, UDP_GRO, Batch, ManyReceiver, has_many
 
 UDP_SEGMENT = 103

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ringwright.codecs import block_exponent
+from ringwright.model.codecs import block_exponent
 from ringwright.execute import data
 from ringwright.execute.native import Buffers
 from ringwright.execute.switched.client import SwitchClient
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
 
 PATIENCE_SHARE = 0.7  # of what the job allows: the error that names who is missing comes before the job's own

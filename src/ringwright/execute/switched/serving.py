@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.errors import InputError, UsageError
+from ringwright.base.errors import InputError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.switched.datagrams import Datagrams
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, SwitchSettings

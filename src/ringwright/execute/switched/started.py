@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.execute import launch
 from ringwright.execute.switched.datagrams import parse
 from ringwright.execute.switched.serving import READY

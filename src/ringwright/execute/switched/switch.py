@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     JOIN,
     JOINED,

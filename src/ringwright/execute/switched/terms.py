@@ -12,12 +12,12 @@ from typing import Annotated
 
 import msgspec
 
-from ringwright import spellings
-from ringwright.codecs.fixed_point import USUAL_SCALE
-from ringwright.errors import UsageError
+from ringwright.base import spellings
+from ringwright.model.codecs.fixed_point import USUAL_SCALE
+from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import MOST_SLOTS
 from ringwright.execute.switched.worker import Membership
-from ringwright.knobs import Choices, Range, knobs_of
+from ringwright.base.knobs import Choices, Range, knobs_of
 
 SLUG = "switchml"
 ELEMENT_BYTES = 4  # of what a payload counts, whatever travels

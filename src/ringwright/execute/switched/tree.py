@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ringwright.errors import DeclinedError
-from ringwright.topology import SWITCH
+from ringwright.base.errors import DeclinedError
+from ringwright.model.topology import SWITCH
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 class SwitchSeat(msgspec.Struct, frozen=True):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringwright.codecs import block_exponent, fixed_point
-from ringwright.codecs.block_exponent import NO_EXPONENT, UNKNOWN
-from ringwright.errors import RanksFailedError, UsageError
+from ringwright.model.codecs import block_exponent, fixed_point
+from ringwright.model.codecs.block_exponent import NO_EXPONENT, UNKNOWN
+from ringwright.base.errors import RanksFailedError, UsageError
 from ringwright.execute.switched.frames import (
     SLOT_MASK,
     VERSION_BIT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from ringwright.workload import Payload, Workload
+from ringwright.model.workload import Payload, Workload
 
 Bucket = tuple[str, ...]  # names of payloads
 

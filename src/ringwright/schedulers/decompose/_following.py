@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 
 def following(workload: Workload, names: Sequence[str]) -> list[str]:

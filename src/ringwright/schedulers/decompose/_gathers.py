@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ringwright.pipelines.stages import PipelineStages
-from ringwright.workload import Payload, Task, Workload
+from ringwright.graph.pipelines.stages import PipelineStages
+from ringwright.model.workload import Payload, Task, Workload
 
 GRADIENTS = ("dp", "edp")
 Todo = tuple[str, str, Mapping[str, Any]]

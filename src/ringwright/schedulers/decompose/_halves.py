@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 Todo = tuple[str, str, Mapping[str, Any]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
-from ringwright.algebra import RULES
-from ringwright.errors import WorkloadError
-from ringwright.workload import Workload
+from ringwright.graph.algebra import RULES
+from ringwright.base.errors import WorkloadError
+from ringwright.model.workload import Workload
 
 Item = tuple[str, int]  # task, micro-batch
 Pass = tuple[tuple[str, int], int]  # slot, micro-batch

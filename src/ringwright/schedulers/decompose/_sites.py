@@ -11,9 +11,9 @@ from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.pieces import ALONG
 from ringwright.costs.contention.products import Product, chosen
 from ringwright.costs.contention.waves import turns
-from ringwright.costs.stages import Costs, seconds
-from ringwright.values import SLICED, Value, Work
-from ringwright.workload import Payload, Task, Workload, asked_on
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.values import SLICED, Value, Work
+from ringwright.model.workload import Payload, Task, Workload, asked_on
 
 Side = Literal["gather", "scatter"]
 OPS: dict[str, Side] = {"all-gather": "gather", "reduce-scatter": "scatter"}

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from ringwright.pipelines.stages import PipelineStages
+from ringwright.graph.pipelines.stages import PipelineStages
 from ringwright.schedulers.decompose._buckets import alike
-from ringwright.values import SLICED
-from ringwright.workload import Payload, Workload
+from ringwright.model.values import SLICED
+from ringwright.model.workload import Payload, Workload
 
 Todo = tuple[str, str, Mapping[str, Any]]
 

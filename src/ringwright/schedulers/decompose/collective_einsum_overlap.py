@@ -26,16 +26,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from ringwright.algebra import RewriteError, rewritten
+from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.pieces import ALONG, efficiency
 from ringwright.costs.contention.products import Product
 from ringwright.costs.looped import looped_time
-from ringwright.costs.stages import Costs
-from ringwright.errors import WorkloadError
-from ringwright.knobs import Range
+from ringwright.model.stages import Costs
+from ringwright.base.errors import WorkloadError
+from ringwright.base.knobs import Range
 from ringwright.schedulers.decompose._sites import ProductSite, sites
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 NEEDS = ("workload.tensor-parallel",)
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from ringwright.costs.stages import Costs
-from ringwright.errors import UsageError
-from ringwright.knobs import Choices, Mebibytes, Range
+from ringwright.model.stages import Costs
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Choices, Mebibytes, Range
 from ringwright.schedulers.order import GRADIENTS
-from ringwright.workload import Payload, Queue, Rewrite, Workload
+from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 
 NEEDS = ("workload.gradients",)
 SCHEMES = ("best", "dense", "factors")

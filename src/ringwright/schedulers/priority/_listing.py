@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ringwright.schedulers.order import GRADIENTS, released
 from ringwright.schedulers.priority._fusion import completions
-from ringwright.workload import Payload, Task, Workload
+from ringwright.model.workload import Payload, Task, Workload
 
 MOST_ROUNDS = 20
 

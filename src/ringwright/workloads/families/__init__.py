@@ -21,9 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ringwright import plugins
-from ringwright.errors import PluginError
-from ringwright.plugins import Plugin
+from ringwright.base import plugins
+from ringwright.base.errors import PluginError
+from ringwright.base.plugins import Plugin
 
 
 @cache

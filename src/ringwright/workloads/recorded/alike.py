@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import Any
 
-from ringwright.errors import WorkloadError
-from ringwright.validity.workloads import sequences
-from ringwright.workload import RankClass
+from ringwright.base.errors import WorkloadError
+from ringwright.model.validity.workloads import sequences
+from ringwright.model.workload import RankClass
 from ringwright.workloads.recorded.grid import RecordedMesh
 from ringwright.workloads.recorded.plan import PAIRS, Line, RankStep, RecordedCall
 

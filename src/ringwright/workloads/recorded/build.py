@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from ringwright.rewrites import operations
-from ringwright.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
+from ringwright.model.rewrites import operations
+from ringwright.model.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
 from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.grid import RecordedMesh, no_grid

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
-from ringwright.workload import Edge, Payload, Policy, Rewrite, Task, Workload
+from ringwright.model.workload import Edge, Payload, Policy, Rewrite, Task, Workload
 
 GRADIENTS = ("dp", "edp")
 PIECE_BYTES, MOST_PIECES = 4 << 10, 64

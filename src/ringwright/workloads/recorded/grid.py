@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.errors import WorkloadError
-from ringwright.workload import Mesh
+from ringwright.base.errors import WorkloadError
+from ringwright.model.workload import Mesh
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 NAMED = ("dp", "tp", "pp", "ep", "cp", "sp", "fsdp")
 

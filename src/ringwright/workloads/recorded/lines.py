@@ -7,16 +7,16 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.errors import InputError, UsageError
-from ringwright.traced import HANDED_IN
-from ringwright.workload import OPS
+from ringwright.base.errors import InputError, UsageError
+from ringwright.model.traced import HANDED_IN
+from ringwright.model.workload import OPS
 from ringwright.workloads.recorded.period import one_step
 from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, OPTIMIZER, Line, RecordedCall, RecordedWork
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.trace import Trace
+    from ringwright.model.trace import Trace
 
 COLUMNS = (
     "kind",

@@ -37,14 +37,14 @@ from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.mpich2 import rules as by_rule
 from ringwright.algorithms.offers import require_op
-from ringwright.errors import UsageError
-from ringwright.knobs import Choices, Radix, SegmentBytes
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Choices, Radix, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.costs.selection import Choice, Tree
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 OPS = (
     "all-reduce",

@@ -15,7 +15,7 @@ from typing import Any
 
 from ringwright.costs.mpi_names import mpi_name
 from ringwright.costs.selection import Branch, Choice, Fact, Test, Tree, completed, decide, parse_test
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 _COLUMN_IS_TOTAL = frozenset(
     {"all-gather", "all-gather-v", "reduce-scatter", "reduce-scatter-block", "gather", "scatter"}

@@ -30,13 +30,13 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import OPS, two_level
 from ringwright.algorithms.libraries.mvapich import rules, staging
 from ringwright.algorithms.offers import require_op
-from ringwright.knobs import Range, Segments
+from ringwright.base.knobs import Range, Segments
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm
-    from ringwright.collective import Collective
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 __all__ = ["OPS", "mvapich"]
 OUTER: dict[str, Algorithm] = {

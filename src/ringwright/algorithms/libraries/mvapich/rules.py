@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 _Value = TypeVar("_Value")
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.libraries.mvapich import rules
-from ringwright.errors import UsageError
-from ringwright.software import NO_SOFTWARE, Software
+from ringwright.base.errors import UsageError
+from ringwright.model.software import NO_SOFTWARE, Software
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 COPY_RATE = 24e9  # bytes/s between a GPU and its host: PCIe 4 x16, assumed
 BLOCK_S = 5e-6  # what starting one block costs, copy and message together: assumed

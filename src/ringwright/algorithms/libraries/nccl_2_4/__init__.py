@@ -50,13 +50,13 @@ from ringwright.costs.nccl import (
 )
 from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.costs.nccl.timing import TIMED_GROUPED, ClosedForm, NcclOverride, has_form
-from ringwright.errors import UsageError
-from ringwright.knobs import Channels, Choices, Pattern, Range
-from ringwright.program import Program, nothing
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Channels, Choices, Pattern, Range
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = (
     "all-reduce",

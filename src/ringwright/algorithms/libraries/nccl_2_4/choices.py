@@ -7,7 +7,7 @@ from typing import Any
 
 from ringwright.algorithms.libraries.nccl_2_4.system import SPELLINGS, shaped
 from ringwright.costs.nccl import NODE_TYPES, choose
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 NEWEST = "2.30"
 DEFAULT_NODE_TYPE = "dgx-h100"

@@ -12,7 +12,7 @@ from ringwright.costs.nccl import NcclChoice, NcclSystem, cut
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, SLICE_LEAST_BYTES
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 MOST_MOVES = 100_000  # of a program
 MOST_SEGMENTS = 32  # through switches

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.availability import not_forced
 from ringwright.costs.nccl.selection import taken
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 UNMODELLED = {"ring": ("ll", "simple"), "tree": ("ll", "simple")}  # of 2.4; its trees do all-reduce alone
 MOST_CHANNELS_2_4 = 32

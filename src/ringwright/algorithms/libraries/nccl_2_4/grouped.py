@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, turn
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, turn
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 
 def grouped(collective: Collective, parts: int = 1) -> Program:

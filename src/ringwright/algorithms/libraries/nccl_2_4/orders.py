@@ -10,11 +10,11 @@ import numpy as np
 
 from ringwright.algorithms.placement import is_regular
 from ringwright.costs.nccl.ring_search import MOST_GPUS, Widths, closed_rings, open_rings
-from ringwright.topology import NIC
+from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 DIRECT = ("nvlink", "xgmi")  # classes of links that NCCL's rings follow
 HostPaths = tuple[

@@ -12,11 +12,11 @@ import numpy as np
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.libraries.nccl_2_4.orders import Orders
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 CHAIN_BYTES = 512 << 10  # bytes of a segment of a broadcast or reduce along a ring
 MOST_SEGMENTS = 64

@@ -12,12 +12,12 @@ from ringwright.algorithms.placement import by_domain, by_host
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
 from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, nvls_channels, search
 from ringwright.costs.nccl.ring_search import smallest_cut
-from ringwright.errors import UsageError
-from ringwright.topology import NIC
+from ringwright.base.errors import UsageError
+from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 NAME = "nccl-2-4"
 NVLINK_GBS = 20.0  # one link of the estimated box

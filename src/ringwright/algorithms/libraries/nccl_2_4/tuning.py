@@ -9,10 +9,10 @@ from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT
 from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, nvls_copy_byte_s, senders
 from ringwright.costs.nccl.transports import message_s
-from ringwright.software import Software
+from ringwright.model.software import Software
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 WIRE_FACTOR = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
 INSIDE = ("nvlink", "xgmi", "pcie", "link")

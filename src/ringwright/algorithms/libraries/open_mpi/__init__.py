@@ -21,14 +21,14 @@ from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
 from ringwright.algorithms.libraries.open_mpi.rules import Decision, collectives, names, number_of, select
 from ringwright.algorithms.offers import require_op
-from ringwright.errors import UsageError
-from ringwright.knobs import Choices, Range, SegmentBytes
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Choices, Range, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
     from ringwright.costs.selection import RuleTable
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 OPS = (
     "all-reduce",

@@ -37,9 +37,9 @@ from ringwright.algorithms.libraries.open_mpi.rules import DEFAULT_FANOUT, Decis
 from ringwright.algorithms.powers import RankDigits
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 Maker = Callable[[Decision], Algorithm]
 

@@ -30,14 +30,14 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.placement import by_host, is_regular
 from ringwright.algorithms.published.accl.mapping import node_order
 from ringwright.algorithms.strips import Strips
-from ringwright.collective import split
-from ringwright.errors import UsageError
-from ringwright.knobs import RANDOM, Choices, Range, Segments
-from ringwright.program import Program, nothing
+from ringwright.model.collective import split
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import RANDOM, Choices, Range, Segments
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce",)
 PIECE_BYTES = 4 << 20

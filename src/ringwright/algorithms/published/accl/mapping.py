@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.errors import UsageError
-from ringwright.topology import AGGREGATOR, NIC, SWITCH
+from ringwright.base.errors import UsageError
+from ringwright.model.topology import AGGREGATOR, NIC, SWITCH
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 UPPER, LOWER = 0, 1
 

@@ -27,13 +27,13 @@ from ringwright.algorithms.published.plink.grouping import infer_groups
 from ringwright.algorithms.published.plink.plan import OPS, ShardPlan
 from ringwright.algorithms.published.plink.prediction import plan_time_s
 from ringwright.algorithms.published.plink.probing import Probes, assumed, probe, rounds
-from ringwright.errors import UsageError
-from ringwright.knobs import Range, Ranks, Seed
-from ringwright.program import Program, nothing
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range, Ranks, Seed
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 __all__ = [
     "OPS",

@@ -14,8 +14,8 @@ from ringwright.algorithms.published.plink.prediction import plan_time_s
 from ringwright.algorithms.published.plink.probing import Probes, probe, rounds
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 CHANGED = (
     0.7  # a host has changed whose rate is less than this times the old one, or the old one less than this times it

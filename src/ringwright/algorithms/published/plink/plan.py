@@ -13,11 +13,11 @@ import numpy as np
 
 from ringwright.algorithms.placement import is_regular
 from ringwright.algorithms.published.plink.prediction import shares
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.published.plink.probing import Probes
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 OPS = ("all-reduce",)
 FINE = 4  # shards for each host of the largest group, where hosts differ

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 SAMPLES = 5  # of which the median counts
 OUTLIER = 5.0  # farther from the truth than this factor is clipped

@@ -25,13 +25,13 @@ from ringwright.algorithms.networks import machine_of
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, told
 from ringwright.algorithms.synthesis.blink._plans import BlinkPlan, Effort, Planner
-from ringwright.errors import DeclinedError
-from ringwright.knobs import Range, Seconds, Seed
-from ringwright.program import Program, nothing
+from ringwright.base.errors import DeclinedError
+from ringwright.base.knobs import Range, Seconds, Seed
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "gather", "scatter")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "dgx-1:1", "ndv2:2")

@@ -16,13 +16,13 @@ from ringwright.algorithms.tree_rounds import TreeRounds
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import gather
 from ringwright.engines.machine import machine
-from ringwright.program import Program
+from ringwright.model.program import Program
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.costs.forests import Forest
+    from ringwright.model.collective import Collective
+    from ringwright.bounds.forests import Forest
     from ringwright.engines.machine import Machine
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 FIRST_CHUNK = 64 << 10  # bytes, the smallest that is tried
 MOST_MOVES, MOST_CHUNKS = 24_000, 512  # of a program, and of the part of one of its trees

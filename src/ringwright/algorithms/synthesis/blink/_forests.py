@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.forests import Forest, whole_shares
+from ringwright.bounds.forests import Forest, whole_shares
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ringwright.algorithms.synthesis.blink._packing import Tree
-    from ringwright.costs.arcs import Arcs
+    from ringwright.bounds.arcs import Arcs
 
 FINE = 1 << 40
 NEARLY = 1.0005  # time of whole parts over that of any, which is good enough

@@ -16,8 +16,8 @@ from ringwright.algorithms.synthesis.blink._fewest import ChosenTrees, fewest_tr
 from ringwright.algorithms.synthesis.blink._forests import busy_s, depths, forests_of, hung_up, one_hop
 from ringwright.algorithms.synthesis.blink._packing import packed_trees, question_of
 from ringwright.algorithms.synthesis.blink._wiring import job_wiring
-from ringwright.collective import split
-from ringwright.costs.lower_bounds import bounds
+from ringwright.model.collective import split
+from ringwright.bounds.lower_bounds import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
     from ringwright.algorithms.synthesis.blink._packing import Tree
     from ringwright.algorithms.synthesis.blink._servers import Share
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 GIB = 1 << 30
 MOST_KNOWN = 256

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.arcs import arcs, arcs_of
-from ringwright.costs.cuts import goodput
+from ringwright.bounds.arcs import arcs, arcs_of
+from ringwright.bounds.cuts import goodput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.costs.arcs import Arcs
-    from ringwright.topology import Topology
+    from ringwright.bounds.arcs import Arcs
+    from ringwright.model.topology import Topology
 
 SLOW = ("pcie", "upi")  # classes of links that trees of their own are packed on
 FEWEST = 1 << 20  # pairs whose routes are looked up

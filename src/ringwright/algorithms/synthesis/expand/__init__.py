@@ -26,20 +26,20 @@ from ringwright.algorithms.run_moves import RunMessages, RunMoves, cost, entries
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.expand._search import Find, GreedyPhase, GreedySearch
 from ringwright.algorithms.synthesis.expand._yards import partitions
-from ringwright.costs.arcs import Arcs, arcs
-from ringwright.costs.forests import hops
+from ringwright.bounds.arcs import Arcs, arcs
+from ringwright.bounds.forests import hops
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
-from ringwright.errors import DeclinedError
-from ringwright.knobs import Range, Seed
-from ringwright.program import Program, cut, nothing
+from ringwright.base.errors import DeclinedError
+from ringwright.base.knobs import Range, Seed
+from ringwright.model.program import Program, cut, nothing
 
 if TYPE_CHECKING:
     from ringwright.algorithms.arcs_in_use import TimedMessages
     from ringwright.algorithms.networks import ArcNetwork
-    from ringwright.collective import Collective
-    from ringwright.program import Layout
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Layout
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "all-to-all")
 FABRICS = ("ring:8", "full:6", "switch:8", "torus:2x3", "mesh:3x3", "dgx-1:1")

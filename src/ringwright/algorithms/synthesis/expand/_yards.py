@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ringwright.costs.arcs import Arcs
-    from ringwright.topology import Topology
+    from ringwright.bounds.arcs import Arcs
+    from ringwright.model.topology import Topology
 
 MOST = 3  # partitions by rate that are tried
 

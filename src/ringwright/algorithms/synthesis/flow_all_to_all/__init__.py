@@ -24,15 +24,15 @@ from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkMode
 from ringwright.algorithms.synthesis.flow_all_to_all._choice import best
 from ringwright.algorithms.synthesis.flow_all_to_all._classes import classes
 from ringwright.algorithms.synthesis.flow_all_to_all._question import Question
-from ringwright.costs.arcs import arcs
-from ringwright.costs.concurrent_flow import concurrent_flow, link_prices, proved_s
-from ringwright.costs.forests import hops
+from ringwright.bounds.arcs import arcs
+from ringwright.bounds.concurrent_flow import concurrent_flow, link_prices, proved_s
+from ringwright.bounds.forests import hops
 from ringwright.engines.machine import machine
-from ringwright.program import Program, nothing
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-to-all",)
 FABRICS = ("ring:8", "full:6", "switch:8", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.declared_order import in_order
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline
     from ringwright.algorithms.synthesis.flow_all_to_all._question import Question
     from ringwright.algorithms.synthesis.flow_all_to_all._rounds import SentMessages
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 PIECES, MERGES = (1, 2, 4, 8, 16), (1, 8, 64, 4096)
 WORK = 150_000  # chunks over arcs of all runs together, at the least one run

@@ -10,8 +10,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from ringwright.algorithms.networks import ArcNetwork
-    from ringwright.costs.arcs import Arcs
-    from ringwright.topology import Topology
+    from ringwright.bounds.arcs import Arcs
+    from ringwright.model.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.costs.concurrent_flow import ConcurrentFlow
+    from ringwright.bounds.concurrent_flow import ConcurrentFlow
 
 MOST_PARTS = 8  # of a block: further ones go with the last
 LITTLE = 1e-6  # part of a block that gets no path of its own

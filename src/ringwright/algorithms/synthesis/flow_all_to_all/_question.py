@@ -10,16 +10,16 @@ import numpy as np
 
 from ringwright.algorithms.synthesis.flow_all_to_all._paths import paths, sizes
 from ringwright.algorithms.synthesis.flow_all_to_all._rounds import ChunkRelay
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.flow_all_to_all._choice import ChosenRun
     from ringwright.algorithms.synthesis.flow_all_to_all._classes import Classes
     from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Path, SentMessages
-    from ringwright.collective import Collective
-    from ringwright.costs.concurrent_flow import ConcurrentFlow
+    from ringwright.model.collective import Collective
+    from ringwright.bounds.concurrent_flow import ConcurrentFlow
     from ringwright.engines.machine import Machine
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 
 class Question:

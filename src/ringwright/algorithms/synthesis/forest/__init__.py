@@ -24,12 +24,12 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.forest._best import ForestChoice
 from ringwright.algorithms.synthesis.forest._question import ForestQuestion
-from ringwright.knobs import Seed
-from ringwright.program import Program, nothing
+from ringwright.base.knobs import Seed
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("ring", "full", "switch", "torus:2x3", "mesh:3x3", "dgx-1:1", "dgx-a100:2")

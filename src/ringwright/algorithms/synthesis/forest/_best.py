@@ -12,13 +12,13 @@ from ringwright.algorithms.synthesis.forest._choice import NEARLY, PiecedForest,
 from ringwright.algorithms.synthesis.forest._listed import MOST_RUN, ListSearch
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS, machine
-from ringwright.errors import DeclinedError
+from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.algorithms.synthesis.forest._question import ForestQuestion
-    from ringwright.costs.forests import Forest
+    from ringwright.bounds.forests import Forest
 
 MOST_MOVES, MOST_TRIED = 400_000, 1_000_000  # of one candidate; of all that are run to see which is fastest
 FAR_OFF = 1.1  # time by rounds over the fastest that was run, from which on a candidate is not

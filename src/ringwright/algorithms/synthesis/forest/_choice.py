@@ -12,7 +12,7 @@ from ringwright.algorithms.tree_moves import is_listed
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.forest._listed_steps import ListedSteps
-    from ringwright.costs.forests import Forest, Rounds
+    from ringwright.bounds.forests import Forest, Rounds
 
 PIECES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 STREAMS = (1, 2, 3)

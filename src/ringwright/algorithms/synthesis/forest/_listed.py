@@ -16,9 +16,9 @@ from ringwright.engines.machine import PS
 
 if TYPE_CHECKING:
     from ringwright.algorithms.tree_rounds import TreeRounds
-    from ringwright.costs.forests import Forest
+    from ringwright.bounds.forests import Forest
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 COUNTS, HALVINGS = (2, 4, 8, 16, 32, 64), (0, 3)
 FIRST = ((8, 3, 1.0), (4, 0, 0.0), (2, 0, 0.0))  # settings that are tried first

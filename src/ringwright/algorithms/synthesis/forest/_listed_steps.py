@@ -14,7 +14,7 @@ from ringwright.algorithms.networks import network_of
 from ringwright.algorithms.run_moves import RunMessages, RunMoves, cost, entries
 from ringwright.engines.flat import gather, places
 from ringwright.engines.hazards import Edges
-from ringwright.program import Layout, Program
+from ringwright.model.program import Layout, Program
 
 if TYPE_CHECKING:
     from ringwright.algorithms.arcs_in_use import TimedMessages

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.forests import Forest, hops
-from ringwright.costs.lower_bounds import bounds
-from ringwright.costs.shared_trees import forests
-from ringwright.costs.tree_demands import TreeDemand
-from ringwright.costs.tree_pool import MOST_TIMED
-from ringwright.costs.tree_search import forest as packed
+from ringwright.bounds.forests import Forest, hops
+from ringwright.bounds.lower_bounds import bounds
+from ringwright.bounds.shared_trees import forests
+from ringwright.bounds.tree_demands import TreeDemand
+from ringwright.bounds.tree_pool import MOST_TIMED
+from ringwright.bounds.tree_search import forest as packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.algorithms.searching import Deadline
-    from ringwright.collective import Collective
-    from ringwright.costs.arcs import Arcs
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.bounds.arcs import Arcs
+    from ringwright.model.topology import Topology
 
 MOST_KNOWN = 64
 _KNOWN: OrderedDict[tuple[bytes, bytes, int, int], tuple[Forest, ...]] = OrderedDict()  # packed in this process

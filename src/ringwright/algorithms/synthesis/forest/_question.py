@@ -10,18 +10,18 @@ from ringwright.algorithms.synthesis.forest._packing import ForestPacking
 from ringwright.algorithms.tree_moves import cuts, even_cuts, is_listed, of_all_roots, tree_moves
 from ringwright.algorithms.tree_rounds import TreeRounds
 from ringwright.algorithms.tree_windows import windowed
-from ringwright.collective import Collective, split
-from ringwright.costs.arcs import arcs
-from ringwright.costs.forests import Forest, evened
+from ringwright.model.collective import Collective, split
+from ringwright.bounds.arcs import arcs
+from ringwright.bounds.forests import Forest, evened
 from ringwright.engines.machine import machine
-from ringwright.program import Program
+from ringwright.model.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.algorithms.searching import Deadline
     from ringwright.algorithms.synthesis.forest._choice import PiecedForest
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 FOLDED = 4  # listed moves that a block which turns repeat is worth
 MOST_EVEN, MOST_STEPS = 16, 120  # equal parts of a block; moves over a link, each one or two steps of a thread block

@@ -16,19 +16,19 @@ from ringwright.algorithms.synthesis.forest import OPS
 from ringwright.algorithms.synthesis.forest._choice import candidates
 from ringwright.algorithms.synthesis.forest._packing import SHARED, both_phases
 from ringwright.algorithms.synthesis.forest._question import ForestQuestion
-from ringwright.costs.arcs import together as on_same_resources
-from ringwright.costs.shared_trees import forests
-from ringwright.costs.tree_demands import TreeDemand
+from ringwright.bounds.arcs import together as on_same_resources
+from ringwright.bounds.shared_trees import forests
+from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.engines.together import simulate_together
-from ringwright.errors import UsageError
-from ringwright.program import nothing
+from ringwright.base.errors import UsageError
+from ringwright.model.program import nothing
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.forest._choice import PiecedForest
-    from ringwright.collective import Collective
-    from ringwright.costs.forests import Forest
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.bounds.forests import Forest
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 MOST_PIECES = (1, 4, 16, 64, 192)  # of the tries that are run, all groups with as many at the most
 MOST_TRIED = 1_000_000  # moves of all groups in a try

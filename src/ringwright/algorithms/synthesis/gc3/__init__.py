@@ -27,14 +27,14 @@ from ringwright.algorithms.levels import factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.synthesis.gc3 import exchanges, programs
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.collective import Collective
-from ringwright.errors import DeclinedError, OperationError, UsageError
-from ringwright.knobs import Channels, Range, Ranks
-from ringwright.language import ChunkScript, compile_script
-from ringwright.program import Program, nothing
+from ringwright.model.collective import Collective
+from ringwright.base.errors import DeclinedError, OperationError, UsageError
+from ringwright.base.knobs import Channels, Range, Ranks
+from ringwright.algorithms.language import ChunkScript, compile_script
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "all-to-all", "send-recv")
 FABRICS = ("switch", "ring", "dgx-a100:2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.language import ChunkScript, Reference
+from ringwright.algorithms.language import ChunkScript, Reference
 
 
 def direct_exchange(script: ChunkScript, plan: Plan) -> None:

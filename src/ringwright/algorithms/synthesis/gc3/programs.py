@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ringwright.language import ChunkScript, Reference
+from ringwright.algorithms.language import ChunkScript, Reference
 
 NO_CHANNEL = -1
 

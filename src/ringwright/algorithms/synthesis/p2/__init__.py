@@ -34,14 +34,14 @@ from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
-from ringwright.collective import ROOTED, Collective
+from ringwright.model.collective import ROOTED, Collective
 from ringwright.engines.choose import simulate
-from ringwright.errors import DeclinedError, UsageError
-from ringwright.knobs import Range, Ranks
-from ringwright.program import Program, nothing
+from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.base.knobs import Range, Ranks
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast")
 NEEDS = ("topology.hosts",)

@@ -15,7 +15,7 @@ from ringwright.algorithms.synthesis.p2.search import Sequences
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.p2.search import Sequenced
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 ROUNDS = {"all-reduce": 2, "reduce-scatter": 1, "all-gather": 1}
 

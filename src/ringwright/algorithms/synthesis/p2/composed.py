@@ -19,9 +19,9 @@ import numpy as np
 
 from ringwright.algorithms.compose import Axis, beside, embed, lift
 from ringwright.algorithms.synthesis.p2.language import EMPTY, Hierarchy, Instruction
-from ringwright.collective import PER_RANK, Collective
-from ringwright.errors import UsageError
-from ringwright.program import Cost, Layout, Program, Step, cut
+from ringwright.model.collective import PER_RANK, Collective
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Cost, Layout, Program, Step, cut
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.p2.search import Sequenced

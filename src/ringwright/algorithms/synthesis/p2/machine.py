@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.topology import Topology
+    from ringwright.model.topology import Topology
 
 FLAT = "rank"
 

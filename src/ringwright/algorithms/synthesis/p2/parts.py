@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.pipeline import best_segments, pipeline
-from ringwright.collective import ROOTED, Collective
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.model.collective import ROOTED, Collective
+from ringwright.base.errors import InfeasibleError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm
     from ringwright.algorithms.ring_steps import Rings
-    from ringwright.program import Program
+    from ringwright.model.program import Program
 
 MOST_SEGMENTS = 64
 

@@ -24,17 +24,17 @@ from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkMode
 from ringwright.algorithms.synthesis.sccl.frontier import Frontier, WantedAnswer, frontier
 from ringwright.algorithms.synthesis.sccl.programs import backwards, forwards, program_of
 from ringwright.algorithms.synthesis.sccl.question import TURNED, RoundsQuestion, question_of
-from ringwright.costs.round_limits import wires_of
+from ringwright.bounds.round_limits import wires_of
 from ringwright.engines.choose import simulate
-from ringwright.errors import DeclinedError, InfeasibleError, UsageError
-from ringwright.knobs import Range, Seed
-from ringwright.program import nothing
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.base.knobs import Range, Seed
+from ringwright.model.program import nothing
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.sccl.model import RoundsSchedule
-    from ringwright.collective import Collective
-    from ringwright.program import Program
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather", "reduce-scatter", "all-reduce", "broadcast", "reduce", "gather", "scatter", "all-to-all")
 NEEDS = ("topology.links",)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.costs.round_limits import UnitLinks
+    from ringwright.bounds.round_limits import UnitLinks
 
 Permutation = tuple[int, ...]
 MOST_TRIES = 4000  # ranks mapped in the search for what takes rank 0 to one other rank

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.sccl.model import RoundsSchedule
     from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion
-    from ringwright.collective import Collective
-    from ringwright.program import Layout
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Layout
 
 
 @dataclass(frozen=True)

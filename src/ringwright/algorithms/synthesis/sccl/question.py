@@ -7,11 +7,11 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation, free_group, limit_orbits
-from ringwright.costs.round_limits import UnitLinks
-from ringwright.costs.rounds import Flow, RoundsBound, rounds_bound, steps_bound
+from ringwright.bounds.round_limits import UnitLinks
+from ringwright.bounds.rounds import Flow, RoundsBound, rounds_bound, steps_bound
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.model.collective import Collective
 
 TURNED = {"reduce-scatter": "all-gather", "reduce": "broadcast"}
 ROOTED = ("broadcast", "gather", "scatter")

@@ -27,15 +27,15 @@ from ringwright.algorithms.synthesis.taccl.demands import demands
 from ringwright.algorithms.synthesis.taccl.emission import program
 from ringwright.algorithms.synthesis.taccl.search import Search
 from ringwright.algorithms.synthesis.taccl.sketch import wiring
-from ringwright.errors import DeclinedError, UsageError
-from ringwright.knobs import Pattern, Range, Seed
-from ringwright.program import Program, nothing
+from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.base.knobs import Pattern, Range, Seed
+from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.sketch import LogicalTopology
-    from ringwright.collective import Collective
-    from ringwright.sketches import Sketch
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.sketches import Sketch
+    from ringwright.model.topology import Topology
 
 OPS = ("all-gather", "all-to-all", "reduce-scatter", "all-reduce", "broadcast", "reduce")
 FABRICS = ("switch", "ring", "full", "dgx-1:1", "torus:2x2", "ndv2:2")
@@ -149,7 +149,7 @@ def _require_few(collective: Collective, chunks: int) -> None:
 
 
 def _read(path: str) -> Sketch:
-    from ringwright.sketches import read_sketch
+    from ringwright.model.sketches import read_sketch
 
     if not Path(path).is_file():
         raise UsageError(f"there is no sketch {path}", remedy="sketch=FILE, or none: it is made from the machine")

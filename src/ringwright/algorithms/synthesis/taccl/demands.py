@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.taccl.ordering import Send
 from ringwright.algorithms.synthesis.taccl.routing import Route, WantedChunk
-from ringwright.program import cut
+from ringwright.model.program import cut
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.sketch import LogicalTopology
-    from ringwright.collective import Collective
-    from ringwright.program import Layout
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Layout
 
 GATHERING = ("reduce-scatter", "all-reduce", "reduce")  # whose chunks are added up on the way to their owner
 SPREADING = ("all-gather", "all-to-all", "broadcast", "all-reduce")

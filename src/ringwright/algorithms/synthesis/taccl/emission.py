@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.link_order import LinkOrder
 from ringwright.algorithms.synthesis.taccl.ordering import JoinedSends
-from ringwright.program import Cost, Op, Program, Step, Term, explicit
+from ringwright.model.program import Cost, Op, Program, Step, Term, explicit
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.demands import Demands

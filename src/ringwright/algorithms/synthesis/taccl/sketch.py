@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
-from ringwright.topology import NIC
+from ringwright.base.errors import UsageError
+from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
-    from ringwright.sketches import Sketch
-    from ringwright.topology import Topology
+    from ringwright.model.collective import Collective
+    from ringwright.model.sketches import Sketch
+    from ringwright.model.topology import Topology
 
 PS = 1e12
 ALPHA_PS, BYTE_PS = 1_000_000, 100.0  # of a port where no machine is given: 1 us, 10 GB/s

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from ringwright.errors import InfeasibleError
+from ringwright.base.errors import InfeasibleError
 from ringwright.execute.switched.xdp.compiling import no_xdp
 
 LIBRARY = "libbpf.so.1"

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 
 import numpy as np
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     JOINED,
     REFUSED,

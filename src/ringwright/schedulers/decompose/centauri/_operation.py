@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from ringwright.costs.stages import Costs, seconds
+from ringwright.model.stages import Costs, seconds
 from ringwright.schedulers.search import list_scheduled
-from ringwright.workload import asked_on
+from ringwright.model.workload import asked_on
 
 WHOLE = "whole"
 FEW = 8  # ranks up to which a ring's shifts are operations of their own; more would only be more latencies

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ringwright.algebra import RewriteError, rewritten
+from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.schedulers.decompose.centauri._operation import WHOLE, PartitionChoice
 from ringwright.schedulers.decompose.centauri._stretches import Site
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 Todo = list[tuple[str, str, Mapping[str, Any]]]
 LEVELS = {

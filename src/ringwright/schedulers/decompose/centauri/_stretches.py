@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ringwright.schedulers.decompose.centauri._operation import ComputedPart, SentPart, Stretch
-from ringwright.values import PARTIAL, SLICED
-from ringwright.workload import Payload, Task, Workload
+from ringwright.model.values import PARTIAL, SLICED
+from ringwright.model.workload import Payload, Task, Workload
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 

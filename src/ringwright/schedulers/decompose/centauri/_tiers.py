@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringwright.algebra import rewritten
-from ringwright.costs.stages import Costs, seconds
+from ringwright.graph.algebra import rewritten
+from ringwright.model.stages import Costs, seconds
 from ringwright.schedulers.decompose.centauri._plan import Todo
 from ringwright.schedulers.search import list_scheduled
-from ringwright.workload import Payload, Task, Workload
+from ringwright.model.workload import Payload, Task, Workload
 
 
 # ------------------------------------------------------------------------------------------------------------- layers

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ringwright.algebra import rewritten
-from ringwright.costs.stages import Costs, seconds
+from ringwright.graph.algebra import rewritten
+from ringwright.model.stages import Costs, seconds
 from ringwright.schedulers.decompose._sites import ProductSite, sites
-from ringwright.values import SLICED
-from ringwright.workload import Payload, Workload, asked_on
+from ringwright.model.values import SLICED
+from ringwright.model.workload import Payload, Workload, asked_on
 
 Dims = Mapping[str, str]  # sum -> the dimension of its blocks
 

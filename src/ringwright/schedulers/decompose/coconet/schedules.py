@@ -10,11 +10,11 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.algebra import rewritten
-from ringwright.algebra.reorder import elementwise
-from ringwright.errors import WorkloadError
-from ringwright.values import KEPT, LOCAL, PARTIAL
-from ringwright.workload import Payload, Task, Workload
+from ringwright.graph.algebra import rewritten
+from ringwright.graph.algebra.reorder import elementwise
+from ringwright.base.errors import WorkloadError
+from ringwright.model.values import KEPT, LOCAL, PARTIAL
+from ringwright.model.workload import Payload, Task, Workload
 
 MEANT = ("pointwise", "rowwise", "sum")
 Todo = Sequence[tuple[str, str, Mapping[str, Any]]]
@@ -68,7 +68,7 @@ def sum_site(workload: Workload, at: str, readers: Readers | None = None) -> Sum
         raise WorkloadError(
             f"coconet: nobody knows what is computed of {total.result or at}",
             where=f"{workload.name}, {at}",
-            remedy="--model NAME, whose updates say what they change; or a program of ringwright.algebra.stages",
+            remedy="--model NAME, whose updates say what they change; or a program of ringwright.graph.algebra.stages",
         )
     written = dict.fromkeys(name for task in behind for name in task.writes)
     states = tuple(name for name in written if workload.value[name].kind in KEPT)

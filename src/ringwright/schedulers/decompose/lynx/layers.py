@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from ringwright.algebra.recompute import BACKWARD, same_again
-from ringwright.algebra.rule import Refused
-from ringwright.costs.stages import Costs, seconds
+from ringwright.graph.algebra.recompute import BACKWARD, same_again
+from ringwright.graph.algebra.rule import Refused
+from ringwright.model.stages import Costs, seconds
 from ringwright.schedulers.decompose._orders import Pass, stretches
 from ringwright.schedulers.decompose.lynx.program import LayerOperation, Window
-from ringwright.values import KEPT
-from ringwright.workload import Payload, Task, Workload
+from ringwright.model.values import KEPT
+from ringwright.model.workload import Payload, Task, Workload
 
 FORWARD, BACK = "forward", "backward"
 

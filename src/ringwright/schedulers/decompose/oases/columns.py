@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.algebra import rewritten
-from ringwright.algebra.columns import has_columns
+from ringwright.graph.algebra import rewritten
+from ringwright.graph.algebra.columns import has_columns
 from ringwright.schedulers.decompose._orders import added
 from ringwright.schedulers.decompose.oases.halves import Halves
-from ringwright.values import SLICED
-from ringwright.workload import Payload, Task, Workload
+from ringwright.model.values import SLICED
+from ringwright.model.workload import Payload, Task, Workload
 
 SENT = ("all-reduce", "reduce-scatter")
 PARTS = 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.errors import UsageError, WorkloadError
-from ringwright.pipelines import order as order_of
-from ringwright.pipelines.stages import stages_of
+from ringwright.base.errors import UsageError, WorkloadError
+from ringwright.graph.pipelines import order as order_of
+from ringwright.graph.pipelines.stages import stages_of
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
 from ringwright.schedulers.decompose.oases.turns import HalfTurns
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 IN_GROUPS = ("1f1b", "gpipe")  # whose chunks take turns of as many micro-batches as there are devices
 SCHEDULES = (*IN_GROUPS, "breadth-first", "aiao")  # whose backward passes are whole

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from ringwright.errors import WorkloadError
-from ringwright.pipelines.shape import BACKWARD, FORWARD
-from ringwright.pipelines.stages import stages_of
+from ringwright.base.errors import WorkloadError
+from ringwright.graph.pipelines.shape import BACKWARD, FORWARD
+from ringwright.graph.pipelines.stages import stages_of
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
 from ringwright.schedulers.decompose.oases.turns import HalfTurns
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 
 def beside(workload: Workload) -> Workload:

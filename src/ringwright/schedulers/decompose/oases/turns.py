@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from ringwright.schedulers.decompose._orders import Item, ordered, stretches
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 BOTH = 2  # what needs both halves goes behind the second
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, permutations, product
 
-from ringwright.costs.stages import Costs, seconds
+from ringwright.model.stages import Costs, seconds
 from ringwright.schedulers.search import list_scheduled
-from ringwright.workload import ON, Payload, Workload
+from ringwright.model.workload import ON, Payload, Workload
 
 UPDATE, WORK = "U", "work"
 WHOLE, HALVES, LEVELS = "whole", "scatter-gather", "levels"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.algebra import rewritten
+from ringwright.graph.algebra import rewritten
 from ringwright.schedulers.decompose.centauri._plan import LEVELS as BY_LEVELS
 from ringwright.schedulers.decompose.centauri._plan import Todo, pieces_of
 from ringwright.schedulers.decompose.syndicate._motifs import HALVES, LEVELS, MotifPlan, OperationKind
-from ringwright.values import SLICED
-from ringwright.workload import Gate, Payload, Queue, Workload
+from ringwright.model.values import SLICED
+from ringwright.model.workload import Gate, Payload, Queue, Workload
 
 
 def carried_out(

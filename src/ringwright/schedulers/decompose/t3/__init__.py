@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from ringwright.algebra import RewriteError, rewritten
-from ringwright.costs.stages import Costs
-from ringwright.errors import WorkloadError
-from ringwright.knobs import Range
+from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.model.stages import Costs
+from ringwright.base.errors import WorkloadError
+from ringwright.base.knobs import Range
 from ringwright.schedulers.decompose._sites import ProductSite, sites
-from ringwright.workload import Workload
+from ringwright.model.workload import Workload
 
 NEEDS = ("workload.tensor-parallel",)
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")

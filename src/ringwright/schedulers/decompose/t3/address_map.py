@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from ringwright.errors import UsageError
-from ringwright.program import Program
+from ringwright.base.errors import UsageError
+from ringwright.model.program import Program
 
 Kind = Literal["remote", "forwarded", "kept"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ringwright.errors import InfeasibleError
-from ringwright.values import Value
-from ringwright.workload import Edge, Payload, Task, Workload
+from ringwright.base.errors import InfeasibleError
+from ringwright.model.values import Value
+from ringwright.model.workload import Edge, Payload, Task, Workload
 
 EXPERTS = "experts"  # tag of tasks
 TOKENS = "ep"  # role of all-to-alls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.workload import Payload, Workload
+from ringwright.model.workload import Payload, Workload
 
 MEMORY = "memory"  # resource of a workload whose device is known; its capacity is in bytes
 FOR_STATES = 0.8  # share of the memory; the rest is left for activations and buffers

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
+from ringwright.base.errors import UsageError
 from ringwright.schedulers.priority.lina._chunks import EXPERTS, carries_tokens
 from ringwright.schedulers.priority.lina.placement import layer_tokens, place
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted
@@ -15,7 +15,7 @@ from ringwright.schedulers.priority.lina.popularity import decide_again, most_wa
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.workload import Payload, Workload
+    from ringwright.model.workload import Payload, Workload
 
 PLANS = ("even", "exact", "estimate", "again")
 TOKENS = 512  # on each device: not in the paper

@@ -1,0 +1,102 @@
+"""``ringwright bench``: collectives on real ranks, ours beside the libraries' and the simulator's, with nccl-tests' columns."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.base import drafts
+from ringwright.cli import options, progress, reading
+from ringwright.cli.networks import AS_IT_IS, NetworkOptions
+from ringwright.cli.sizes import Sizes
+from ringwright.base.units import parse_time
+
+FROM_64K = Sizes(begin="64K")
+
+
+def bench(
+    collective: str,
+    *,
+    ranks: Annotated[int, Parameter(name=["--ranks", "-g"])] = 4,
+    backend: str = "ringwright",
+    algorithm: str = "ring",
+    sizes: Sizes = FROM_64K,
+    iters: Annotated[int, Parameter(name=["--iters", "-n"])] = 10,
+    warmup: Annotated[int, Parameter(name=["--warmup", "-w"])] = 2,
+    dtype: Annotated[str, Parameter(name=["--dtype", "-d"])] = "float32",
+    op: str | None = None,
+    root: Annotated[int, Parameter(name=["--root", "-r"])] = 0,
+    lab: str | None = None,
+    network: NetworkOptions = AS_IT_IS,
+    output: options.Folder = None,
+    calibration: Path | None = None,
+    json: options.Json = False,
+) -> int:
+    """Run a collective on real ranks: our programs, native libraries forced to the same algorithm, the prediction beside.
+
+    Parameters
+    ----------
+    backend
+        Comma separated: openmpi, mpich, gloo, nccl, ringwright (shared memory; sockets in a lab), ringwright@gloo.
+    algorithm
+        Systems, comma separated: ring,rabenseifner (list algorithms; their knobs: systems SLUG).
+    iters
+        Rounds; libraries and programs take turns in each.
+    lab
+        Talk over a network of namespaces: switch:4,rate=100Mb/s.
+    op
+        Reduction: sum (the default), prod, max or min. -o sum, as nccl-tests spells it, is still read as that.
+    output
+        Folder for a capture, for the verb compare.
+    calibration
+        Write what a message costs here to this file.
+    json
+        Print one JSON object instead (schema ringwright.bench/1).
+
+    Examples
+    --------
+    ringwright bench all-reduce --ranks 2 -b 64K -e 1M -f 4 -n 3
+    """
+    from ringwright_lab.reports import benched
+    from ringwright_lab.bench import BenchSpec, bench, calibration_of
+
+    op, out = _reduction_and_folder(op, output)
+    question = BenchSpec(
+        collective,
+        ranks,
+        sizes.listed(collective),
+        backend.split(","),
+        algorithm.split(","),
+        dtype,
+        op,
+        root,
+        iters,
+        warmup,
+        lab,
+        network.fault,
+        network.tcp,
+        network.seed,
+        parse_time(network.timeout),
+        record=out is not None,
+    )
+    with drafts.grown(out) if out else contextlib.nullcontext(), progress.steps("measuring") as advance:
+        result = bench(question, out=out, progress=advance)
+    if calibration is not None:
+        calibration_of(result, calibration)
+    (reading.print_json if json else partial(benched.write, file=sys.stdout))(result)
+    return 1 if any(row["wrong"] for row in result["rows"]) else 0
+
+
+def _reduction_and_folder(op: str | None, output: Path | None) -> tuple[str, Path | None]:
+    """Return the reduction and the folder; -o with the name of a reduction is that reduction, as it was until now."""
+    from ringwright.model.collective import REDUCE_OPS
+
+    if output is not None and op is None and str(output) in REDUCE_OPS:
+        print(f"ringwright: -o {output} is read as --op {output}; -o will name the folder alone", file=sys.stderr)
+        return str(output), None
+    return op or "sum", output

@@ -1,0 +1,1 @@
+"""What the verbs of this package print and draw."""

@@ -1,0 +1,160 @@
+"""The object of schema ``ringwright.provision/1``: what a program that reads it finds."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from ringwright.calls.asked import AskedOf
+
+SCHEMA = "ringwright.provision/1"
+
+
+class NetworkRow(TypedDict):
+    """A network of a fabric: its ports, tiers, size in Gb/s of all cables, and what it costs where prices are given."""
+
+    nics_per_gpu: float
+    nic_gbs: float
+    oversubscription: dict[str, float]
+    cable_gbits: float
+    cost: float | None
+
+
+class ProvisionEdge(TypedDict):
+    """The recommended network with one part a step smaller: its step, longer than the promise; null where there is none.
+
+    ``keeps`` is true only where that would cost more and keep the step too.
+    """
+
+    what: str
+    value: float | None
+    step_us: float | None
+    keeps: bool
+
+
+class BurstRow(TypedDict):
+    """What a port sends with no pause that ``gap_rule`` counts: bytes, pauses between bursts, the share of time it sends."""
+
+    size_bytes_p50: float | None
+    size_bytes_p95: float | None
+    size_bytes_p99: float | None
+    gap_us_p50: float | None
+    duty: float | None
+    count: int
+    bytes_per_nic: float
+    gap_rule: str
+
+
+class QueuedRow(TypedDict):
+    """An operation that was sent through queues: of which role, its size, the size that was sent, groups at work at once."""
+
+    role: str
+    op: str
+    size_bytes: int
+    sent_bytes: int
+    groups: int
+
+
+class BufferRow(TypedDict):
+    """The step with buffers of ``buffer_bytes``, with half of them, and what packets met; ``why`` where no buffer is named."""
+
+    buffer_bytes: int | None
+    transport: str
+    step_us: float | None
+    smaller_bytes: int | None
+    smaller_step_us: float | None
+    smaller_why: str
+    drops: int | None
+    pauses: int | None
+    smaller_drops: int | None
+    smaller_pauses: int | None
+    operations: list[QueuedRow]
+    why: str
+
+
+class HeadroomRow(TypedDict):
+    """One failed optic: see ``optics.Headroom``."""
+
+    fault: str
+    keeps: bool
+    step_us: float
+    given_us: float
+    nic_gbs: float | None
+    factor: float | None
+
+
+class SensitivityRow(TypedDict):
+    """See ``sensitivity.ClassSensitivity``."""
+
+    links: str
+    change: float
+    slower: float
+    faster: float
+
+
+class ProvisionRow(TypedDict):
+    """A workload on a fabric; all but the first four are null where ``declined`` or a device that is too small says why.
+
+    ``longer_*``: by which share of the step on the fabric as it is the step is longer, of 5, 50 and 95 % of draws; null unless
+    asked for. ``reference_us`` (the fabric as it is) and ``step_us`` (the least network) are simulated; ``*_p50`` is the most
+    probable one, as simulate answers, null where no such steps were measured. ``export`` is the file of the recommended
+    network, null unless one was written.
+    """
+
+    workload: str
+    fabric: str
+    declined: str | None
+    fits: bool | None
+    too_large: str | None
+    parallel: str | None
+    gpus: int | None
+    micro_batches: int | None
+    samples: float | None
+    peak_memory_bytes: int | None
+    device_memory_bytes: int | None
+    given: NetworkRow | None
+    reference_us: float | None
+    reference_us_p05: float | None
+    reference_us_p50: float | None
+    reference_us_p95: float | None
+    unlimited_us: float | None
+    most_us: float | None
+    step_us: float | None
+    longer_p05: float | None
+    longer_p50: float | None
+    longer_p95: float | None
+    export: str | None
+    step_us_p05: float | None
+    step_us_p50: float | None
+    step_us_p95: float | None
+    nics_per_gpu: float | None
+    nic_gbs: float | None
+    rails: int | None
+    oversubscription: dict[str, float] | None
+    cable_gbits: float | None
+    cost: float | None
+    edges: list[ProvisionEdge] | None
+    buffer_bytes: int | None
+    buffers: BufferRow | None
+    headroom: HeadroomRow | None
+    bursts: BurstRow | None
+    sensitivity: list[SensitivityRow] | None
+    simulated: int | None
+
+
+class ProvisionDocument(TypedDict):
+    """All rows, and what they rest on."""
+
+    schema: str
+    asked: AskedOf
+    within: float
+    reference: str
+    rows: list[ProvisionRow]
+    assumptions: list[str]
+    left_out: list[str]
+
+
+def empty_row(workload: str, fabric: str) -> ProvisionRow:
+    """Return a row of which nothing is known yet."""
+    row: ProvisionRow = dict.fromkeys(ProvisionRow.__annotations__)  # type: ignore[assignment]
+    row["workload"], row["fabric"] = workload, fabric
+    return row

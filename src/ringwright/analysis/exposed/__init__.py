@@ -1,0 +1,1 @@
+"""How much communication computation hides, and why the rest is exposed."""

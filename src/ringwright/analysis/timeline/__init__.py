@@ -1,0 +1,1 @@
+"""Events of all ranks on one clock, at the detail that a picture can show."""

@@ -1,0 +1,464 @@
+"""Simulate one collective by several algorithms over a range of sizes, each result beside the bounds of physics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from ringwright.base import steps
+from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
+from ringwright.costs.link_models import NAME_OF
+from ringwright.costs.probable import LEARNT
+from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
+from ringwright.engines.packets.carriage import carriers
+from ringwright.base.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
+from ringwright.calls import job_ends, spelled
+from ringwright.calls.answers import FAR_APART, Answered, Answers
+from ringwright.calls.floors import Floors
+from ringwright.calls.in_switches import StreamAsUsed, in_switches
+from ringwright.calls.lossy_times import LEFT_OUT
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.sums import sums
+from ringwright.calls.unlike_software import TimedSoftware, notes, software_of, unlike
+from ringwright.calls.without_faults import AskedOnce
+from ringwright.base.units import format_size
+
+if TYPE_CHECKING:
+    from ringwright.costs.probable import Probable
+    from ringwright.engines.packets.run import Packets
+    from ringwright.engines.result import Run
+    from ringwright.model.program import Program
+    from ringwright.calls.unaffected import Unaffected
+    from ringwright.calls.without_faults import HealthyTime, SaidTime
+    from ringwright.model.topology import Topology
+
+SCHEMA = "ringwright.simulate/1"
+MOST_SIZES = 200
+MOST_STARTS = 8
+
+
+@dataclass(frozen=True)
+class SimulatedRow:
+    """One simulated time; bandwidths as nccl-tests defines them, in decimal GB/s.
+
+    ``time_us`` is the most probable time where no engine is asked for, else that engine's; ``witnesses`` holds what each model
+    says, ``outside`` what nothing was learnt of. ``bound_us`` holds for this program, ``bound_kind`` says which bound it is.
+    """
+
+    algorithm: str
+    engine: str
+    ranks: int
+    size_bytes: int
+    time_us: float
+    algbw_gbs: float
+    busbw_gbs: float
+    bound_us: float
+    bound_kind: str
+    bound_at_ranks_us: float
+    bound_in_network_us: float | None
+    events: int
+    messages: float
+    choice: str
+    bottleneck: str
+    utilisation: float
+    waited: float
+    folded: bool
+    why: str  # what the critical path spent its time on
+    worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
+    worst_start_s: float | None = None
+    worst_ends: str = ""  # started at that moment the job ends: how, in the library's words where packets were followed
+    lowest_bound_us: float | None = None  # of any program: where switches can add, they may
+    after_last_us: float | None = None  # from the arrival of the last rank to the end, where arrivals are given
+    time_us_p05: float | None = None
+    time_us_p50: float | None = None
+    time_us_p95: float | None = None
+    mean_us: float | None = None  # over draws of what is lost; None where nothing is drawn
+    calibration: str = ""  # its name, or prior
+    software: str = ""  # that is in the time: library (start, protocol, messages), messages alone, or none
+    own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
+    outside: tuple[str, ...] = ()
+    witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
+    alone_us: float | None = None  # without the other jobs on the fabric, where there are any
+    healthy_us: float | None = None  # without the faults, where lines of faults were given, by the same models
+    unaffected: tuple[Unaffected, ...] = ()  # faults that cost less than a per mille, each with the reason
+    transport: Mapping[str, str] = field(default_factory=dict)  # how packets are sent, by class of links
+    retransmitted_bytes: int | None = None  # this and what follows: where packets were followed
+    drops: int | None = None  # packets that queues had no room for
+    lost: int | None = None  # packets lost on links
+    pauses: int | None = None
+    queue_bytes_p99: int | None = None  # 99 of 100 packets found no more in front of them at a switch
+    stream: StreamAsUsed | None = None  # how packets go through switches that add; this and what follows: where they do
+    switch_memory_bytes: int | None = None  # leased of the switch that lends the most
+    healthy: HealthyTime | None = None  # as ``healthy_us``, with its interval
+    ends: Mapping[str, Any] | None = None  # how the job ends, in a row without times for that reason
+    declined: str | None = None  # in a row without times: why this algorithm has none here
+
+
+def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
+    """Return the sizes of a sweep as nccl-tests makes them: times ``factor``, or plus ``step`` where that is given."""
+    if begin < 0 or end < begin:
+        raise UsageError(f"sizes from {begin} to {end} B are no range", remedy="-b 1K -e 1G")
+    if step <= 0 and factor <= 1:
+        raise UsageError(f"sizes cannot grow by a factor of {factor:g}", remedy="-f 2")
+    steps = [begin]
+    while len(steps) < MOST_SIZES:
+        following = steps[-1] + step if step > 0 else max(round(steps[-1] * factor), steps[-1] + 1)
+        if following > end:
+            break
+        steps.append(following)
+    return steps
+
+
+def sweep(
+    question: SimulationSpec,
+    spellings: Iterable[str],
+    wanted: Sequence[int],
+    progress: steps.Advance | None = None,
+    *,
+    sums_too: bool = True,
+) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out.
+
+    ``sums_too``: say as well what sums are worth that switches make in a number format of their own.
+
+    Where a fault ends the job the row says how in ``ends``, and has no times. An algorithm that declines a size beside others
+    that answer is a row with its reason in ``declined`` and no times; where none answers its error is raised. ``progress`` is
+    told of each row.
+    """
+    left_out: dict[str, None] = {}
+    spellings = list(spellings)
+    rows: list[dict[str, Any]] = []
+    timed: dict[int, list[TimedSoftware]] = {}
+    asked = AskedOnce(question, wanted)
+    by_size: dict[int, list[tuple[str, Answered]]] = {}
+    refused: list[RingwrightError] = []
+    wanted = carried(question.op, wanted)
+    left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
+    algorithms = [spelled.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings]
+    pairs = [(algorithm, size) for algorithm in algorithms for size in wanted]
+    for algorithm, size in steps.told(pairs, progress, _named):
+        spelling = algorithm.spelling
+        collective = question.collective(size)
+        try:
+            asked, program, row, omitted, run = _lasting(asked, algorithm, collective)
+            told = asked.of(algorithm, program, run, asked.on(program))
+            row = _begun_at_worst(_answered(row, told.said, question), asked, algorithm, told)
+            row = _beside_healthy(row, asked, algorithm, told)
+            by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
+        except JobEndsError as error:
+            rows.append({**_declined(spelling, collective, error), **_ended(asked, algorithm, size, error)})
+            continue
+        except (UsageError, InfeasibleError, ProgramError) as error:
+            refused.append(error)
+            rows.append(_declined(spelling, collective, error))
+            continue
+        row = replace(row, software=software_of(program, asked))
+        timed.setdefault(size, []).append(TimedSoftware(algorithm, row.time_us, row.software))
+        rows.append(asdict(row))
+        left_out |= dict.fromkeys(omitted) | _of_packets(question, told)
+    if refused and len(refused) == len(rows):
+        raise refused[0]
+    top, come = asked.question.topology, question.come()
+    unlike_sizes = unlike(asked, timed)
+    alike = {size: given for size, given in by_size.items() if size not in unlike_sizes}
+    return {
+        "schema": SCHEMA,
+        "asked": question.asked(spellings),
+        "collective": question.op,
+        "fabric": top.name,
+        "ranks": question.collective(0).p,
+        "latency_model": question.alpha,
+        "link_model": NAME_OF[question.alpha],
+        "faults": len(top.faults),
+        "provenance": top.provenance,
+        "transport": _transport(top),
+        "bound_ground": _ground(top),
+        "arrivals": None if come is None else come.said,
+        "beside": [other.text for other in question.beside],
+        "last_arrival_us": None if come is None else come.last_s * 1e6,
+        "rows": rows,
+        "notes": notes(timed, unlike_sizes),
+        "unlike": [{"size_bytes": size, "most_us": most_us} for size, most_us in unlike_sizes.items()],
+        "sums": sums(question, rows) if sums_too else [],
+        "fastest": [] if question.asks_engine else _fastest(question, asked.answers, alike),
+        "disagreements": [] if question.asks_engine else _disagreements(rows),
+        "left_out": list(left_out),
+    }
+
+
+def _lasting(
+    asked: AskedOnce, algorithm: spelled.Algorithm, collective: Collective
+) -> tuple[AskedOnce, Program, SimulatedRow, tuple[str, ...], Run]:
+    """Return an engine's row with its program and run; asked again where outages end before the answer does."""
+    while True:
+        question = asked.question
+        program = algorithm(collective, question.topology)
+        row, omitted, run = _measured(question, program, algorithm.spelling, asked.floors, asked.on(program))
+        longer = question.lasting(max(run.time_s, (row.worst_us or 0.0) / 1e6))
+        if longer is question:
+            return asked, program, row, omitted, run
+        asked = AskedOnce(longer, asked.sizes_bytes)
+
+
+def _of_packets(question: SimulationSpec, told: SaidTime) -> dict[str, None]:
+    """Return what is left out of an answer to which packets add what they lose."""
+    return {LEFT_OUT: None} if told.run.packets is not None and question.shows(told.said) else {}
+
+
+def _begun_at_worst(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
+    """Return a row whose time at the worst moment is that of the same models, begun then."""
+    if not row.worst_start_s or row.worst_us is None or not asked.question.shows(told.said):
+        return row
+    later = replace(asked.question, topology=asked.question.topology.starting_at(row.worst_start_s))
+    begun = AskedOnce(later, asked.sizes_bytes)
+    machine = begun.on(told.program)
+    worst = begun.of(algorithm, told.program, later.run(told.program, machine), machine)
+    return replace(row, worst_us=max(row.time_us, worst.time_us))
+
+
+def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
+    """Return a row with the time without faults, which none of them shortens, and with what cost nothing."""
+    beside = asked.without_faults.beside(algorithm, told)
+    row = replace(row, healthy_us=beside.healthy_us, unaffected=beside.unaffected, healthy=beside.healthy)
+    least_us = beside.least_us
+    if row.time_us >= least_us:
+        return row
+    algbw, busbw = _rates(told.program.collective, least_us)
+    names = ("time_us_p50", "time_us_p95", "mean_us", "worst_us")
+    others = {name: max(each, least_us) for name in names if (each := getattr(row, name)) is not None}
+    return replace(row, time_us=least_us, algbw_gbs=algbw, busbw_gbs=busbw, **others)
+
+
+def _named(asked: tuple[spelled.Algorithm, int]) -> str:
+    return f"{asked[0].spelling}, {format_size(asked[1])}"
+
+
+def _ground(topology: Topology) -> str:
+    """Return what the lowest bound rests on, where the fabric makes it lower than that of adding at the ranks."""
+    if not topology.aggregators:
+        return ""
+    return "switches may add and copy here; what adds at the ranks alone cannot go below the bound at the ranks"
+
+
+def _transport(topology: Topology) -> Mapping[str, Any]:
+    """Return what carries messages between nodes and the numbers that it usually has, with their source."""
+    carrier = TRANSPORTS[topology.transport or USUAL_TRANSPORT]
+    return {
+        "name": carrier.name,
+        "hop_us": carrier.hop_s * 1e6,
+        "message_us": carrier.message_s * 1e6,
+        "share": carrier.efficiency,
+        "source": carrier.source,
+    }
+
+
+def _declined(name: str, collective: Collective, error: RingwrightError) -> dict[str, Any]:
+    """Return the row of an algorithm that has no answer at this size: its reason, and null for all that was measured."""
+    known = {"algorithm": name, "ranks": collective.p, "size_bytes": collective.size_bytes, "declined": error.what}
+    return {field.name: known.get(field.name) for field in fields(SimulatedRow)}
+
+
+def _ended(
+    asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int, error: JobEndsError
+) -> Mapping[str, object]:
+    """Return what a row says of a job that ends, beside the time without the faults."""
+    well_us = None
+    if asked.question.faults is not None:
+        with suppress(RingwrightError):
+            well_us = asked.without_faults.healthy(algorithm, size_bytes).time_us
+    return {"ends": job_ends.as_row(error), "healthy_us": well_us}
+
+
+def measure(
+    question: SimulationSpec, program: Program, name: str, floors: Floors
+) -> tuple[SimulatedRow, tuple[str, ...]]:
+    """Return the row of one program by an engine, and the effects that the engine leaves out."""
+    return _measured(question, program, name, floors, question.topology)[:2]
+
+
+def _measured(
+    question: SimulationSpec, program: Program, name: str, floors: Floors, machine: Topology
+) -> tuple[SimulatedRow, tuple[str, ...], Run]:
+    """Return an engine's row of one program on ``machine``, what the engine leaves out, and its run."""
+    run = question.run(program, machine)
+    collective, time_s = program.collective, run.time_s
+    without, within = floors.of(collective)
+    floor, kind = floors.under(program)
+    if time_s < floor * (1 - 1e-9):
+        raise InfeasibleError(
+            f"{name}: {time_s * 1e6:.3f} us is below the bound of {floor * 1e6:.3f} us; this result is withheld",
+            where=f"{run.engine} on {question.topology.name}, {collective.size_bytes} B",
+            remedy="report this: a simulator must not beat physics",
+        )
+    algbw, busbw = _rates(collective, time_s * 1e6)
+    worst_us, worst_start_s, worst_ends = _worst(question, program, machine, time_s)
+    stream, switch_memory_bytes = in_switches(program, machine)
+    row = SimulatedRow(
+        name,
+        run.engine,
+        collective.p,
+        collective.size_bytes,
+        time_s * 1e6,
+        algbw,
+        busbw,
+        floor * 1e6,
+        kind,
+        without * 1e6,
+        None if within is None else within * 1e6,
+        run.events,
+        program.cost.messages,
+        _choice(program),
+        run.bottleneck,
+        run.utilisation,
+        run.waited,
+        run.folded,
+        run.path(),
+        worst_us,
+        worst_start_s,
+        worst_ends,
+        lowest_bound_us=(without if within is None else within) * 1e6,
+        after_last_us=None if floors.come is None else run.after_last_s * 1e6,
+        alone_us=_alone_us(question, program, machine),
+        transport=carriers(machine),
+        stream=stream,
+        switch_memory_bytes=switch_memory_bytes,
+    )
+    row = row if run.packets is None else _with_packets(row, run.packets)
+    return row, run.left_out, run
+
+
+def _alone_us(question: SimulationSpec, program: Program, machine: Topology) -> float | None:
+    """Return what the same engine says without other jobs on the fabric; None where there are none."""
+    if not question.beside:
+        return None
+    return question.without_others(program, machine).time_s * 1e6
+
+
+def _with_packets(row: SimulatedRow, met: Packets) -> SimulatedRow:
+    """Return a row with what its packets met."""
+    return replace(
+        row,
+        retransmitted_bytes=met.retransmitted_bytes,
+        drops=met.drops,
+        lost=met.lost,
+        pauses=met.pauses,
+        queue_bytes_p99=met.queue_bytes_p99,
+    )
+
+
+def _rates(collective: Collective, time_us: float) -> tuple[float, float]:
+    """Return algbw and busbw in GB/s."""
+    algbw = collective.size_bytes / time_us / 1e3 if time_us else 0.0
+    return algbw, algbw * collective.bus_factor
+
+
+def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> SimulatedRow:
+    """Return an engine's row with the most probable time beside it, or instead where no engine was asked for."""
+    row = replace(
+        row,
+        time_us_p05=said.p05_us,
+        time_us_p50=said.p50_us,
+        time_us_p95=said.p95_us,
+        calibration=said.calibration,
+        own_software=said.own_software,
+        outside=said.outside,
+        witnesses=said.witnesses,
+        mean_us=said.mean_us,
+    )
+    if not question.shows(said):
+        return row
+    more_us = said.p50_us - row.time_us
+    longer = said.p50_us / row.time_us if row.time_us else 1.0
+    algbw, busbw = _rates(question.collective(row.size_bytes), said.p50_us)
+    return replace(
+        row,
+        engine=said.model,
+        time_us=said.p50_us,
+        algbw_gbs=algbw,
+        busbw_gbs=busbw,
+        alone_us=None if row.alone_us is None else row.alone_us * longer,
+        worst_us=None if row.worst_us is None else row.worst_us + more_us,
+        after_last_us=None if row.after_last_us is None else row.after_last_us + more_us,
+    )
+
+
+def _fastest(
+    question: SimulationSpec, answers: Answers, by_size: Mapping[int, Sequence[tuple[str, Answered]]]
+) -> list[Mapping[str, Any]]:
+    """Return for each size which algorithm is the fastest, which the next, and the chance that they come in this order."""
+    told: list[Mapping[str, Any]] = []
+    for size, given in by_size.items():
+        if len(given) < 2:
+            continue
+        (name, best), (following, second) = sorted(given, key=lambda each: each[1].said.p50_us)[:2]
+        sure = answers.faster(question.collective(size), best, second)
+        told.append({"size_bytes": size, "algorithm": name, "next": following, "chance": sure})
+    return told
+
+
+def _apart(times_us: Collection[float]) -> float:
+    return max(times_us) / min(times_us)
+
+
+def _disagreements(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Say where models of one call are far from each other: for each algorithm the size at which they are most so."""
+    told: list[Mapping[str, Any]] = []
+    known = [row for row in rows if LEARNT in (row["witnesses"] or ()) and min(row["witnesses"].values()) > 0]
+    for name in dict.fromkeys(row["algorithm"] for row in known):
+        mine = [(_apart(row["witnesses"].values()), row) for row in known if row["algorithm"] == name]
+        ratio, row = max(mine, key=lambda each: each[0])
+        if ratio > FAR_APART:
+            told.append(
+                {
+                    "algorithm": name,
+                    "sizes": sum(each > FAR_APART for each, _ in mine),
+                    "of": len(mine),
+                    "ratio": ratio,
+                    "size_bytes": row["size_bytes"],
+                    "witnesses": row["witnesses"],
+                }
+            )
+    return told
+
+
+def _choice(program: Program) -> str:
+    """Return what a library chose, for the table: ``tree/ll128 x16``."""
+    chosen = program.knobs.get("algorithm")
+    if chosen is None:
+        return ""
+    protocol = f"/{program.protocol}" if program.protocol else ""
+    return f"{chosen}{protocol}" + (f" x{program.channels}" if program.channels > 1 else "")
+
+
+def _worst(
+    question: SimulationSpec, program: Program, machine: Topology, time_s: float
+) -> tuple[float | None, float | None, str]:
+    """Return the longest time in us over starts at the faults' own moments, and that start; None without faults.
+
+    Where a start ends the job there is no time: that start, and how the job ends.
+    """
+    faults = machine.faults
+    if not faults:
+        return None, None, ""
+    worst, when = time_s, 0.0
+    moments = sorted({fault.time_s for fault in faults})
+    if (
+        question.faults is not None and question.faults.flap
+    ):  # outages are laid out for as long as a run from the others would last
+        moments = [each for each in moments if each <= question.faults.horizon_s / 2] or moments[:1]
+    for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
+        try:
+            taken = question.run(program, machine.starting_at(moment)).time_s
+        except InfeasibleError as error:
+            return None, moment, f"{error.what} ({error.where})" if error.where else error.what
+        if taken > worst:
+            worst, when = taken, moment
+    return worst * 1e6, when, ""
+
+
+def laid_out(question: SimulationSpec, result: Mapping[str, Any]) -> SimulationSpec:
+    """Return the question with outages for as long as the longest of its answers."""
+    times_us = [row["worst_us"] or row["time_us"] for row in result["rows"] if row["declined"] is None]
+    return question.lasting(max(times_us, default=0.0) / 1e6)

@@ -1,0 +1,1 @@
+"""A running job: its growing files followed, its rates, and alerts."""

@@ -1,0 +1,1 @@
+"""Kinds of rewrites, one file each; see ``ringwright.model.rewrites``."""

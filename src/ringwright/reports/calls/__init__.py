@@ -1,0 +1,1 @@
+"""What was asked about single calls, for a terminal."""

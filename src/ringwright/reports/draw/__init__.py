@@ -1,0 +1,1 @@
+"""Geometry of pictures: charts, machines, rings, trees and timelines as numbers for SVG."""

@@ -1,0 +1,1 @@
+"""Answers as HTML pages that open without a network."""

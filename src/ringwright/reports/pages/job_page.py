@@ -1,0 +1,263 @@
+"""Whole jobs as one HTML page: a row per policy, where the step goes, a timeline per policy, why communication is not hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from ringwright.reports.steps import aggregated, remedies as job_remedies, memory
+from ringwright.reports import bursts, html, tables
+from ringwright.reports.draw import pipeline_picture
+from ringwright.reports.steps.jobs import (
+    answered,
+    burst_title,
+    declined,
+    ended,
+    fault_lines,
+    likely,
+    outage_lines,
+    replay_words,
+)
+from ringwright.base.units import format_count
+
+WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
+ROLES = {"tp": 3, "cp": 4, "ep": 5, "pp": 6, "dp": 7, "edp": 8, "embedding": 9}
+KINDS = {"forward": 1, "backward": 2, "update": 10}
+
+
+def page(result: dict[str, Any], command: str) -> str:
+    """Return the page of a ``ringwright.simulate-job/1`` object made with pictures."""
+    rows = answered(result)
+    best = min(rows, key=lambda row: row["step_us"])
+    longest = max(row["timeline"]["span_s"] for row in rows)
+    first = rows[0]
+    return html.render(
+        "jobs.html.j2",
+        title=f"{result['workload']} on {result['fabric']}",
+        ground="; ".join(_ground(result, first)),
+        figures=[
+            ("Ranks", format_count(first["ranks"])),
+            ("Policies", str(len(rows))),
+            ("Fastest", best["policy"]),
+            *_step_figures(best),
+            ("Exposed there", f"{best['exposed_comm_us'] / 1e3:,.1f} ms"),
+            ("Ceiling", f"{first['ceiling']:.3f}"),
+        ],
+        shares=_shares(rows),
+        times=_times(rows),
+        likely=_likely(rows),
+        roles=_roles(rows),
+        timelines=[timeline(row["policy"], _step(row), row["timeline"], longest) for row in rows],
+        legend=timeline_legend([row["timeline"] for row in rows]),
+        pipelines=pipeline_picture.pictures(rows),
+        passes=pipeline_picture.legend(rows),
+        causes=_causes(rows),
+        remedies=job_remedies.helping(result.get("remedies", ())),
+        tried=job_remedies.tried(result.get("search")),
+        rules=job_remedies.rules(rows),
+        in_network=aggregated.of_page(result.get("in_network")),
+        outages=outage_lines(rows),
+        decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
+        warnings=[
+            *memory.unfitting(rows),
+            *filter(None, ["; ".join(fault_lines(result, rows))]),
+            *result.get("warnings", []),
+            *(f"{name} declined: {why}" for name, why in declined(result)),
+            *ended(result),
+        ],
+        assumptions=result["assumptions"],
+        bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),
+        left_out=result["left_out"],
+        command=command,
+    )
+
+
+def _ground(result: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+    """Say what was simulated, and of a recording what it is held against."""
+    told = [
+        f"simulated, {first['simulated_ranks']:,} of {first['ranks']:,} ranks stand for all",
+        f"engine {first['engine']}",
+    ]
+    return [*told, replay_words(result["step"], result["baseline"])] if result.get("baseline") else told
+
+
+def _step_figures(best: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the step of the fastest policy: the most probable one where there is one, with its interval, and the simulated."""
+    simulated = f"{best['step_us'] / 1e3:,.1f} ms"
+    if best["step_us_p50"] is None:
+        return [("Its step", simulated)]
+    ends = " to ".join(f"{best[name] / 1e3:,.1f}" for name in ("step_us_p05", "step_us_p95"))
+    return [("Its step", f"{best['step_us_p50'] / 1e3:,.1f} ms"), ("90 %", f"{ends} ms"), ("Simulated", simulated)]
+
+
+def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:
+    """Return how long such steps took on GPUs, policy by policy; None where none were measured."""
+    told = likely(rows)
+    if told is None:
+        return None
+    columns = ["Policy", "Most probable ms", "5 % below", "95 % below"]
+    lines = [
+        [
+            tables.text(row["policy"]),
+            *(tables.number(row[f"step_us_{name}"] / 1e3, _ms) for name in ("p50", "p05", "p95")),
+        ]
+        for row in told.rows
+    ]
+    return tables.table("likely", f"Most probable step, {told.ground}", columns, lines)
+
+
+def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
+    columns = [
+        "Policy",
+        "Simulated step ms",
+        "Against first",
+        "Compute ms",
+        "Update ms",
+        "Exposed ms",
+        "Idle ms",
+        "Overlap",
+        "Steady",
+    ]
+    cells = [
+        [
+            tables.text(row["policy"]),
+            tables.number(row["step_us"] / 1e3, _ms),
+            tables.number(rows[0]["step_us"] / row["step_us"], _ratio),
+            *(
+                tables.number(row[name] / 1e3, _ms)
+                for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")
+            ),
+            tables.share(row["overlap"]),
+            tables.text("yes" if row["steady"] else "no"),
+        ]
+        for row in rows
+    ]
+    return tables.table("policies", "Policy by policy", columns, cells)
+
+
+def _roles(rows: list[dict[str, Any]]) -> tables.PageTable:
+    columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms, each"]
+    cells = [
+        [
+            tables.text(row["policy"]),
+            tables.text(role),
+            tables.number(each["operations"], _none),
+            tables.size(round(each["bytes"])),
+            *(tables.number(each[f"{name}_us"] / 1e3, _ms) for name in ("busy", "exposed")),
+            tables.number(each["queued_us"] / max(each["operations"], 1) / 1e3, _ms),
+        ]
+        for row in rows
+        for role, each in row["by_role"].items()
+    ]
+    return tables.table("roles", "Role by role, per rank and step", columns, cells)
+
+
+def _causes(rows: list[dict[str, Any]]) -> tables.PageTable:
+    columns = ["Policy", "Cause", "Exposed ms", "Operations", "Costliest", "What helps"]
+    cells = [
+        [
+            tables.text(row["policy"]),
+            tables.text(each["cause"]),
+            tables.number(each["exposed_us"] / 1e3, _ms),
+            tables.number(each["count"], _none),
+            tables.text(each["costliest"]),
+            tables.text(each["advice"]),
+        ]
+        for row in rows
+        for each in row["why"]
+    ]
+    return tables.table("causes", "Cause by cause", columns, cells)
+
+
+def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a stacked bar per policy, all in the scale of the longest step."""
+    longest = max(row["step_us"] for row in rows)
+    made = []
+    for row in rows:
+        parts = [("compute", row["compute_us"], 1), ("update", row["update_us"], 10)]
+        parts += [(f"{role} exposed", each["exposed_us"], ROLES.get(role, 9)) for role, each in row["by_role"].items()]
+        parts.append(("idle", row["idle_us"], 11))
+        made.append(
+            {
+                "policy": row["policy"],
+                "step": f"{row['step_us'] / 1e3:,.1f} ms",
+                "parts": [
+                    {
+                        "title": f"{name} {value / 1e3:,.2f} ms",
+                        "percent": round(value / longest * 100, 3),
+                        "colour": colour,
+                    }
+                    for name, value, colour in parts
+                    if value / longest > 0.0005
+                ],
+            }
+        )
+    return made
+
+
+class TimelinePicture(TypedDict):
+    """A step as rectangles: x, y, width and colour of each; names of lanes and marks of time with their places."""
+
+    policy: str
+    step: str
+    rectangles: list[tuple[float, int, float, int]]
+    names: list[tuple[int, str, str]]
+    note: str
+    width: int
+    height: int
+    left: int
+    bar: int
+    marks: list[tuple[float, str]]
+
+
+def _step(row: Mapping[str, Any]) -> str:
+    return f"{row['step_us'] / 1e3:,.1f} ms" if row.get("step_us_hit") is None else "a step that meets an outage"
+
+
+def timeline(title: str, step: str, picture: Mapping[str, Any], longest: float) -> TimelinePicture:
+    """Return a step's tracks as rectangles, ``longest`` seconds over the whole width, so that several have one scale."""
+    scale = (WIDTH - LEFT) / longest if longest else 0.0
+    rectangles, names = [], []
+    for at, track in enumerate(picture["lanes"]):
+        top = at * TRACK + 2
+        who = f"{track['of']}" if track["name"] == "compute" else ""
+        names.append((top + BAR - 2, who, track["name"]))
+        for part in track["parts"]:
+            colour = KINDS.get(part["kind"]) or ROLES.get(part["kind"], 9)
+            rectangles += [
+                (round(LEFT + a * scale, 2), top, max(round((b - a) * scale, 2), 0.3), colour)
+                for a, b in zip(part["starts"], part["ends"], strict=True)
+            ]
+    shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
+    return {
+        "policy": title,
+        "step": step,
+        "rectangles": rectangles,
+        "names": names,
+        "note": shown,
+        "width": WIDTH,
+        "height": len(picture["lanes"]) * TRACK + 24,
+        "left": LEFT,
+        "bar": BAR,
+        "marks": [
+            (round(LEFT + (WIDTH - LEFT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)
+        ],
+    }
+
+
+def timeline_legend(pictures: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """Return the kinds of what some steps' tracks show, each with the number of its colour."""
+    shown = {part["kind"] for picture in pictures for track in picture["lanes"] for part in track["parts"]}
+    return [(name, number) for name, number in {**KINDS, **ROLES}.items() if name in shown]
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.2f}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _none(value: float) -> str:
+    return f"{value:,.0f}"

@@ -1,0 +1,1 @@
+"""What was asked about whole steps of jobs, for a terminal."""

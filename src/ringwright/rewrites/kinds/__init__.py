@@ -1,1 +1,0 @@
-"""Kinds of rewrites, one file each; see ``ringwright.rewrites``."""

@@ -1,0 +1,58 @@
+"""What every other algorithm takes for the same: blocks, published ones and libraries beside a program that was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ringwright.model import registry
+from ringwright.engines.choose import simulate
+from ringwright.base.errors import RingwrightError
+from ringwright.model.software import NO_SOFTWARE
+
+if TYPE_CHECKING:
+    from ringwright.algorithms.searching import Deadline
+    from ringwright.model.collective import Collective
+    from ringwright.search.question import SynthesisSpec
+
+MOST_RIVAL_RANKS = 128
+MOST_RIVAL_BLOCKS = 50_000
+
+
+@dataclass(frozen=True)
+class RivalRow:
+    """What another algorithm takes for the same, or why it has no time here."""
+
+    algorithm: str
+    kind: str
+    size_bytes: int
+    time_us: float | None
+    ratio: float | None  # over the best that was found
+    declined: str = ""
+
+
+def rivals_of(
+    question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline
+) -> list[RivalRow]:
+    """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
+    rows = []
+    for system in registry.systems():
+        if system.kind in ("synthesis", "outside") or question.op not in system.ops:
+            continue
+        if person.passed():
+            break
+        time_us, why = _rival_us(question, collective, system)
+        ratio = time_us / best_us if time_us is not None and best_us else None
+        rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))
+    return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
+
+
+def _rival_us(question: SynthesisSpec, collective: Collective, system: registry.System) -> tuple[float | None, str]:
+    try:
+        # The wire alone, as what was found is timed: no library's software on one side of the table.
+        program = replace(system.load()(collective, question.topology), software=NO_SOFTWARE)
+        if collective.p > MOST_RIVAL_RANKS and program.n_steps * collective.p > MOST_RIVAL_BLOCKS * 100:
+            return None, f"more than {MOST_RIVAL_RANKS} ranks and too many steps to compare in passing: simulate"
+        return simulate(program, question.topology, alpha=question.alpha).time_s * 1e6, ""
+    except RingwrightError as error:
+        return None, error.what

@@ -1,0 +1,282 @@
+"""The answer of synthesis: a row for each method and size, what beats it, and which program is best at which size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ringwright.algorithms.searching import Deadline
+from ringwright.bounds.certificates import Certificate, certificate
+from ringwright.bounds.lower_bounds import Bound, lowest
+from ringwright.bounds.routed_bounds import routed_s
+from ringwright.engines.choose import simulate
+from ringwright.base.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
+from ringwright.calls.asked import asked_of
+from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
+from ringwright.search.replan import Replanned, TimedFind, cut_off, replanned
+from ringwright.search.rivals import RivalRow, rivals_of
+
+if TYPE_CHECKING:
+    from ringwright.model.program import Program
+    from ringwright.base.steps import Advance
+
+SCHEMA = "ringwright.synthesise/1"
+STOPPED = "stopped before it had found a program"
+NEAR = 0.01  # time over bound, less one, at which the usual methods leave it at that
+
+
+@dataclass(frozen=True)
+class SynthesisedRow:
+    """A program that a method found, its time beside the bound, and what is proved of both."""
+
+    method: str
+    size_bytes: int
+    time_us: float
+    bound_us: float
+    gap: float  # time over bound, less one
+    certificate: Certificate
+    bound_kind: str
+    algbw_gbs: float
+    steps: int
+    chunks: int
+    trees: int | None
+    height: int | None
+    synthesis_s: float
+    stopped: bool
+    verified: bool | None  # None: more than the interpreter follows in a minute
+    kept: bool  # found before, and read from a file
+    engine: str
+    knobs: Mapping[str, object]
+    proof: Bound = field(repr=False)
+    routed_us: float | None = (
+        None  # what no program of the group is faster than along its routes; where the gap is above 1 %
+    )
+
+
+@dataclass(frozen=True)
+class Synthesised:
+    """All that was found for a question: rows, what declined, all other algorithms' times, and the best program of each size."""
+
+    question: SynthesisSpec
+    rows: tuple[SynthesisedRow, ...]
+    declined: tuple[Mapping[str, object], ...]
+    rivals: tuple[RivalRow, ...]
+    regions: tuple[Mapping[str, object], ...]
+    programs: Mapping[int, Program]
+    by_method: Mapping[tuple[int, str], Program]  # all that was found, by size and method
+    faults: tuple[Replanned, ...] = ()
+    stopped: bool = False  # by a person, before all was searched and timed
+
+    @property
+    def largest(self) -> SynthesisedRow:
+        """The row of the largest size: the fastest of them."""
+        return min(self.rows, key=lambda row: (-row.size_bytes, row.time_us))
+
+    def _healthy(self, size_bytes: int) -> dict[str, float] | None:
+        """Return what was found at a size on the machine without its faults; None where it has none."""
+        return next(({"time_us": each.healthy_us} for each in self.faults if each.size_bytes == size_bytes), None)
+
+    def document(self) -> dict[str, object]:
+        """Return the object of schema ``ringwright.synthesise/1``."""
+        return {
+            "schema": SCHEMA,
+            "asked": asked_of(self.question.topology, {row.method: None for row in self.rows}, seed=self.question.seed),
+            "collective": self.question.op,
+            "fabric": self.question.topology.name,
+            "ranks": self.question.collective(0).p,
+            "link_model": self.question.link_model,
+            "stopped": self.stopped,
+            "rows": [_plain(row) | {"healthy": self._healthy(row.size_bytes)} for row in self.rows],
+            "declined": list(self.declined),
+            "rivals": [asdict(row) for row in self.rivals],
+            "regions": list(self.regions),
+            "fault": [each.document() for each in self.faults],
+            "ground": {
+                "engine": sorted({row.engine for row in self.rows}),
+                "link_model": self.question.link_model,
+                "left_out": ["what a library's software adds to a message"],
+                "bound": "computed without the synthesiser, from the links' rates and latencies alone",
+            },
+        }
+
+
+def synthesise(
+    question: SynthesisSpec,
+    sizes: Sequence[int],
+    method: str = USUAL,
+    *,
+    rivals: bool = True,
+    progress: Advance | None = None,
+) -> Synthesised:
+    """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
+
+    The usual methods end with the first that comes within 1 % of the bound. Of each size the fastest row comes first.
+    A method that finds nothing is among the declined; where none finds anything its error is raised. With the machine as it is
+    without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one. Where a
+    person stops it (``searching.stoppable``) the answer holds what there is by then; InfeasibleError where that is nothing.
+    """
+    person = Deadline(None)
+    asked = methods(question.op, method)
+    finds: dict[int, _SizeFinds] = {}
+    others: list[RivalRow] = []
+    faults: list[Replanned] = []
+    total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
+
+    def tell(name: str) -> None:
+        nonlocal done
+        if progress is not None:
+            progress(done, total, name)
+        done += 1
+
+    for size in sizes:
+        if person.passed():
+            break
+        here = finds[size] = _of_size(question, asked, size, tell, person, ends_near=method == USUAL)
+        if question.healthy is not None and here.best is not None and not person.passed():
+            without = replace(question, topology=question.healthy, healthy=None)
+            before = _of_size(without, asked, size, tell, person, ends_near=method == USUAL)
+            if before.best is not None:
+                faults.append(replanned(before.best, here.best, question.topology, question.alpha))
+        if rivals and not person.passed():
+            tell("other algorithms")
+            best_us = None if here.best is None else here.best.time_us
+            others += rivals_of(question, question.collective(size), best_us, person)
+    if progress is not None:
+        progress(total, total, "")
+    rows = [row for each in finds.values() for row in each.rows]
+    if not rows:
+        if person.stopped:
+            raise _nothing(question, asked)
+        raise next(error for each in finds.values() for error in each.errors)
+    rows.sort(key=lambda row: (row.size_bytes, row.time_us))
+    return Synthesised(
+        question,
+        tuple(rows),
+        tuple(why for each in finds.values() for why in each.declined),
+        tuple(others),
+        tuple(regions(rows, others) if method == BEST else ()),
+        {size: each.best.program for size, each in finds.items() if each.best is not None},
+        {(size, name): program for size, each in finds.items() for name, program in each.programs.items()},
+        tuple(faults),
+        person.stopped,
+    )
+
+
+@dataclass
+class _SizeFinds:
+    """What the methods found for one size, and the fastest of it."""
+
+    rows: list[SynthesisedRow] = field(default_factory=list)
+    declined: list[Mapping[str, object]] = field(default_factory=list)
+    errors: list[RingwrightError] = field(default_factory=list)
+    programs: dict[str, Program] = field(default_factory=dict)
+    best: TimedFind | None = None
+
+
+def _of_size(
+    question: SynthesisSpec,
+    asked: Sequence[str],
+    size: int,
+    tell: Callable[[str], None],
+    person: Deadline,
+    *,
+    ends_near: bool,
+) -> _SizeFinds:
+    """Return what each method finds for a size; ``ends_near``: until one comes near the bound."""
+    made = _SizeFinds()
+    bound = _bound(question, size)
+    for each in asked:
+        if person.passed():
+            break
+        tell(each)
+        try:
+            one = searched(question, each, size)
+            row = _row(question, one, bound)
+        except (InfeasibleError, UsageError, ProgramError) as error:
+            made.errors.append(error)
+            why, remedy = (STOPPED, "") if person.passed() else (error.what, error.remedy)
+            made.declined.append({"method": each, "size_bytes": size, "reason": why, "remedy": remedy})
+            continue
+        if row.stopped:
+            person.passed()
+        made.rows.append(row)
+        made.programs[each] = one.program
+        if made.best is None or row.time_us < made.best.time_us:
+            made.best = TimedFind(row.method, one.program, row.time_us, row.bound_us)
+        if ends_near and row.gap <= NEAR:
+            break
+    return made
+
+
+def _nothing(question: SynthesisSpec, asked: Sequence[str]) -> InfeasibleError:
+    return InfeasibleError(
+        f"stopped before {', '.join(asked)} had found a program for {question.op}",
+        remedy="let it search for longer, or give it a time: --budget 60s",
+    )
+
+
+def _bound(question: SynthesisSpec, size: int) -> Bound:
+    """Return what no program is faster than; raise InfeasibleError where ranks are cut off, by a fault or as the machine is."""
+    collective = question.collective(size)
+    try:
+        return lowest(collective, question.topology, alpha=question.alpha)
+    except InfeasibleError as error:
+        if question.healthy is None:
+            raise
+        raise cut_off(collective, question.topology, error) from None
+
+
+def _plain(row: SynthesisedRow) -> dict[str, object]:
+    """Return a row for JSON: the bound stands there as its certificate."""
+    return {name: value for name, value in asdict(row).items() if name != "proof"}
+
+
+def _row(question: SynthesisSpec, one: FoundProgram, bound: Bound) -> SynthesisedRow:
+    program, topology = one.program, question.topology
+    run = simulate(program, topology, alpha=question.alpha)
+    time_s, size = run.time_s, program.collective.size_bytes
+    gap = time_s / bound.time_s - 1 if bound.time_s else 0.0
+    routed = routed_s(program.collective, topology) if gap > NEAR else None
+    knobs = dict(program.knobs)
+    trees, height = knobs.get("trees"), knobs.get("height")
+    return SynthesisedRow(
+        one.method,
+        size,
+        time_s * 1e6,
+        bound.time_s * 1e6,
+        gap,
+        certificate(bound),
+        bound.kind,
+        size / time_s / 1e9 if time_s else 0.0,
+        program.n_steps,
+        program.layout.parts,
+        trees if isinstance(trees, int) else None,
+        height if isinstance(height, int) else None,
+        one.seconds,
+        bool(knobs.get("stopped")),
+        one.verified,
+        one.was_kept,
+        run.engine,
+        knobs,
+        bound,
+        None if routed is None else routed * 1e6,
+    )
+
+
+def regions(rows: Sequence[SynthesisedRow], others: Sequence[RivalRow]) -> list[dict[str, object]]:
+    """Return which algorithm is fastest from which size to which, of all that were searched and all others."""
+    times: dict[int, dict[str, float]] = {}
+    for row in rows:
+        times.setdefault(row.size_bytes, {})[row.method] = row.time_us
+    for other in others:
+        if other.time_us is not None:
+            times.setdefault(other.size_bytes, {})[other.algorithm] = other.time_us
+    made: list[dict[str, object]] = []
+    for size in sorted(times):
+        name = min(times[size], key=lambda each: (times[size][each], each))
+        if made and made[-1]["algorithm"] == name:
+            made[-1]["to_bytes"] = size
+        else:
+            made.append({"algorithm": name, "from_bytes": size, "to_bytes": size})
+    return made
