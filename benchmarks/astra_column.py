@@ -15,11 +15,11 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from ringwright.model.collective import Collective
 from ringwright.engines import events
 from ringwright.engines.flat import flatten
 from ringwright.engines.slots import machines
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 
 FABRICS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "full"}

@@ -17,14 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ringwright.base.units import format_size
 from ringwright.fabrics import fabric
-from ringwright.model.registry import schedulers
 from ringwright.formats.read import read
 from ringwright.jobs import generated, recorded, rows
 from ringwright.jobs.memory import limited
-from ringwright.jobs.study import Job
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.base.units import format_size
+from ringwright.jobs.study import Job
+from ringwright.model.registry import schedulers
 from ringwright.workloads.replay import replayed
 
 # model: GPUs, form, fabric, micro-batches; forms as their makers published them, on fewer GPUs where that is said

@@ -180,9 +180,9 @@ def target(name: str) -> None:
     from ringwright.algorithms.blocks.direct import direct
     from ringwright.algorithms.blocks.ring import ring
     from ringwright.algorithms.published.blueconnect import blueconnect
-    from ringwright.model.collective import Collective
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric
+    from ringwright.model.collective import Collective
     from ringwright.model.registry import algorithm
     from ringwright.model.topology import Fault
 

@@ -20,12 +20,12 @@ INCAST = ("tcp-reno", "tcp-cubic", "tcp-bbr", "srd", "roce", "ib")
 
 def network(spec: str, slug: str, op: str, size_bytes: int) -> Any:
     """Return a program's messages on ports and connections."""
-    from ringwright.model.collective import Collective
     from ringwright.engines.flat import flatten
     from ringwright.engines.machine import machine
     from ringwright.engines.packets.carriage import spoken, without_losses
     from ringwright.engines.packets.layout import lay_out
     from ringwright.fabrics import fabric
+    from ringwright.model.collective import Collective
     from ringwright.model.registry import algorithm
 
     top = fabric(spec)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ringwright.model.codecs.formats import added
 from ringwright.base.drafts import draft
+from ringwright.model.codecs.formats import added
 from ringwright_lab.reports.learning_curves import LearningCurve, learning_curves
 
 SYMBOLS, LENGTH, WIDTH, HEADS, BLOCKS = 8, 24, 32, 4, 2

@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.costs.protocols import PROTOCOLS
 from ringwright.base.errors import UsageError
-from ringwright.fabrics import fabric
-from ringwright.fabrics._congestion import congestion, is_congestion
-from ringwright.reports.calls.simulated import in_words
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.unaffected import UNKNOWN
 from ringwright.calls.without_faults import PER_MILLE
+from ringwright.costs.protocols import PROTOCOLS
+from ringwright.fabrics import fabric
+from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.reports.calls.simulated import in_words
 
 FASTER = 1 - 1e-9  # of the healthy time, below which a fault has made something faster
 

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringwright.execute.looped_products import LoopedProduct, measure
-from ringwright_lab.network.network import network
-from ringwright_lab.papers.figures.collective_einsum_overlap import site_gain
-from ringwright_lab.judges import tile_triggers
-from ringwright_lab.judges import halves_in_lab
+from ringwright_lab.judges import halves_in_lab, tile_triggers
 from ringwright_lab.judges.in_lab import OF_A_LINK
 from ringwright_lab.judges.partitioned import in_lab
+from ringwright_lab.network.network import network
+from ringwright_lab.papers.figures.collective_einsum_overlap import site_gain
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import turns_in_lab

@@ -76,12 +76,12 @@ def _case(fabric: str, op: str, algorithm: str, size: str, line: str, rounds: in
 
 def predicted_s(case: dict[str, Any]) -> np.ndarray:
     """Return the seconds of each round of each seed. float64 of shape (seeds, rounds)."""
-    from ringwright.model.collective import Collective
+    from ringwright.base.units import parse_size
     from ringwright.fabrics import fabric, faults
-    from ringwright_lab.network import script, spec
+    from ringwright.model.collective import Collective
     from ringwright.model.registry import algorithm
     from ringwright_lab.bench.by_packets import flow_programs, of_lab, rounds_s
-    from ringwright.base.units import parse_size
+    from ringwright_lab.network import script, spec
 
     top = of_lab(fabric(case["fabric"]), "reno")
     _, make, knobs = algorithm(case["algorithm"])

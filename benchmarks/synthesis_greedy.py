@@ -18,11 +18,11 @@ import numpy as np
 
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
-from ringwright.model.collective import Collective
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.formats.read.topology import read_topology
+from ringwright.model.collective import Collective
 from ringwright.model.topology import RANK, SWITCH, Topology
 
 if TYPE_CHECKING:

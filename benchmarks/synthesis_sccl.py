@@ -9,9 +9,9 @@ import multiprocessing
 import time
 
 from ringwright.algorithms.synthesis.sccl import sccl
-from ringwright.model.collective import Collective
 from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 
 # fabric, collective, (chunks a block, steps, rounds), seconds of the tool's query with z3 5.4 (wall where it says so)
 QUERIES = [

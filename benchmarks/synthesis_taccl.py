@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringwright.algorithms.synthesis.taccl import taccl
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import RingwrightError
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright_lab.papers.figures.taccl import OF_TECCL, SK1, machine_of
-from ringwright.model.program import Program
-from ringwright.model.sketches import Sketch, read_sketch
 from ringwright.formats.read.programs.opened import read_program
 from ringwright.formats.read.topology.taccl import read_taccl_model
+from ringwright.model.collective import Collective
+from ringwright.model.program import Program
+from ringwright.model.sketches import Sketch, read_sketch
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check
+from ringwright_lab.papers.figures.taccl import OF_TECCL, SK1, machine_of
 
 MB, KB = 1 << 20, 1 << 10
 

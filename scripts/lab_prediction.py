@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ringwright.base.errors import RingwrightError
-from ringwright_lab.bench import compare
-from ringwright_lab.bench import BenchSpec, bench, capture
+from ringwright_lab.bench import BenchSpec, bench, capture, compare
 
 STAR = "switch:4,rate=100Mb/s"
 TWO_LEVEL = "leaf-spine:4,per_leaf=2,spines=1,rate=100Mb/s"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright_lab.live.bench import LiveJob, measure
-from ringwright_lab.live.schedule import named
 from ringwright.jobs.tune import tune
+from ringwright_lab.live.bench import LiveJob, measure
+from ringwright_lab.live.on_ranks import named
 
 LEAST_MB, MOST_MB = 0.03, 16.0
 GRID_MB = (0.03, 0.1, 0.3, 1.0, 4.0, 16.0)

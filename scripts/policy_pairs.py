@@ -12,10 +12,10 @@ from collections import Counter
 from itertools import product
 
 from ringwright.fabrics import fabric
-from ringwright.model.registry import schedulers
 from ringwright.jobs import generated
-from ringwright.jobs.study import DECLINES, Job, answer
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.study import DECLINES, Job, answer
+from ringwright.model.registry import schedulers
 
 
 def _job(given: argparse.Namespace) -> Job:

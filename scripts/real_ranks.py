@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ringwright.execute.executors import EXECUTORS, executor
 from ringwright.model import registry
 from ringwright_lab.contracts import graph_schedulers, live_schedulers, real_ranks
 from ringwright_lab.contracts.algorithm import AlgorithmCase
-from ringwright.execute.executors import EXECUTORS, executor
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "src" / "ringwright" / "contracts" / "real_ranks.json"

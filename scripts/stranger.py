@@ -16,10 +16,10 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from ringwright.model import registry
 from ringwright.formats.read import kinds
-from ringwright_lab.testing import check_algorithm, check_scheduler, check_source
+from ringwright.model import registry
 from ringwright_lab.contracts.conformance import Outcome
+from ringwright_lab.testing import check_algorithm, check_scheduler, check_source
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "docs" / "template" / "src" / "ringwright_template"
 ROWS = (

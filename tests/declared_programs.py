@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ringwright.formats.read.programs.opened import verify_file
 from ringwright.model import interpreter
 from ringwright.model.program import Program
-from ringwright.formats.read.programs.opened import verify_file
 from ringwright.model.threadblocks import Schedule
 
 MSCCL = (

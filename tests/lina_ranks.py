@@ -20,10 +20,10 @@ import torch
 import torch.distributed as dist
 
 from patience import HANG_S
-from ringwright.model.stages import LinkCosts
 from ringwright.model.rewrites import Operation, operations
-from ringwright.schedulers.priority.lina import lina
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.schedulers.priority.lina import lina
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 KIB = 1024

@@ -16,8 +16,8 @@ from torch import nn
 
 import live_policies
 from ringwright.base.errors import RingwrightError
-from ringwright_lab.live import schedule
 from ringwright.model.workload import Policy, Rewrite
+from ringwright_lab.live import schedule
 
 OPTIMISERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda ps: torch.optim.SGD(ps, 0.1),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.schedulers.order import by_layer
 from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright.schedulers.order import by_layer
 
 
 def fifo(workload: Workload, costs: Any) -> Workload:

@@ -15,11 +15,11 @@ from torch import nn
 
 import live_policies
 from live_cases import refused
-from ringwright.model.codecs import block_exponent
 from ringwright.base.errors import RanksFailedError
-from ringwright_lab.live import schedule
 from ringwright.execute.switched.serving import SwitchServer, read_key
 from ringwright.execute.switched.switch import SwitchSettings
+from ringwright.model.codecs import block_exponent
+from ringwright_lab.live import schedule
 
 Loss = Callable[[nn.Module, int, int], Any]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.model.stages import Costs, Stage
 from ringwright.engines.job.contended import contended
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.model.rewrites import Operation, operations
 from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.stages import Costs, Stage
 from ringwright.model.workload import Payload, Queue, Workload
 
 

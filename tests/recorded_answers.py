@@ -23,8 +23,8 @@ from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
 from ringwright.base.errors import RingwrightError
 from ringwright.formats.read import read
-from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
 from ringwright.model.trace import Trace
+from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
 
 RECORD = Path(__file__).parent / "analysis" / "recorded_answers.json"
 SAMPLES = Path(str(files("ringwright") / "samples" / "job.log.gz")).parent

@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from ringwright.model.collective import Collective
-from ringwright.costs import gpus, nccl
-from ringwright.model import links
+from ringwright.base.errors import RingwrightError
 from ringwright.bounds.lower_bounds import bounds
+from ringwright.costs import gpus, nccl
 from ringwright.costs.nccl import node_types
 from ringwright.costs.nccl.constants import constants
 from ringwright.costs.nccl.occupancy import occupancy
 from ringwright.costs.nccl.timing import NcclOverride, Stages, stages
-from ringwright.model.stages import LinkCosts, ServerCosts
-from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
+from ringwright.model import links
+from ringwright.model.collective import Collective
+from ringwright.model.stages import LinkCosts, ServerCosts
 
 RECORD = Path(__file__).parent / "costs" / "recorded_costs.json"
 SIZES = (1 << 10, 96 << 10, 2 << 20, 1 << 30)

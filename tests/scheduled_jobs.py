@@ -6,15 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright_lab.contracts.outcome import beside
-from ringwright_lab.contracts.small_jobs import MIB, Layers, layers, link, on_mesh, operation_rows, sent
-from ringwright.model.stages import Costs
+from ringwright.base.plugins import HOUSE
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS
-from ringwright.base.plugins import HOUSE
 from ringwright.model.registry import schedulers
-from ringwright.schedulers.priority.bytescheduler import bytescheduler
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Workload
+from ringwright.schedulers.priority.bytescheduler import bytescheduler
+from ringwright_lab.contracts.outcome import beside
+from ringwright_lab.contracts.small_jobs import MIB, Layers, layers, link, on_mesh, operation_rows, sent
 
 __all__ = [
     "MIB",

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ringwright.model import interpreter, validity
 from ringwright.engines import events, flat
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
+from ringwright.model import interpreter, validity
 from ringwright.model.program import Program
 from ringwright.model.topology import NIC, RANK, SWITCH, Topology
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.base import apart
 from ringwright.analysis.summary import summarise
-from ringwright.cli import main
+from ringwright.base import apart
 from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
+from ringwright.base.trace_tables import TABLES
+from ringwright.cli import main
 from ringwright.formats.read import read
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import TABLES
 
 pytestmark = pytest.mark.once
 

@@ -20,9 +20,9 @@ import polars as pl
 import pytest
 
 from ringwright.base import drafts, scratch
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_GOOD, EXIT_USAGE, OutputError, UsageError
 from ringwright.base.scratch import Scratch, remove_left
+from ringwright.cli import main
 from ringwright.formats.read.gate import archives
 from ringwright.model.trace import Trace
 

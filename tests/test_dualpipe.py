@@ -8,22 +8,22 @@ from itertools import accumulate, product
 
 import pytest
 
+from ringwright.base.errors import UsageError
+from ringwright.engines.job.run import simulate
+from ringwright.formats.write.pipeline_csv import as_csv
 from ringwright.graph.algebra.equal import small
 from ringwright.graph.algebra.meaning import carry_out
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import UsageError
-from ringwright.formats.write.pipeline_csv import as_csv
 from ringwright.graph.memory import memory
-from ringwright_lab.papers.figures.pipelines import UnitCosts
 from ringwright.graph.pipelines import Slot, order
 from ringwright.graph.pipelines.stages import stages_of
-from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.explained.pipeline_picture import picture
+from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Edge, Task, Workload
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
+from ringwright_lab.papers.figures.pipelines import UnitCosts
 
 PS, FREE = 1e12, LinkCosts(1e30)
 UNEVEN = StageTimes(2.0, 3.0, 1.0)

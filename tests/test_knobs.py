@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from ringwright.model import registry
-from ringwright.cli import main
-from ringwright.model.collective import Collective
-from ringwright_lab.contracts.knob_values import factors, spellings
-from ringwright.costs.nccl import constants, releases
 from ringwright.base.errors import DeclinedError, RingwrightError, UsageError
+from ringwright.base.knobs import Choices, Pattern, Range, knobs_of
+from ringwright.base.spellings import parse
+from ringwright.base.units import parse_rate, parse_size, parse_time
+from ringwright.cli import main
+from ringwright.costs.nccl import constants, releases
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
 from ringwright.fabrics.faults import apply
-from ringwright.base.knobs import Choices, Pattern, Range, knobs_of
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
-from ringwright.base.spellings import parse
-from ringwright.base.units import parse_rate, parse_size, parse_time
+from ringwright_lab.contracts.knob_values import factors, spellings
 
 pytestmark = pytest.mark.once
 SYSTEMS = (*registry.systems(), *registry.schedulers())

@@ -16,8 +16,8 @@ import pytest
 import ringwright
 from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.base.notebook import rows_shown, shown
-from ringwright.reports.notebook import Picture
 from ringwright.model.trace import Trace
+from ringwright.reports.notebook import Picture
 
 pytestmark = pytest.mark.once
 EVIL = '</iframe><script>alert(1)</script>" onload="alert(1)'

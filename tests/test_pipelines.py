@@ -7,19 +7,19 @@ from collections import Counter
 
 import pytest
 
+from ringwright.base.errors import UsageError
+from ringwright.engines.job.run import simulate
+from ringwright.formats.write.pipeline_csv import as_csv
 from ringwright.graph.algebra.equal import small
 from ringwright.graph.algebra.meaning import carry_out
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import UsageError
-from ringwright.formats.write.pipeline_csv import as_csv
 from ringwright.graph.memory import memory
-from ringwright_lab.papers.figures.pipelines import ELEMENTS, UnitCosts
 from ringwright.graph.pipelines import SCHEDULES, Order, Shape, in_halves, order, schedule_of
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
+from ringwright_lab.papers.figures.pipelines import ELEMENTS, UnitCosts
 
 PS, FREE = 1e12, LinkCosts(1e30)
 CHUNKS = {"zb-v": 2, "dualpipe-v": 2, "breadth-first": 3, "aiao": 4}

@@ -14,9 +14,9 @@ import pytest
 
 from outsiders import install
 from ringwright.base import plugins
-from ringwright.model import registry
-from ringwright.cli import main
 from ringwright.base.errors import PluginError
+from ringwright.cli import main
+from ringwright.model import registry
 
 pytestmark = pytest.mark.once
 
@@ -479,8 +479,8 @@ def test_an_export_of_a_trace_says_what_it_wrote(writers: Path, capsys: pytest.C
 
 
 def test_every_export_lies_in_a_folder() -> None:
-    from ringwright.formats import write as exports
     from ringwright.calls import export_files, rules
+    from ringwright.formats import write as exports
 
     for listed in (exports.exports(*exports.TAKES).values(), exports.in_folder(rules.__name__)):
         assert all(callable(each.load()) for each in listed)

@@ -11,14 +11,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ringwright.analysis.machine import topology
 from ringwright.analysis.compared.diff import diff
+from ringwright.analysis.machine import topology
 from ringwright.analysis.summary import summarise
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, InputError, RingwrightError
+from ringwright.base.trace_tables import TABLES
+from ringwright.cli import main
 from ringwright.formats.read import read
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import TABLES
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 

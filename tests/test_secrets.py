@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from ringwright.base import scrub
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_GOOD
+from ringwright.cli import main
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

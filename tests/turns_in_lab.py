@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from block_jobs import blocks
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.formats.write.workload_json import workload_json
-from ringwright_lab.network import ranks
 from ringwright.graph.memory import peak_bytes
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx import lynx
 from ringwright.schedulers.decompose.oases import oases
 from ringwright_lab.judges.in_lab import OF_A_LINK
-from ringwright.model.workload import Workload
+from ringwright_lab.network import ranks
 
 RATE_BITS, WHOLE_BYTES, BLOCK_S = 100e6, 1_000_000, 0.08
 LINK = LinkCosts(RATE_BITS / 8 * OF_A_LINK, ring=True)

@@ -7,14 +7,14 @@ from typing import Any, assert_type
 
 import ringwright
 from ringwright.analysis.document import Summary
-from ringwright.costs.calibration import Calibration
 from ringwright.bounds.lower_bounds import Bound
 from ringwright.calls.calibrate import Size
-from ringwright.capture.executed import Executed
-from ringwright.jobs.study import PolicyResult
-from ringwright.capture.record import Recording
 from ringwright.calls.spelled import Algorithm, Scheduler
 from ringwright.calls.verify import Verified
+from ringwright.capture.executed import Executed
+from ringwright.capture.record import Recording
+from ringwright.costs.calibration import Calibration
+from ringwright.jobs.study import PolicyResult
 
 
 def nouns() -> None:

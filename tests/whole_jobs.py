@@ -17,18 +17,18 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 import ringwright
-from ringwright.model.stages import Costs
-from ringwright.engines.job.run import JobRun, simulate
 from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.engines.job.run import JobRun, simulate
 from ringwright.fabrics.faults import apply
-from ringwright.model.program import Program
-from ringwright.model.registry import algorithm, scheduler
 from ringwright.jobs.explained.account import account
-from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts
 from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts
 from ringwright.jobs.pricing.known import TimedRanks
 from ringwright.jobs.study import NONE, Job
-from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm, scheduler
+from ringwright.model.stages import Costs
 from ringwright.model.topology import NIC, Topology
 from ringwright.model.workload import Workload
 

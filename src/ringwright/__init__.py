@@ -16,39 +16,43 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ringwright.base import laboratory
+from ringwright.base.moved import remember
+
 if TYPE_CHECKING:
-    from ringwright.base import errors
-    from ringwright.algorithms import language
-    from ringwright.reports import notebook as pictures
     from ringwright.advise.by_name import advice
+    from ringwright.algorithms import language
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
-    from ringwright.model.collective import Collective
-    from ringwright.engines.result import Run
-    from ringwright.fabrics import fabric
-    from ringwright_lab.papers.by_name import reproduce
-    from ringwright.model.program import Program
-    from ringwright.formats.read import read
-    from ringwright.formats.read.sample import sample
-    from ringwright_lab.bench.asked import bench
+    from ringwright.base import errors
     from ringwright.calls.bounds import bound
     from ringwright.calls.calibrate import calibrate
-    from ringwright.capture.difference import difference as diff
-    from ringwright.jobs.exporting import export
-    from ringwright_lab.live.schedule import schedule
-    from ringwright.jobs.modelled import job
-    from ringwright.jobs.predict import simulate
-    from ringwright.capture.run import run
     from ringwright.calls.spelled import algorithm, scheduler
     from ringwright.calls.verify import verify
-    from ringwright_lab.survey.by_name import survey
-    from ringwright_lab.survey.listed import systems
+    from ringwright.capture.difference import difference as diff
+    from ringwright.capture.run import run
+    from ringwright.engines.result import Run
+    from ringwright.fabrics import fabric
+    from ringwright.formats.read import read
+    from ringwright.formats.read.sample import sample
+    from ringwright.jobs.exporting import export
+    from ringwright.jobs.modelled import job
+    from ringwright.jobs.predict import simulate
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
     from ringwright.model.topology import Topology
     from ringwright.model.trace import Trace
     from ringwright.model.workload import Workload
+    from ringwright.reports import notebook as pictures
     from ringwright.workloads.replay import replay
+    from ringwright_lab.bench.asked import bench
+    from ringwright_lab.live.on_ranks import schedule
+    from ringwright_lab.papers.by_name import reproduce
+    from ringwright_lab.survey.by_name import survey
+    from ringwright_lab.survey.listed import systems
 
     __version__: str
+remember()
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
     "Collective": ("ringwright.model.collective", "Collective"),
@@ -63,23 +67,23 @@ _HOMES = {
     "bound": ("ringwright.calls.bounds", "bound"),
     "calibrate": ("ringwright.calls.calibrate", "calibrate"),
     "diff": ("ringwright.capture.difference", "difference"),
-    "errors": ("ringwright.errors", ""),
+    "errors": ("ringwright.base.errors", ""),
     "export": ("ringwright.jobs.exporting", "export"),
     "fabric": ("ringwright.fabrics", "fabric"),
     "job": ("ringwright.jobs.modelled", "job"),
-    "language": ("ringwright.language", ""),
+    "language": ("ringwright.algorithms.language", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
-    "pictures": ("ringwright.pictures", ""),
-    "read": ("ringwright.sources", "read"),
+    "pictures": ("ringwright.reports.notebook", ""),
+    "read": ("ringwright.formats.read", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
     "reproduce": ("ringwright_lab.papers.by_name", "reproduce"),
     "run": ("ringwright.capture.run", "run"),
     "sample": ("ringwright.formats.read.sample", "sample"),
-    "schedule": ("ringwright_lab.live.schedule", "schedule"),
+    "schedule": ("ringwright_lab.live.on_ranks", "schedule"),
     "scheduler": ("ringwright.calls.spelled", "scheduler"),
     "simulate": ("ringwright.jobs.predict", "simulate"),
     "summary": ("ringwright.analysis.summary", "summarise"),
-    "survey": ("ringwright.survey", ""),  # a room that is called like the function of its name
+    "survey": ("ringwright_lab.survey", ""),  # a room that is called like the function of its name
     "systems": ("ringwright_lab.survey.listed", "systems"),
     "verify": ("ringwright.calls.verify", "verify"),
 }
@@ -126,6 +130,8 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'ringwright' has no attribute '{name}'")
     module_name, attribute = _HOMES[name]
+    if module_name.startswith(laboratory.PACKAGE):
+        laboratory.check(f"ringwright.{name}")
     module = import_module(module_name)
     value: object = getattr(module, attribute) if attribute else module
     globals()[name] = value

@@ -19,22 +19,22 @@ from ringwright.advise.mended import factors
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
 from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
-from ringwright.cli import main
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.reports.steps.advised import write
 from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer
 from ringwright.jobs.traced import trace
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright_lab.testing import slow_ranks
-from ringwright_lab.testing.noise import ours
+from ringwright.model.stages import LinkCosts
 from ringwright.model.trace import Trace
 from ringwright.model.workload import RankClass, Task
+from ringwright.reports.steps.advised import write
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import Replay, lasted_s
+from ringwright_lab.testing import slow_ranks
+from ringwright_lab.testing.noise import ours
 
 pytestmark = pytest.mark.once
 MIB = 1 << 20

@@ -24,14 +24,15 @@ from ringwright.advise.links import SOCKETS, slow_link, sockets_seen
 from ringwright.advise.lumps import lumped
 from ringwright.advise.settings import BROKEN, GRAPH, LINK, MACHINE, NETWORK, ORDER, Setup
 from ringwright.advise.situation import of_recording
+from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
-from ringwright.base.errors import InputError, UsageError
-from ringwright_lab.live.recordings import WARMUP, in_turns
 from ringwright.fabrics import fabric
+from ringwright.jobs.recorded import FAR
 from ringwright.model.registry import scheduler
 from ringwright.reports.steps.backtested import write_judged
-from ringwright.jobs.recorded import FAR
+from ringwright.workloads.replay import replayed
+from ringwright_lab.live.recordings import WARMUP, in_turns
 from ringwright_lab.testing.back_tests import (
     SEALED,
     BackTestSizes,
@@ -45,7 +46,6 @@ from ringwright_lab.testing.drawn_jobs import drawn, recorded
 from ringwright_lab.testing.drawn_pairs import RecordedPair, buckets, pair
 from ringwright_lab.testing.live_pairs import planned, runs
 from ringwright_lab.testing.planted_causes import LEAST, PlantedRecording, planted
-from ringwright.workloads.replay import replayed
 
 SEED = 21  # below those that are fitted to
 
@@ -109,8 +109,8 @@ def test_halves_of_a_job_that_slows_down_differ() -> None:
     calm = of_halves(steady)
     assert abs(calm["measured_gain"]) < 0.2, "one half is as long as the other"
     assert (calm["change"], calm["kind"]) == ("", "halves")
-    from ringwright.model.trace import Trace
     from ringwright.base.trace_tables import TABLES
+    from ringwright.model.trace import Trace
 
     frames = {name: steady.table(name) for name in TABLES}
     middle = frames["events"].filter(pl.col("iteration") == job.steps // 2)["start_s"].min()

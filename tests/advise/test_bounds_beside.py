@@ -16,8 +16,8 @@ from ringwright.advise.settings import GRAPH, PLACED, Setting, Setup
 from ringwright.advise.situation import Situation, of_model
 from ringwright.fabrics import fabric
 from ringwright.jobs.generated import GeneratedJobSpec
-from ringwright.jobs.pricing.known import KnownOperations
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.known import KnownOperations
 
 FORM = "tp2,dp8"
 

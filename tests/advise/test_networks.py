@@ -11,13 +11,13 @@ import pytest
 
 from ringwright.advise import networks
 from ringwright.advise.exported import AdvisedFile
-from ringwright.cli import main
-from ringwright.base.errors import OutputError
-from ringwright.fabrics import fabric
-from ringwright.reports.steps.provisioned import write
-from ringwright.formats.read.topology import read_topology
 from ringwright.advise.provision.asked import ProvisionSpec
 from ringwright.advise.provision.document import ProvisionDocument
+from ringwright.base.errors import OutputError
+from ringwright.cli import main
+from ringwright.fabrics import fabric
+from ringwright.formats.read.topology import read_topology
+from ringwright.reports.steps.provisioned import write
 
 pytestmark = pytest.mark.once
 

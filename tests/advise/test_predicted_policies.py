@@ -14,9 +14,9 @@ from ringwright.advise.layers.ddp import bucket_settings
 from ringwright.advise.predicted import predicted
 from ringwright.advise.situation import of_recording
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
-from ringwright.model.stages import LinkCosts
 from ringwright.jobs.study import Job, answer
 from ringwright.jobs.traced import trace
+from ringwright.model.stages import LinkCosts
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.finer import PIECE_BYTES, in_pieces

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.graph.algebra import RULES, RewriteError, replayed, rewritten
-from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
 from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
+from ringwright.graph.algebra import RULES, RewriteError, replayed, rewritten
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove, small
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.jobs.pricing.siblings import Siblings
 from ringwright.model.validity.workloads import check

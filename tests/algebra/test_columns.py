@@ -8,14 +8,14 @@ from functools import cache
 import pytest
 
 import ringwright
+from ringwright.base.errors import UsageError
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.computing import COLUMN
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.model.stages import LinkCosts
-from ringwright.base.errors import UsageError
-from ringwright.schedulers.decompose.oases import oases
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.oases import oases
 
 LINK = LinkCosts(1e9, ring=True)
 SEGMENT, LAST, SENT = "all.F.layer0.dense.2", "all.F.layer0.dense.2.part2", "all.F.layer0.leave.3"

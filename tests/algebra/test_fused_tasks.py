@@ -10,13 +10,13 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
+from ringwright.engines.job.run import simulate
+from ringwright.formats.read.programs.workload_json import read_workload_json
+from ringwright.formats.write.workload_json import workload_json
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.equal import prove
 from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.formats.write.workload_json import workload_json
-from ringwright.formats.read.programs.workload_json import read_workload_json
 from ringwright.model.validity.workloads import check
 from ringwright.model.values import Work
 from ringwright.model.workload import Workload

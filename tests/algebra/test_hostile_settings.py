@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from algebra_cases import CASES
+from ringwright.cli import main
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.build import Build
 from ringwright.graph.algebra.equal import prove
-from ringwright.cli import main
 from ringwright.model.workload import Mesh, Workload
 
 # What rules without a case of their own need, so that one thing at a time is wrong.

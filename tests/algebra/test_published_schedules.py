@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 
 import algebra_cases as cases
-from ringwright.graph.algebra import RULES
-from ringwright.graph.algebra.account import totals, wire_bytes
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
-from ringwright.model.rewrites import operations
+from ringwright.graph.algebra import RULES
+from ringwright.graph.algebra.account import totals, wire_bytes
 from ringwright.jobs.pricing.costs import on_fabric
+from ringwright.model.rewrites import operations
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Edge, Gate, Mesh, Payload, Queue, RankClass, Task, Workload
 from ringwright.workloads.chain import ChainLayer, chain

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ringwright import Collective
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.synthesis.blink import blink
 from ringwright.algorithms.synthesis.blink._data import tuned_bytes
@@ -17,15 +16,16 @@ from ringwright.algorithms.synthesis.blink._fewest import fewest_trees
 from ringwright.algorithms.synthesis.blink._packing import PackingQuestion, TreePacking, packed_trees
 from ringwright.algorithms.synthesis.blink._plans import Effort, Planner, beside_pcie
 from ringwright.algorithms.synthesis.blink._wiring import job_wiring
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.bounds.maxflow import FlowNetwork
 from ringwright.engines.choose import simulate
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics._cube import NVLINKS, NVLINKS_P100
 from ringwright.fabrics._parts import connected_parts, part
 from ringwright.fabrics.faults import apply
-from ringwright_lab.papers.figures import blink as figures
+from ringwright.model import interpreter, validity
 from ringwright.model.topology import Topology
+from ringwright_lab.papers.figures import blink as figures
 
 pytestmark = pytest.mark.once
 

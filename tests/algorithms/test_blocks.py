@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringwright.base.errors import UsageError
 from ringwright.model import interpreter
 from ringwright.model.collective import REDUCING, ROOTED, Collective
-from ringwright.base.errors import UsageError
 from ringwright.model.program import Op, Program
 from ringwright.model.validity import check
 

@@ -8,21 +8,21 @@ import random
 import numpy as np
 import pytest
 
-from ringwright.model import validity
 from ringwright.algorithms.networks import network
 from ringwright.algorithms.synthesis.flow_all_to_all import _choice, flow_all_to_all
 from ringwright.algorithms.synthesis.flow_all_to_all._classes import classes
 from ringwright.algorithms.synthesis.flow_all_to_all._paths import sizes
-from ringwright.model.collective import Collective
-from ringwright_lab.contracts.algorithm_checks import right
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.formats.read.topology import read_topology
+from ringwright.model import validity
+from ringwright.model.collective import Collective
 from ringwright.model.topology import RANK, SharedCapacity, Topology
+from ringwright_lab.contracts.algorithm_checks import right
 from shared_data import needs_shared_data, real
 
 ALPHA = {"blocking": "busy", "pipelined": "pipelined"}

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from ringwright import Collective
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.synthesis.forest import ForestQuestion, forest
 from ringwright.algorithms.synthesis.forest._choice import PiecedForest
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.automorphisms import closure, free_group
 from ringwright.bounds.cheapest_trees import arborescence
@@ -23,9 +23,9 @@ from ringwright.bounds.tree_search import forest as packed
 from ringwright.engines import loops
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import gather
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model import interpreter, validity
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

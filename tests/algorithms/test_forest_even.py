@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from ringwright import Collective
-from ringwright.model import validity
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.execute import batch, check
 from ringwright.execute.executors import executor
-from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.fabrics import fabric
 from ringwright.formats.read.programs.msccl_xml import read_msccl_xml
 from ringwright.formats.read.programs.opened import read_program
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.model import validity
 
 pytestmark = pytest.mark.once
 

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from declared_programs import assert_result, assert_same_lanes, put
+from ringwright.algorithms.language import ChunkScript, compile_script
 from ringwright.algorithms.synthesis.gc3 import _DOES, gc3
-from ringwright.model.collective import Collective
 from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.execute import batch, check
 from ringwright.execute.executors import executor
-from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.fabrics import fabric
-from ringwright.algorithms.language import ChunkScript, compile_script
-from ringwright.model.program import Program
 from ringwright.formats.read.programs.msccl_xml import read_msccl_xml
 from ringwright.formats.read.programs.opened import read_program
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.write.mscclpp_json import mscclpp_json
+from ringwright.model.collective import Collective
+from ringwright.model.program import Program
 from ringwright.model.threadblocks import Opcode, Schedule
 from ringwright.model.threadblocks.msccl import DEPTH
 from ringwright.model.validity import check as violations

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright.model import interpreter
-from ringwright.model.collective import Collective
-from ringwright.base.errors import ProgramError, UsageError
 from ringwright.algorithms.language import ChunkScript, compile_script, compiled
 from ringwright.algorithms.language.script import WIDTH
+from ringwright.base.errors import ProgramError, UsageError
+from ringwright.model import interpreter
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.threadblocks import Opcode, Schedule
 from ringwright.model.threadblocks.msccl import DEPTH

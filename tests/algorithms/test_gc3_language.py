@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from declared_programs import assert_result, rules, verdict
-from ringwright.model.collective import Collective
+from ringwright.algorithms.language import ChunkScript, compile_script, compiled
 from ringwright.base.errors import ProgramError, RingwrightError, UsageError
 from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.algorithms.language import ChunkScript, compile_script, compiled
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.threadblocks import Opcode, Schedule
 from ringwright.model.threadblocks.msccl import DEPTH

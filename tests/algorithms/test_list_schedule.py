@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ringwright import Collective
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.declared_order import covers
 from ringwright.algorithms.list_schedule import PieceMoves, back_and_forth, listed, listed_slowly
 from ringwright.algorithms.networks import ArcNetwork
@@ -17,6 +16,7 @@ from ringwright.algorithms.synthesis.forest import forest
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model import interpreter, validity
 from ringwright.native import expand as native
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from algorithms.test_blocks import assert_right
-from ringwright.model import registry
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
@@ -26,17 +25,18 @@ from ringwright.algorithms.libraries.mvapich.rules import staging_s
 from ringwright.algorithms.libraries.open_mpi import OPS, mpi_op, open_mpi
 from ringwright.algorithms.libraries.open_mpi import rules as ompi_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
-from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
 from ringwright.engines import events
 from ringwright.engines import machine as machines
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import flatten
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.full import full
 from ringwright.fabrics.switch import switch
 from ringwright.formats.read.settings.mpich_json import parse_mpich_json
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check
 

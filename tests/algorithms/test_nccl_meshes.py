@@ -8,14 +8,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from ringwright.model import validity
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, rank_orders
 from ringwright.algorithms.placement import by_host
-from ringwright.model.collective import Collective
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model import validity
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import NIC, Topology
 from small_fabrics import wrong

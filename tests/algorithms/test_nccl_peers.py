@@ -10,7 +10,7 @@ import pytest
 
 import engine_cases as cases
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.model.collective import Collective
+from ringwright.calls.answered_calls import laid_out
 from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated, ratio_error
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.timing import stages
@@ -18,12 +18,12 @@ from ringwright.costs.nccl.transports import message_s
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
+from ringwright.formats.read.tables.nccl_tests import read_tables
+from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.software import Software
-from ringwright.formats.read.tables.nccl_tests import read_tables
-from ringwright_lab.judges.accuracy_cases import known
-from ringwright.calls.answered_calls import laid_out
 from ringwright.model.topology import Topology
+from ringwright_lab.judges.accuracy_cases import known
 from shared_data import needs_shared_data, real
 
 

@@ -7,18 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ringwright.model import validity
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, around
 from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.engines.choose import simulate
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.model import validity
+from ringwright.model.collective import Collective
 from ringwright.model.program import Op, Program
 from ringwright.model.software import Software
 from ringwright.model.topology import NIC, Topology

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.blocks.pipeline import pipeline
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.blocks.ring import ring
@@ -26,8 +25,9 @@ from ringwright.algorithms.synthesis.p2.machine import given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import devices, groups, matrices, reduced_levels
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.algorithms.synthesis.p2.search import Sequences
-from ringwright.model.collective import Collective
 from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.model import interpreter, validity
+from ringwright.model.collective import Collective
 
 RINGS = SmallPrograms((ring,), (pipeline,), Rings(1e-6, 1e-9))
 MIB = 1 << 20

@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ringwright.model import interpreter, registry
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.libraries.mpich2 import mpich2
 from ringwright.algorithms.libraries.open_mpi import open_mpi
-from ringwright.cli import main
-from ringwright.model.collective import Collective
-from ringwright_lab.contracts import algorithm as conformance
-from ringwright.bounds.lower_bounds import bounds
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import UsageError
+from ringwright.bounds.lower_bounds import bounds
+from ringwright.cli import main
+from ringwright.engines.choose import simulate
 from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
+from ringwright.model import interpreter, registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Op, Step, explicit
 from ringwright.model.validity import check
+from ringwright_lab.contracts import algorithm as conformance
 
 MIB = 1 << 20
 

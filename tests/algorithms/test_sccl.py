@@ -10,12 +10,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringwright.model import validity
 from ringwright.algorithms.synthesis.sccl import sccl
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model import validity
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology
 from shared_data import needs_shared_data, real

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ringwright import Collective
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.algorithms.synthesis.forest.together import together
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.arcs import together as on_same_resources
 from ringwright.bounds.joint_bounds import joint_bound
@@ -21,12 +21,12 @@ from ringwright.bounds.shared_trees import forests
 from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model import interpreter, validity
 from ringwright.model.program import Op, Program
-from ringwright.search.proof import is_right
 from ringwright.model.topology import Topology
+from ringwright.search.proof import is_right
 
 pytestmark = pytest.mark.once
 

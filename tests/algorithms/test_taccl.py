@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.model import validity
 from ringwright.algorithms.synthesis.taccl import taccl
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
-from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.model.program import Program
 from ringwright.formats.read.programs.taccl_sketch import Sketch, read_sketch
 from ringwright.formats.read.topology.taccl import read_taccl_model
+from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.model import validity
+from ringwright.model.collective import Collective
+from ringwright.model.program import Program
 from ringwright.model.topology import Topology
 from shared_data import needs_shared_data, real
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.slow.arrivals import arrivals
-from ringwright_lab.testing import noise, slow_ranks
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
+from ringwright_lab.testing import noise, slow_ranks
 
 
 def job(

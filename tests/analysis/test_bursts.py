@@ -9,9 +9,9 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.analysis.traffic.traffic_over_time import timeline
-from ringwright.reports import terminal
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
+from ringwright.reports import terminal
 
 CALL_BYTES = 8_323_072  # 7.94 MiB
 

@@ -8,22 +8,22 @@ import pytest
 
 from kineto_traces import GEMM, Maker, read
 from ringwright.analysis import culprits, findings, verdict
-from ringwright.analysis.compared import diff, diff_times, gate
-from ringwright.analysis.machine import topology_loads
 from ringwright.analysis.benchmarks import BenchmarkTimes, system_of
-from ringwright.analysis.slow.disturbance import NONE, UNKNOWN, Signs, _judge
-from ringwright.analysis.slow.fail_slow import fail_slow, pair_slowdown
+from ringwright.analysis.compared import diff, diff_times, gate
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.hangs.hang_mismatch import mismatches
 from ringwright.analysis.hangs.hang_progress import EventRow, Progress, progress
 from ringwright.analysis.hangs.hang_waits import NOT_STARTED, waits
-from ringwright.analysis.slow.lateness import FEWEST_STEPS, lateness
-from ringwright.analysis.metrics import metrics
-from ringwright.analysis.exposed.overlap import overlap
-from ringwright.analysis.slow.slow_cells import Slow, explained
+from ringwright.analysis.machine import topology_loads
 from ringwright.analysis.machine.topology import CommunicatorWiring, topology
+from ringwright.analysis.metrics import metrics
+from ringwright.analysis.slow.disturbance import NONE, UNKNOWN, Signs, _judge
+from ringwright.analysis.slow.fail_slow import fail_slow, pair_slowdown
+from ringwright.analysis.slow.lateness import FEWEST_STEPS, lateness
+from ringwright.analysis.slow.slow_cells import Slow, explained
 from ringwright.base.errors import UsageError
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
 
 Row = dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from analysis.test_disturbance import job
-from ringwright.analysis.compared import diff, diff_gate
 from ringwright.analysis import noise
+from ringwright.analysis.compared import diff, diff_gate
 from ringwright.cli import main
 from shared_data import needs_shared_data, real
 from sources.test_inspector import lines, record

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ringwright.analysis.request_shapes import shape
 from ringwright.analysis.slow.disturbance import (
     BANDWIDTH,
     FLAP,
@@ -20,7 +21,6 @@ from ringwright.analysis.slow.disturbance import (
     disturbance,
 )
 from ringwright.analysis.slow.own_time import busy_times, own_times, slowed
-from ringwright.analysis.request_shapes import shape
 from ringwright.cli import main
 from ringwright.formats.read import read
 from ringwright.model.trace import Trace

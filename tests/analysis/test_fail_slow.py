@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base import extras
 from ringwright.analysis.slow.fail_slow import change_points, fail_slow, pair_slowdown
 from ringwright.analysis.slow.slow_cells import explained
+from ringwright.base import extras
 from ringwright.base.errors import MissingExtraError
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 
 RANKS = 32

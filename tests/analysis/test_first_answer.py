@@ -9,9 +9,9 @@ import pytest
 from markupsafe import escape
 
 from ringwright.analysis.summary import summarise
+from ringwright.model.trace import Trace
 from ringwright.reports import html, terminal
 from ringwright_lab.testing import faulty_fabric
-from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 

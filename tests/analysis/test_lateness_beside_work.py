@@ -11,9 +11,9 @@ from ringwright.advise.layers.repair import repair_settings
 from ringwright.advise.situation import of_recording
 from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.model.registry import scheduler
+from ringwright.model.trace import Trace
 from ringwright_lab.testing.drawn_jobs import drawn, recorded
 from ringwright_lab.testing.noise import HealthyNoise, ours
-from ringwright.model.trace import Trace
 
 SEEDS = (1000, 1002, 1008, 1012)
 SLOW, TIMES = 1, 1.4

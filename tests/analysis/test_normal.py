@@ -12,8 +12,8 @@ from ringwright.analysis import normal as module
 from ringwright.analysis.compared.gate import check, read_thresholds
 from ringwright.analysis.normal import normal
 from ringwright.analysis.summary import summarise
-from ringwright.reports.html import page
 from ringwright.model.trace import Trace
+from ringwright.reports.html import page
 
 HEAD = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1073741824 step: 32(factor) warmup iters: 5 iters: 20 agg iters: 1 validate: 1
 #

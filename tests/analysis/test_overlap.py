@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 from kineto_traces import ALL_REDUCE, GEMM, Maker, read
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.intervals import covered, length, union
 from ringwright.analysis.kernels import kernels
-from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.steps import steps_us
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
 
 NONE = float("nan")
 

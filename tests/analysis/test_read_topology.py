@@ -12,10 +12,10 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.cli.reading import inputs
-from ringwright.reports import html, terminal, topology_names
-from ringwright.reports.draw import ring_pictures, tree_pictures
-from ringwright.reports import topology as topology_report
 from ringwright.formats.read import read
+from ringwright.reports import html, terminal, topology_names
+from ringwright.reports import topology as topology_report
+from ringwright.reports.draw import ring_pictures, tree_pictures
 from ringwright_lab.testing.nccl_job import make_job
 from ringwright_lab.testing.nccl_log import write_log
 from shared_data import needs_shared_data, real

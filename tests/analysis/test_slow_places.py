@@ -11,8 +11,8 @@ from ringwright.analysis.slow.own_work import own_work
 from ringwright.analysis.slow.places import Places
 from ringwright.analysis.slow.slow_groups import slow_groups
 from ringwright.analysis.slow.slow_work import slow_work
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
 
 STEPS = 4
 Groups = Mapping[str, Sequence[Sequence[int]]]

@@ -8,15 +8,15 @@ import polars as pl
 
 from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.compared.diff_document import RunDifference
-from ringwright.analysis.document import Calls, Conclusions, Culprit, Judgements, Origin, Summary, Times, Traffic
 from ringwright.analysis.compared.gate import check, read_thresholds
 from ringwright.analysis.compared.gate_document import GateAnswer, Thresholds
+from ringwright.analysis.document import Calls, Conclusions, Culprit, Judgements, Origin, Summary, Times, Traffic
 from ringwright.analysis.summary import summarise
 from ringwright.cli.reading import inputs
-from ringwright.reports import topology
 from ringwright.formats.read import read
-from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
 from ringwright.model.trace import Trace
+from ringwright.reports import topology
+from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
 from typed_documents import departures
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ringwright.analysis.traffic import of_trace as trace_bursts
 from ringwright.analysis.summary import summarise
+from ringwright.analysis.traffic import of_trace as trace_bursts
+from ringwright.base.trace_tables import rows
 from ringwright.cli import main
 from ringwright.cli.reading import inputs
-from ringwright.reports import html, terminal
 from ringwright.formats.read import read
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import rows
+from ringwright.reports import html, terminal
 
 MIB = 1 << 20
 

@@ -21,8 +21,8 @@ import zstandard
 from patience import HANG_S
 from reading import operations, put, small_job, summary_of
 from ringwright.base.errors import InputError, RingwrightError
-from ringwright.reports.html import page
 from ringwright.formats.read import read
+from ringwright.reports.html import page
 from ringwright_lab.testing import write_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]

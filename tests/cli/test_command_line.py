@@ -17,10 +17,10 @@ import pytest
 
 import ringwright.cli
 from ringwright.base import called, steps
+from ringwright.base.errors import UsageError
 from ringwright.cli import main, progress
 from ringwright.cli.application import app, examples
 from ringwright.cli.verbs import GROUPS, VERBS
-from ringwright.base.errors import UsageError
 
 pytestmark = pytest.mark.once
 
@@ -225,15 +225,15 @@ def test_every_list_has_names_meanings_and_spellings(capsys: pytest.CaptureFixtu
 
 
 def test_what_is_listed_is_what_the_owners_have() -> None:
-    from ringwright.formats import write as exports
     from ringwright import fabrics
-    from ringwright.model import registry
-    from ringwright.model.collective import OPS
+    from ringwright.calls import lists
     from ringwright.costs.gpus import GPUS
     from ringwright.fabrics import _congestion as congestion
     from ringwright.fabrics import faults
+    from ringwright.formats import write as exports
     from ringwright.formats.read.kinds import kinds
-    from ringwright.calls import lists
+    from ringwright.model import registry
+    from ringwright.model.collective import OPS
     from ringwright.workloads import models
 
     def named(what: str) -> dict[str, str]:

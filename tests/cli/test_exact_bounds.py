@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.bounds import lower_bounds
+from ringwright.cli import main
 
 BROKEN = ["bound", "all-gather", "--fabric", "torus:4x4", "--fault", "link rank0 rate 20%", "-b", "16M"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ringwright.model import registry
 from ringwright.analysis.summary import summarise
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_PROGRAM, EXIT_USAGE
+from ringwright.cli import main
 from ringwright.jobs import generated, study
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model import registry
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.cli import main
-from ringwright.fabrics import fabric
-from ringwright.reports.steps import provisioned
 from ringwright.advise.provision.asked import ProvisionSpec
 from ringwright.advise.provision.document import ProvisionDocument
 from ringwright.advise.provision.prices import read_prices
 from ringwright.advise.provision.study import provision
+from ringwright.cli import main
+from ringwright.fabrics import fabric
+from ringwright.reports.steps import provisioned
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_INFEASIBLE, EXIT_USAGE
+from ringwright.cli import main
 
 NIC_GBS = 50.0
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import UsageError
-from ringwright.reports import checkup
-from ringwright.reports.live import screen
-from ringwright.formats.read import read
+from ringwright.base.trace_tables import rows
 from ringwright.capture.doctor import examine
 from ringwright.capture.live.following import Snapshot, follow
+from ringwright.cli import main
+from ringwright.formats.read import read
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import rows
+from ringwright.reports import checkup
+from ringwright.reports.live import screen
 
 SAMPLE = str(files("ringwright") / "samples" / "job.log.gz")
 LINE = "node0:1:2 [0] NCCL INFO AllReduce: opCount {n:x} sendbuff 0x1 recvbuff 0x2 count 256 datatype 7 op 0 root 0 comm 0xa [nranks=2] stream 0x3\n"

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.model import interpreter
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.ring import ring
+from ringwright.base.errors import UsageError
+from ringwright.calls import numerics as study
+from ringwright.calls.numerics import normal_inputs, numerics
+from ringwright.execute.switched.worker import Membership, Worker
+from ringwright.fabrics import fabric
+from ringwright.model import interpreter
 from ringwright.model.codecs.adding_nodes import OF_PROGRAMS, AddingNodes
 from ringwright.model.codecs.deviation import deviation
 from ringwright.model.codecs.formats import FORMATS, OF_WHOLE_NUMBERS, added
 from ringwright.model.collective import Collective
-from ringwright.base.errors import UsageError
-from ringwright.execute.switched.worker import Membership, Worker
-from ringwright.fabrics import fabric
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.streams import Stream
-from ringwright.calls import numerics as study
-from ringwright.calls.numerics import normal_inputs, numerics
 from ringwright.model.topology import Topology
 from switched_network import Network
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import ringwright.model.codecs
-from ringwright.model.codecs import block_exponent, formats
-from ringwright.model.codecs.contributions import NodeSum
-from ringwright.model.collective import Collective
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.calls.simulate import SimulationSpec, sweep
 from ringwright.engines.choose import simulate
 from ringwright.engines.coded import narrowest, wire_shares
 from ringwright.fabrics import fabric
-from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.codecs import block_exponent, formats
+from ringwright.model.codecs.contributions import NodeSum
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.streams import CODECS
-from ringwright.calls.simulate import SimulationSpec, sweep
 from ringwright.model.topology import Topology
 
 TOFINO = "leaf-spine:12,per_leaf=4,switches=tofino"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ringwright.base.errors import UsageError
+from ringwright.fabrics import fabric
 from ringwright.model import registry, validity
 from ringwright.model.collective import Collective
 from ringwright_lab.contracts import algorithm as conformance
-from ringwright.base.errors import UsageError
-from ringwright.fabrics import fabric
 from ringwright_lab.contracts import conformance as public
 
 pytestmark = pytest.mark.once

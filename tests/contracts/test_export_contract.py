@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from ringwright.formats import write as exports
-from ringwright_lab.contracts import family as of_families
 from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.formats import write as exports
 from ringwright.formats.read.topology import read_topology
-from ringwright_lab.contracts.conformance import check_export, check_family, failures
 from ringwright.model.topology import Topology
 from ringwright.workloads import families
 from ringwright.workloads.families import resnet
 from ringwright.workloads.parts import Anatomy
+from ringwright_lab.contracts import family as of_families
+from ringwright_lab.contracts.conformance import check_export, check_family, failures
 
 pytestmark = pytest.mark.once
 HOUSE = exports.of_house(*exports.TAKES)

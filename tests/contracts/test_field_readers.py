@@ -24,26 +24,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ringwright
 from algebra_cases import CASES
-from ringwright.model import collective, interpreter, program, registry, streams, topology, validity, values, workload
-from ringwright.graph.algebra import RULES, replayed
-from ringwright.graph.algebra.equal import prove
-from ringwright_lab.contracts import scheduler as scheduler_contract
-from ringwright_lab.contracts.closed_form import closed_form
+from ringwright.base.errors import RingwrightError
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.engines.choose import simulate
-from ringwright.base.errors import RingwrightError
 from ringwright.execute.job import AskedCollective
 from ringwright.execute.plan import plans
+from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply
+from ringwright.formats.read.programs.opened import verify_file
 from ringwright.formats.write import chakra_workload, ddp_buckets
 from ringwright.formats.write.astra_network import astra_network
 from ringwright.formats.write.goal import goal
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.formats.write.topology_json import topology_json
-from ringwright.fabrics import fabric
-from ringwright.fabrics.faults import apply
-from ringwright.formats.read.programs.opened import verify_file
+from ringwright.graph.algebra import RULES, replayed
+from ringwright.graph.algebra.equal import prove
+from ringwright.model import collective, interpreter, program, registry, streams, topology, validity, values, workload
 from ringwright.model.validity import workloads
+from ringwright_lab.contracts import scheduler as scheduler_contract
+from ringwright_lab.contracts.closed_form import closed_form
 
 pytestmark = pytest.mark.once
 NOUNS: tuple[ModuleType, ...] = (collective, program, streams, topology, values, workload)

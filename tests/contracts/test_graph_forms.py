@@ -9,10 +9,10 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from ringwright_lab.contracts import graph_schedulers
-from ringwright_lab.contracts.graph_schedulers import FORMS, OWN, GraphForm, scheduled
 from ringwright.model.registry import find, schedulers
 from ringwright.model.rewrites import operations
+from ringwright_lab.contracts import graph_schedulers
+from ringwright_lab.contracts.graph_schedulers import FORMS, OWN, GraphForm, scheduled
 from ringwright_lab.judges import graph_ranks
 
 TWELVE = [each.slug for each in schedulers() if each.module.split(".")[2] == "decompose"]

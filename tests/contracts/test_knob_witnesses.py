@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.model import registry
-from ringwright.cli import main
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric, knobs
+from ringwright.model import registry
 from ringwright_lab.testing.knob_witnesses import WITNESS, WITNESSES, Witness
 
 pytestmark = pytest.mark.once

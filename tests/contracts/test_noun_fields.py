@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright_lab.contracts.small_jobs import layers
 from ringwright.costs.calibration import load
+from ringwright.fabrics import fabric
 from ringwright.formats.write.topology_json import topology_json
 from ringwright.formats.write.workload_json import workload_json
-from ringwright.fabrics import fabric
 from ringwright.model.topology import Capability, Fault, SharedCapacity, Topology
 from ringwright.model.values import Applied, Value
 from ringwright.model.workload import Mesh, Policy, Queue, RankClass, Rewrite, Workload
+from ringwright_lab.contracts.small_jobs import layers
 
 pytestmark = pytest.mark.once
 TOP = fabric("switch:4")

@@ -17,17 +17,17 @@ import conformance_pieces as pieces
 
 from outsiders import install
 from ringwright import fabrics
-from ringwright.model import validity
 from ringwright.algorithms.published.blueconnect import blueconnect
+from ringwright.base.errors import UsageError
 from ringwright.cli import main
+from ringwright.model import validity
 from ringwright.model.collective import Collective
+from ringwright.model.rewrites import KINDS
+from ringwright.model.topology import Topology
 from ringwright_lab.contracts import campaign, rooms
 from ringwright_lab.contracts.outcome import Outcome
-from ringwright.base.errors import UsageError
-from ringwright.model.rewrites import KINDS
 from ringwright_lab.survey.catalogue import FAMILIES, catalogue
 from ringwright_lab.testing import check_fabric, check_rewrite, failures
-from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

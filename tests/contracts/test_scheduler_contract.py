@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ringwright.model import registry
-from ringwright_lab.contracts import scheduler as contract
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError
-from ringwright_lab.contracts.conformance import check_scheduler, failures
+from ringwright.model import registry
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright_lab.contracts import scheduler as contract
+from ringwright_lab.contracts.conformance import check_scheduler, failures
 
 pytestmark = pytest.mark.once
 

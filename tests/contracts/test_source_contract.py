@@ -13,8 +13,8 @@ from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gathered import Gathered
 from ringwright.formats.read.kinds import kinds
 from ringwright.formats.read.source import Source
-from ringwright_lab.contracts.conformance import check_source, failures
 from ringwright.model.trace import Trace
+from ringwright_lab.contracts.conformance import check_source, failures
 
 pytestmark = pytest.mark.once
 

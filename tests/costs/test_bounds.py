@@ -20,7 +20,7 @@ import pytest
 from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.model.collective import OPS, Collective
+from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.bounds.cuts import distances
 from ringwright.bounds.lower_bounds import Bound, bound, bounds, forest_s
 from ringwright.bounds.maxflow import Cut, tightest, weakest
@@ -28,9 +28,9 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.events import run
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model.collective import OPS, Collective
 from ringwright.model.topology import SharedCapacity, Topology
 from ringwright.model.wiring import Wires
 from shared_data import needs_shared_data, real

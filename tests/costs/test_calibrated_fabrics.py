@@ -8,11 +8,11 @@ import pytest
 
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.model.collective import Collective
-from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated, load, names
 from ringwright.bounds.lower_bounds import bounds
+from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated, load, names
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once  # nothing here is compiled

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.calibration import (
     Calibration,
@@ -24,7 +25,6 @@ from ringwright.costs.calibration import (
 )
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
-from ringwright.base.errors import InputError, UsageError
 from ringwright.fabrics import fabric
 
 SIZES = tuple(1 << power for power in range(3, 31))
@@ -142,8 +142,8 @@ def test_a_topology_without_nodes_or_network() -> None:
 
 def test_engines_take_message_costs_where_adding_takes_time() -> None:
     from ringwright.algorithms.blocks.ring import ring
-    from ringwright.model.collective import Collective
     from ringwright.engines.choose import simulate
+    from ringwright.model.collective import Collective
 
     top = calibrated(dataclasses.replace(fabric("dgx-a100:2"), reduce_rate=1e12), TRUTH)
     program = ring(Collective("all-reduce", range(16), 1 << 20), top)

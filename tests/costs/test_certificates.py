@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ringwright.model.collective import Collective
 from ringwright.bounds.certificates import proved_s
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.topology import SharedCapacity, Topology
 
 SIZE = 4000

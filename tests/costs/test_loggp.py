@@ -6,9 +6,9 @@ import pytest
 
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 
 RATE = 50 * 2**30  # bytes/s
 LATENCY_S = 500e-9

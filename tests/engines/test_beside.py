@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.calls.neighbours import programs
 from ringwright.cli import main
-from ringwright.model.collective import Collective
 from ringwright.engines import beside, events, flows
 from ringwright.engines.beside import alone_and_beside
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import flatten
 from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion
 from ringwright.fabrics.faults import apply, effects
-from ringwright.model.registry import algorithm
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.calls.neighbours import programs
+from ringwright.model.collective import Collective
+from ringwright.model.registry import algorithm
 from ringwright.model.workload import Mesh
 
 MIB = 1 << 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ringwright.model.collective import Collective
+from ringwright.base.errors import RingwrightError
 from ringwright.engines.choose import simulate
 from ringwright.engines.crossed import crossed
-from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm, systems
 
 FABRICS = ("torus:2x3", "dgx-a100:1,sharp=true")

@@ -8,13 +8,13 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from ringwright_lab.contracts import small_jobs
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
+from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.stages import LinkCosts
+from ringwright.schedulers.priority.tictac import tictac
+from ringwright_lab.contracts import small_jobs
 from ringwright_lab.live.choose import Chooser
 from ringwright_lab.live.plan import ALL, Unit, plan
-from ringwright.model.rewrites.drawn import drawn
-from ringwright.schedulers.priority.tictac import tictac
 
 COSTS = LinkCosts(1e6, overhead_s=0.1)
 LAYERS = small_jobs.layers(random.Random(3), scale=4 << 20).job(element_bytes=4)

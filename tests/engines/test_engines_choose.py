@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.model.collective import Collective
+from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.engines import closed_form, events, flat, recurrence
 from ringwright.engines.choose import ENGINES, simulate
 from ringwright.engines.machine import ALPHAS, machine
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.model.collective import Collective
 from ringwright.model.topology import Fault
 
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import Collective
+from ringwright.base.errors import InfeasibleError
 from ringwright.engines import events, flat, flow_loop, flows, loops
 from ringwright.engines.fairness import UNIT, fair_rates
 from ringwright.engines.machine import machine
-from ringwright.base.errors import InfeasibleError
+from ringwright.model.collective import Collective
 from ringwright.model.topology import Fault
 
 needs_native = pytest.mark.skipif(loops.engine is None, reason="no compiled engine")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
 from ringwright.jobs.explained.account import Account
 from ringwright.jobs.study import Job, answer
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Policy, Queue
 from ringwright.workloads.chain import ChainLayer, chain
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import JobRun, simulate
 from ringwright.base.errors import UsageError
-from ringwright.model.registry import scheduler
+from ringwright.engines.job.run import JobRun, simulate
 from ringwright.jobs.explained.account import account
+from ringwright.model.registry import scheduler
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Policy, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 

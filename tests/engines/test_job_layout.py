@@ -10,12 +10,12 @@ import pytest
 
 import random_workloads as drawn
 from plain_layout import Plain
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.flat import FlatJob
 from ringwright.engines.job.layout import lay_out
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
-from ringwright.schedulers.decompose.dear import dear
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.dear import dear
 from ringwright.workloads.chain import ChainLayer, chain
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import job_cases as cases
-from ringwright.model.stages import LinkCosts
+from ringwright.base.errors import UsageError
 from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.run import simulate
-from ringwright.base.errors import UsageError
-from ringwright.native import engine
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Gate, Queue, Task
+from ringwright.native import engine
 from ringwright.workloads.chain import ChainLayer, chain
 
 COLUMNS = ("ready", "start", "moved", "end")

@@ -12,10 +12,10 @@ import pytest
 
 import job_cases as cases
 import pieced_jobs
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job import run
 from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.loop import Loop
+from ringwright.model.stages import LinkCosts
 from ringwright.native import engine
 from ringwright.workloads.chain import ChainLayer, chain
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.model.collective import Collective
+from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.bounds import cuts
 from ringwright.engines.choose import simulate
 from ringwright.engines.slots import machines
 from ringwright.fabrics import fabric
-from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.model.collective import Collective
 from ringwright.model.shortest_paths import ShortestPaths
 from ringwright.model.topology import Topology
 

@@ -9,7 +9,6 @@ import pytest
 
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.model.collective import Collective
 from ringwright.costs.calibration import (
     Calibration,
     LinkClassCosts,
@@ -24,6 +23,7 @@ from ringwright.costs.nccl.timing import stages
 from ringwright.costs.transports import NETWORKS, TRANSPORTS
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 
 SLINGSHOT = TRANSPORTS["slingshot"]

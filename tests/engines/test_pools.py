@@ -8,16 +8,16 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from ringwright.model.collective import Collective
+from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.of_program import slot_pool
-from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Topology

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine_cases as cases
-from ringwright.model.collective import Collective
+from ringwright.base.errors import InfeasibleError
 from ringwright.engines.choose import simulate
 from ringwright.engines.result import Run
-from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.software import Software
 from ringwright.model.topology import Topology

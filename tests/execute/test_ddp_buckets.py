@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.cli import main
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.formats.write.ddp_buckets import ddp_plan, text
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority.p3 import p3
-from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 
 MIB = 1 << 20

@@ -13,12 +13,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringwright.model import interpreter
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import REDUCE_OPS, Collective
 from ringwright.base.errors import UsageError
 from ringwright.execute import arithmetic, check, data
 from ringwright.execute.job import AskedCollective, NodeResult
+from ringwright.model import interpreter
+from ringwright.model.collective import REDUCE_OPS, Collective
 from ringwright.model.program import Program
 
 pytestmark = pytest.mark.once

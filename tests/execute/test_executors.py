@@ -23,9 +23,6 @@ import pytest
 
 from patience import HANG_S
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
-from ringwright_lab.contracts import real_ranks
-from ringwright_lab.contracts.algorithm import AlgorithmCase
 from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.execute import batch, check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
@@ -37,8 +34,11 @@ from ringwright.execute.push import Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.execute.watch import let_others_say
 from ringwright.fabrics import fabric
+from ringwright.model.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import find
+from ringwright_lab.contracts import real_ranks
+from ringwright_lab.contracts.algorithm import AlgorithmCase
 
 pytestmark = pytest.mark.once
 

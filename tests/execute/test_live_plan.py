@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import UsageError
+from ringwright.engines.job.run import simulate
+from ringwright.model.stages import LinkCosts
+from ringwright.model.values import Applied
+from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright.schedulers.decompose.dear import dear
+from ringwright.schedulers.order import by_layer
+from ringwright.workloads.chain import ChainLayer, chain
 from ringwright_lab.live.choose import Chooser, Fixed
 from ringwright_lab.live.control import Control
 from ringwright_lab.live.control_channel import BEGIN, BYE, FAIL, GO, SETTLED, ControlConnection, ControlMessage
@@ -23,11 +28,6 @@ from ringwright_lab.live.gathers import GatherGate
 from ringwright_lab.live.plan import ALL, BufferSlice, LivePlan, plan
 from ringwright_lab.live.profile import LinkTable, costs
 from ringwright_lab.live.traffic import SentPiece
-from ringwright.schedulers.decompose.dear import dear
-from ringwright.schedulers.order import by_layer
-from ringwright.model.values import Applied
-from ringwright.model.workload import Queue, Rewrite, Workload
-from ringwright.workloads.chain import ChainLayer, chain
 
 LINK = LinkCosts(1000.0)  # B/s: times in whole milliseconds
 

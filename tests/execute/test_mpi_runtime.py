@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.base import extras
 from ringwright.algorithms.libraries import mpich2
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
 from ringwright.algorithms.libraries.open_mpi.rules import Decision
+from ringwright.base import extras
 from ringwright.base.errors import DeclinedError, MissingExtraError, UsageError
 from ringwright.execute import mpi_runtime
 from ringwright.execute.mpi_forced import MPICH, OPEN_MPI, forced, offered

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import UsageError, WorkloadError
+from ringwright.cli import main
 from ringwright.formats.write.pipeline_csv import as_csv
-from ringwright_lab.papers.figures.pipelines import UnitCosts, plain, units
 from ringwright.graph.pipelines import order
-from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
-from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright_lab.judges.pipeline_ranks import differing
+from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
+from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
 from ringwright.workloads.pipeline_chain import pipeline_chain
+from ringwright_lab.judges.pipeline_ranks import differing
+from ringwright_lab.papers.figures.pipelines import UnitCosts, plain, units
 
 FREE = UnitCosts()
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.model.codecs import block_exponent
-from ringwright.model.codecs.block_exponent import NO_EXPONENT
 from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     CONTROL_BYTES,
@@ -25,6 +23,8 @@ from ringwright.execute.switched.frames import JOIN as JOINS
 from ringwright.execute.switched.pool import PoolOutcome, SwitchSlots
 from ringwright.execute.switched.switch import IDLE_S, MOST_WORKERS, AddingSwitch, SwitchSettings
 from ringwright.execute.switched.worker import LEAST_RTO_S, Membership, Worker
+from ringwright.model.codecs import block_exponent
+from ringwright.model.codecs.block_exponent import NO_EXPONENT
 from switched_network import HOP_S, Network, at_once
 
 pytestmark = pytest.mark.once

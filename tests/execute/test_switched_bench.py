@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import DeclinedError, RanksFailedError, UsageError
+from ringwright.cli import main
 from ringwright.execute.executors import executor
 from ringwright.execute.job import NodeResult, RankJob
 from ringwright.execute.switched import runner
 from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
 from ringwright.execute.switched.tree import SwitchSeat, WorkerSeat, seats
 from ringwright.fabrics import fabric
-from ringwright_lab.reports import benched
 from ringwright_lab.bench import BenchSpec, jobs, study, switched
 from ringwright_lab.bench.jobs import BenchSample
+from ringwright_lab.reports import benched
 
 pytestmark = pytest.mark.once
 ASKED = BenchSpec("all-reduce", 2, [4096], algorithms=["ring", "switchml", "switchml:slots=4:codec=int8"])

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
-from ringwright.cli import main
 from ringwright.base.errors import InfeasibleError, InputError, RanksFailedError, UsageError
+from ringwright.cli import main
 from ringwright.execute.switched import datagrams, many, serving
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.datagrams import Datagrams, parse

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from ringwright_lab import network as lab
-from ringwright.cli import main
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.cli import main
 from ringwright.execute.switched.xdp import compiling, loaded, ports
 from ringwright.fabrics import fabric
-from ringwright_lab.network import bypass, script, spec
+from ringwright_lab import network as lab
 from ringwright_lab.bench import BenchSpec, switched
+from ringwright_lab.network import bypass, script, spec
 
 pytestmark = pytest.mark.once
 COMMAND = ["switch", "--xdp", "all", "--listen", "127.0.0.1:0", "--for", "1s"]

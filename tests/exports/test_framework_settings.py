@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ringwright
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import InputError, UsageError
+from ringwright.formats.read.settings.megatron_flags import parse_megatron_flags, read_megatron_flags
+from ringwright.formats.read.settings.torchtitan_toml import parse_torchtitan_toml, read_torchtitan_toml
 from ringwright.formats.write.megatron_flags import as_flags, megatron_flags
 from ringwright.formats.write.torchtitan_toml import as_toml, torchtitan_toml
 from ringwright.graph.frameworks.settings import RECOMPUTED, FrameworkSettings
 from ringwright.graph.frameworks.told import settings_of
-from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap
-from ringwright.formats.read.settings.megatron_flags import parse_megatron_flags, read_megatron_flags
-from ringwright.formats.read.settings.torchtitan_toml import parse_torchtitan_toml, read_torchtitan_toml
+from ringwright.model.stages import LinkCosts
 from ringwright.model.values import Applied
 from ringwright.model.workload import Gate, Mesh, Queue, Rewrite, Workload
+from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.parallel import parse
 

@@ -13,15 +13,15 @@ import pytest
 from declared_programs import MSCCL
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.model.collective import Collective
+from ringwright.base.errors import ProgramError
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
-from ringwright.base.errors import ProgramError
+from ringwright.formats.read.programs.opened import read_program
 from ringwright.formats.write.chakra import chakra_collective, chakra_program
 from ringwright.formats.write.goal import goal, goal_binary
 from ringwright.formats.write.operations import CALC, RECV, SEND, operations
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
-from ringwright.formats.read.programs.opened import read_program
 from shared_data import needs_shared_data, real
 from small_fabrics import full
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.costs.gpus import gpu
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import RingwrightError, UsageError
-from ringwright.formats.write.chakra_workload import chakra_workload
+from ringwright.costs.gpus import gpu
+from ringwright.engines.job.run import simulate
 from ringwright.formats.read import read
+from ringwright.formats.write.chakra_workload import chakra_workload
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.job import job

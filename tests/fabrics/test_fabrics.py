@@ -11,8 +11,8 @@ import time
 import numpy as np
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric, families, family, knobs
 from ringwright.model.topology import NIC, RANK, SWITCH, Topology
 from ringwright.model.wiring import Dimension, Names, Wires, lattice

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import Collective
+from ringwright.base.errors import InfeasibleError, InputError, RingwrightError, UsageError
 from ringwright.engines.events import run
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.base.errors import InfeasibleError, InputError, RingwrightError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply, describe, dumps, effects, loads
+from ringwright.model.collective import Collective
 from ringwright.model.topology import Fault, Topology
 
 BOX = fabric("dgx-h100:4")

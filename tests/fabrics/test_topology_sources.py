@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from ringwright.base.errors import InputError, UsageError
-from ringwright.formats.write.astra_network import astra_network
-from ringwright.formats.write.topology_json import topology_json
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.formats.read.topology import parse_topology, read_topology, sniff
+from ringwright.formats.write.astra_network import astra_network
+from ringwright.formats.write.topology_json import topology_json
 from ringwright.model.topology import NIC, Topology
 from shared_data import needs_shared_data, real
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 import ringwright
-from ringwright_lab import testing
 from ringwright.base.notebook import MOST_ROWS, card, table
 from ringwright.base.trace_tables import rows
+from ringwright_lab import testing
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMES = [name for name in ringwright.__all__ if name != "__version__"]

@@ -8,17 +8,17 @@ import math
 import numpy as np
 import pytest
 
-from ringwright.model import registry
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
-from ringwright.base.errors import DeclinedError, UsageError
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.ethernet.camdoop import camdoop
 from ringwright.algorithms.innetwork.torus_trees import ROOT, TorusTrees, disjoint_trees, shortest_tree, sides
-from ringwright_lab.papers.figures.loads import link_bytes
+from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.engines.choose import simulate
+from ringwright.fabrics import fabric
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check
+from ringwright_lab.papers.figures.loads import link_bytes
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
-from ringwright.base.errors import UsageError
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.ethernet.fpisa import fpisa
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
-from ringwright.model.program import Program
+from ringwright.base.errors import UsageError
 from ringwright.calls.numerics import numerics
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.sums import MOST_NUMBERS
+from ringwright.engines.choose import simulate
+from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
+from ringwright.model.program import Program
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check
 from small_fabrics import wrong

@@ -7,19 +7,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ringwright.model import registry
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
-from ringwright.base.errors import UsageError
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.ethernet.netagg import netagg
 from ringwright.algorithms.innetwork.keyed import KeyedPairs, best, joined, left_bytes, summed
 from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, middlebox_tree, switches_with_middleboxes
 from ringwright.algorithms.innetwork.redirected import collected
-from ringwright_lab.papers.figures import netagg as figures
+from ringwright.base.errors import UsageError
+from ringwright.engines.choose import simulate
+from ringwright.fabrics import fabric
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.validity import check
 from ringwright.model.validity.stream_rules import check_streams
+from ringwright_lab.papers.figures import netagg as figures
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

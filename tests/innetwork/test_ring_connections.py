@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.algorithms.innetwork import ring_connections
 from ringwright.algorithms.innetwork.in_path_sums import InPathDevice, RingPacket
 from ringwright.algorithms.innetwork.ring_connections import LINK_TICKS, RingHost, RingRun, ring_through_device
+from ringwright.base.errors import UsageError
 
 pytestmark = pytest.mark.once
 

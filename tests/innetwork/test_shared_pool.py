@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.algorithms.innetwork import shared_pool
 from ringwright.algorithms.innetwork.shared_pool import PoolJobs, shared
+from ringwright.base.errors import UsageError
 
 pytestmark = pytest.mark.once
 

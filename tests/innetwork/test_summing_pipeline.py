@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.algorithms.innetwork.summing_pipeline import SummingPipeline, SummingRun, aggregated, cascaded, summed
+from ringwright.base.errors import UsageError
 
 pytestmark = pytest.mark.once
 

@@ -8,11 +8,6 @@ import random
 import numpy as np
 import pytest
 
-from ringwright.model import registry
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
-from ringwright.base.errors import UsageError
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.ethernet.switchagg import switchagg
 from ringwright.algorithms.innetwork.pair_tables import (
     Memory,
@@ -22,10 +17,15 @@ from ringwright.algorithms.innetwork.pair_tables import (
     through,
     totals,
 )
-from ringwright_lab.papers.figures import switchagg as figures
-from ringwright_lab.papers.figures import word_gradients
+from ringwright.base.errors import UsageError
+from ringwright.engines.choose import simulate
+from ringwright.fabrics import fabric
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Op, Program
 from ringwright.model.validity.stream_rules import check_streams
+from ringwright_lab.papers.figures import switchagg as figures
+from ringwright_lab.papers.figures import word_gradients
 from small_fabrics import wrong
 
 pytestmark = pytest.mark.once

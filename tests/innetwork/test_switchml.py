@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
+from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.engines.choose import simulate
+from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright_lab import network as lab
 from ringwright.base.errors import UsageError
-from ringwright_lab.network import bridges, spec
+from ringwright_lab import network as lab
 from ringwright_lab.bench import BenchSpec, bench
+from ringwright_lab.network import bridges, spec
 
 pytestmark = [pytest.mark.lab, pytest.mark.once]
 

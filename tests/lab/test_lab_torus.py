@@ -11,9 +11,9 @@ import pytest
 
 from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright_lab.bench import BenchSpec, bench
 from ringwright_lab.network import spec
 from ringwright_lab.reports import benched
-from ringwright_lab.bench import BenchSpec, bench
 
 pytestmark = pytest.mark.once
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright_lab.papers.figures.collective_einsum_overlap import ring, site, site_gain
 from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap
+from ringwright_lab.papers.figures.collective_einsum_overlap import ring, site, site_gain
 
 PREDICTED = 1.6  # (C + G) / (C / p + (p - 1) max(C / p, G / (p - 1))) at C = G, p = 4
 

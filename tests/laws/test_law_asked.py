@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from ringwright.base.version import VERSION
+from ringwright.calls.asked import asked_of, release_of
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply, in_words
-from ringwright.calls.asked import asked_of, release_of
 from ringwright.jobs.predict import simulate
+from ringwright.model.trace import Trace
+from ringwright.model.workload import Workload
 from ringwright_lab.survey.asked import NamedMachine, SurveySpec, of_model
 from ringwright_lab.survey.document import question_of
 from ringwright_lab.survey.measured import Runs, figures
-from ringwright.model.trace import Trace
-from ringwright.base.version import VERSION
-from ringwright.model.workload import Workload
 
 pytestmark = pytest.mark.once
 NIC, SLOW = "nic node0/nic0 rate 50%", "rank 1 slow 3x"

@@ -12,11 +12,11 @@ from itertools import product
 import pytest
 
 from ringwright.fabrics import fabric
+from ringwright.jobs import generated, rows
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.study import DECLINES, Job, answer
 from ringwright.model.registry import schedulers
 from ringwright.schedulers.compose import PolicyConflictError
-from ringwright.jobs import generated, rows
-from ringwright.jobs.study import DECLINES, Job, answer
-from ringwright.jobs.model_workload import WorkloadSpec
 
 pytestmark = pytest.mark.once
 SLUGS = [each.slug for each in schedulers()]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.model.registry import find
-from ringwright.calls.simulate import sweep
-from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.search.question import SynthesisSpec
 from ringwright.search.rivals import _rival_us
 

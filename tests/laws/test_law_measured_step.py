@@ -11,12 +11,12 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.model.registry import scheduler
-from ringwright_lab.survey.asked import NamedMachine
-from ringwright_lab.survey.asked import of_recording as surveyed
-from ringwright_lab.testing.drawn_jobs import drawn, recorded
 from ringwright.model.trace import Trace
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import replayed
+from ringwright_lab.survey.asked import NamedMachine
+from ringwright_lab.survey.asked import of_recording as surveyed
+from ringwright_lab.testing.drawn_jobs import drawn, recorded
 
 pytestmark = pytest.mark.once
 

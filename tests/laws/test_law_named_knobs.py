@@ -13,19 +13,19 @@ from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_recording
 from ringwright.analysis.exposed.overlap import overlap
-from ringwright.model.stages import LinkCosts
 from ringwright.fabrics import fabric
-from ringwright.model.registry import scheduler
-from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.jobs import generated, recorded, rows
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer
 from ringwright.jobs.traced import trace
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright_lab.testing.drawn_jobs import drawn
-from ringwright_lab.testing.drawn_jobs import recorded as run_of
+from ringwright.model.registry import scheduler
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.replay import replayed
+from ringwright_lab.testing.drawn_jobs import drawn
+from ringwright_lab.testing.drawn_jobs import recorded as run_of
 
 pytestmark = pytest.mark.once
 MIB = 1 << 20

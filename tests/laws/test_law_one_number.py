@@ -18,30 +18,30 @@ from typing import Any
 import pytest
 
 import ringwright
+from ringwright.accuracy import jobs as accuracy
+from ringwright.accuracy.judged import judged
 from ringwright.advise.advise import AdviceSpec, advise
+from ringwright.advise.provision.asked import ProvisionSpec, Workloads
+from ringwright.advise.provision.sized import SizedNetwork
 from ringwright.advise.situation import of_model
+from ringwright.calls import calibrate, library
+from ringwright.calls.library_calls import library_call
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.spelled import Algorithm, algorithm
+from ringwright.calls.winners import winners
 from ringwright.cli import main
 from ringwright.costs.calibration import calibrated
 from ringwright.costs.learnt import shipped
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.fabrics import fabric
-from ringwright.reports.steps.jobs import milliseconds
 from ringwright.formats.read.sample import measured_table
-from ringwright.calls import calibrate, library
+from ringwright.jobs import generated, measured, rows, study
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.reports.steps.jobs import milliseconds
 from ringwright_lab.bench import jobs, probe
 from ringwright_lab.bench.question import BenchSpec
 from ringwright_lab.bench.study import _predicted
-from ringwright.accuracy import jobs as accuracy
-from ringwright.jobs import generated, measured, rows, study
-from ringwright.accuracy.judged import judged
-from ringwright.calls.library_calls import library_call
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.advise.provision.asked import ProvisionSpec, Workloads
-from ringwright.advise.provision.sized import SizedNetwork
-from ringwright.calls.simulate import sweep
-from ringwright.calls.simulation_spec import SimulationSpec
-from ringwright.calls.spelled import Algorithm, algorithm
-from ringwright.calls.winners import winners
 from ringwright_lab.survey import asked as surveyed
 from ringwright_lab.survey.measured import Runs, figures
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ringwright.fabrics import fabric
 from ringwright.calls.asked_faults import AskedFaults
-from ringwright.jobs.generated import GeneratedJobSpec, made
-from ringwright.jobs.study import answer
-from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.fabrics import fabric
+from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.study import answer
 from ringwright_lab.testing.one_physics import broken, broken_job, drawn, drawn_job
 
 pytestmark = pytest.mark.once  # packets are the same by the twin

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.analysis.summary import summarise
-from ringwright.cli.reading import summarised
 from ringwright.base.errors import StrictError
 from ringwright.bounds.laws.records import gap
+from ringwright.cli.reading import summarised
 from ringwright.formats.read import read
 from ringwright.formats.read.nccl_inspector import read_inspector
 from ringwright.formats.read.source import Source

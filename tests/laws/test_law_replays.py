@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from ringwright.fabrics import fabric, faults
-from ringwright.model.rewrites import operations
 from ringwright.jobs import generated, recorded, traced
-from ringwright.jobs.study import PolicyResult, answer
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.study import PolicyResult, answer
+from ringwright.model.rewrites import operations
 from ringwright.workloads.recorded.finer import cuttable
 from ringwright.workloads.replay import Replay, replayed
 

@@ -17,11 +17,11 @@ import pytest
 import ringwright
 from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.summary import summarise
-from ringwright.cli import main
 from ringwright.base.errors import InputError
-from ringwright.reports.serve import opened
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import TABLES
+from ringwright.cli import main
+from ringwright.model.trace import Trace
+from ringwright.reports.serve import opened
 from ringwright.workloads.replay import STEPS_UNKNOWN, replayed
 
 pytestmark = pytest.mark.once

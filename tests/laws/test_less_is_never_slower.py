@@ -9,13 +9,13 @@ import random
 import numpy as np
 import pytest
 
-from ringwright.model import registry
 from ringwright.algorithms.searching import ALPHA_OF
-from ringwright.cli import main
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import RingwrightError
+from ringwright.cli import main
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 
 pytestmark = pytest.mark.once

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.jobs import generated, study
+from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright_lab.papers.poster import conclusion_rows, conclusions, published_cases
 from ringwright_lab.papers.poster.conclusions import (
     BUFFERS,
@@ -26,9 +29,6 @@ from ringwright_lab.papers.poster.conclusions import (
 )
 from ringwright_lab.papers.poster.study import PARTS, experiment, parts_of
 from ringwright_lab.reports import experiment as page
-from ringwright.jobs import generated, study
-from ringwright.jobs.generated import GeneratedJobSpec
-from ringwright.jobs.model_workload import WorkloadSpec
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 

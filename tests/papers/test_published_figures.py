@@ -18,15 +18,15 @@ from ringwright.algorithms.published.imagenet_4_minutes import imagenet_4_minute
 from ringwright.algorithms.published.plink import plink
 from ringwright.algorithms.published.ring_allreduce import ring_allreduce
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
-from ringwright.cli import main
-from ringwright.model.collective import Collective
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model.collective import Collective
 from ringwright.model.rewrites import operations
-from ringwright.schedulers.fifo.gradientflow import gradientflow
+from ringwright.model.stages import LinkCosts
 from ringwright.model.topology import Topology
+from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.workloads.chain import ChainLayer, chain
 from small_fabrics import GBIT, bigraph, boxes, racks, star, time_s, tree
 from small_models import alexnet, resnet50

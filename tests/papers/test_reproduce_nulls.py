@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ringwright.model import registry
+from ringwright.schedulers.decompose.t3.stages import Touched
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures import collectives, rows
 from ringwright_lab.papers.figures.kinds import NOT_PREDICTABLE, PREDICTION
-from ringwright.schedulers.decompose.t3.stages import Touched
 
 pytestmark = pytest.mark.once
 

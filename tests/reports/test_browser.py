@@ -14,8 +14,8 @@ from advice_made import drawn, made_advice
 from fixtures_summary import empty_summary, job_summary
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
-from ringwright.reports.pages import advised_page
 from ringwright.reports import html
+from ringwright.reports.pages import advised_page
 from ringwright_lab.testing import faulty_fabric
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from fixtures_summary import changed_summary, job_summary
 from ringwright.analysis.compared import diff
 from ringwright.cli import main
-from ringwright_lab.reports import benched
 from ringwright.reports import changes, folding, layout, terminal
 from ringwright.reports.calls import simulated
+from ringwright_lab.reports import benched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

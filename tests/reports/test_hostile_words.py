@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, UsageError
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import TABLES
+from ringwright.cli import main
+from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202e"

@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.graph.memory import memory
-from ringwright.reports.pages import job_page
-from ringwright.reports.draw import pipeline_picture
-from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
 from ringwright.jobs import generated, rows
 from ringwright.jobs.explained.pipeline_picture import as_json, picture
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.reports.draw import pipeline_picture
+from ringwright.reports.pages import job_page
+from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.pipeline_chain import pipeline_chain
 

@@ -14,19 +14,19 @@ import pytest
 
 from fixtures_summary import job_summary
 from ringwright.analysis.summary import summarise
-from ringwright.engines.machine import FOREVER
-from ringwright.engines.passages import passages
-from ringwright.fabrics import fabric
-from ringwright.reports import cuts
-from ringwright.reports.draw.log_player import log_play
-from ringwright.reports.draw.player import PARTS, Play, PlayedRun, play
-from ringwright.formats.read import read
+from ringwright.base.units import format_size
 from ringwright.calls.detail import detail
 from ringwright.calls.followed import FollowedRun, all_followed, follow, followed
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.engines.machine import FOREVER
+from ringwright.engines.passages import passages
+from ringwright.fabrics import fabric
+from ringwright.formats.read import read
+from ringwright.reports import cuts
+from ringwright.reports.draw.log_player import log_play
+from ringwright.reports.draw.player import PARTS, Play, PlayedRun, play
 from ringwright_lab.testing.nccl_job import make_job
 from ringwright_lab.testing.nccl_log import write_log
-from ringwright.base.units import format_size
 
 MACHINES = ("dgx-a100:2", "torus:4x4", "fat-tree:16", "dgx-h100:4")
 

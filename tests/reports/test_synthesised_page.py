@@ -17,14 +17,14 @@ import pytest
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.reports.draw import machine_picture
 from ringwright.reports.calls import synthesised
+from ringwright.reports.draw import machine_picture
 from ringwright.reports.draw.curves import Spot, apex, line
 from ringwright.reports.draw.load_picture import load_picture
 from ringwright.reports.draw.machine_graph import hosts_of_nodes, spans
 from ringwright.reports.draw.rank_grid import rank_grid
-from ringwright.reports.pages.synthesised_page import synthesis_page
 from ringwright.reports.draw.tree_maps import tree_maps
+from ringwright.reports.pages.synthesised_page import synthesis_page
 from ringwright.search import study
 from ringwright.search.question import SynthesisSpec
 from ringwright.search.seen import SeenProgram, seen

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ringwright_lab.contracts.rewrite import SETTINGS as GOOD
-from ringwright_lab.contracts.rewrite import shape, step
 from ringwright.base.errors import UsageError
 from ringwright.model.rewrites import KINDS, operations
 from ringwright.model.rewrites.kind import carried_by, settings_of
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Policy, Rewrite
+from ringwright_lab.contracts.rewrite import SETTINGS as GOOD
+from ringwright_lab.contracts.rewrite import shape, step
 
 BAD: dict[str, dict[str, Any]] = {
     "collective": {"op": 7},

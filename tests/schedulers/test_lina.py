@@ -20,23 +20,23 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
-from ringwright.model import registry
+from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
-from ringwright.model.stages import LinkCosts, seconds
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.reports.steps import jobs as reports
+from ringwright.jobs import generated, rows, study
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model import registry
 from ringwright.model.rewrites import operations
+from ringwright.model.stages import LinkCosts, seconds
+from ringwright.model.workload import RankClass, Resource, Workload
+from ringwright.reports.steps import jobs as reports
 from ringwright.schedulers.priority.lina import lina, priority
 from ringwright.schedulers.priority.lina._chunks import pipelined
 from ringwright.schedulers.priority.lina._memory import held_bytes
 from ringwright.schedulers.priority.lina._packing import chosen, packed
 from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, ExpertPlacement, layer_tokens, place, quotas
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted, profile
-from ringwright.jobs import generated, rows, study
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.model.workload import RankClass, Resource, Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 MIB = 1 << 20

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ringwright.graph.algebra import RewriteError
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import InfeasibleError, RingwrightError, WorkloadError
-from ringwright.graph.memory import peak_bytes
 from ringwright.base.plugins import HOUSE
-from ringwright.model.registry import schedulers
+from ringwright.engines.job.run import simulate
+from ringwright.graph.algebra import RewriteError
+from ringwright.graph.memory import peak_bytes
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.registry import schedulers
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
 

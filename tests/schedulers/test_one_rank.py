@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.model.registry import find, schedulers
 from ringwright.jobs import auto
 from ringwright.jobs.least import least_step_s
 from ringwright.jobs.study import DECLINES, Job
+from ringwright.model.registry import find, schedulers
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 

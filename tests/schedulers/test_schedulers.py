@@ -8,13 +8,14 @@ from itertools import permutations
 
 import pytest
 
-from ringwright_lab.contracts import small_jobs
-from ringwright.costs.nic import NicCosts
-from ringwright.model.stages import Costs, seconds
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import UsageError
-from ringwright_lab.papers.figures import tictac as figures
+from ringwright.costs.nic import NicCosts
+from ringwright.engines.job.run import simulate
+from ringwright.jobs import generated
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.rewrites import operations
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import PARTS, Queue, Rewrite, Workload
 from ringwright.schedulers.compose import compose
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.schedulers.fifo.poseidon import best_scheme, poseidon
@@ -27,11 +28,10 @@ from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.schedulers.priority.p3 import p3
 from ringwright.schedulers.priority.pace import pace
 from ringwright.schedulers.priority.tictac import tictac
-from ringwright.jobs import generated
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.model.workload import PARTS, Queue, Rewrite, Workload
 from ringwright.workloads.layers import layerwise, measured
 from ringwright.workloads.models import model
+from ringwright_lab.contracts import small_jobs
+from ringwright_lab.papers.figures import tictac as figures
 from scheduled_jobs import POLICIES, Layers, layers, link, units
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ringwright_lab.contracts import scheduling_laws as laws
-from ringwright_lab.contracts.outcome import DECLINED
-from ringwright.model.stages import Costs, LinkCosts, ServerCosts
 from ringwright.engines.job.run import simulate
 from ringwright.engines.job.step import PS
 from ringwright.model.rewrites import operations
+from ringwright.model.stages import Costs, LinkCosts, ServerCosts
 from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright_lab.contracts import scheduling_laws as laws
+from ringwright_lab.contracts.outcome import DECLINED
 from scheduled_jobs import POLICIES, Layers, layers, link, on_mesh, operation_rows
 
 SEEDS = st.integers(0, 1 << 30)

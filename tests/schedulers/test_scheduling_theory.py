@@ -8,8 +8,8 @@ from functools import cache, partial
 
 import pytest
 
-from ringwright.model.stages import seconds
 from ringwright.engines.job.run import simulate
+from ringwright.model.stages import seconds
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority._fusion import first_come, preemptive

@@ -12,8 +12,8 @@ import pytest
 
 import ringwright
 from ringwright.analysis import adders
-from ringwright.reports import html, terminal
 from ringwright.formats.read.nccl_log import adding
+from ringwright.reports import html, terminal
 
 INIT = "NCCL INFO ncclCommInitRank comm {comm} rank {rank} nranks {size} cudaDev 3 nvmlDev 3 busId 7000 commId 0xab - Init {phase}"
 NODES = "NCCL INFO comm {comm} rank {rank} nRanks {size} nNodes {nodes} localRanks 1 localRank 0 MNNVL 0"

@@ -14,10 +14,10 @@ import pytest
 
 import ringwright
 from ringwright.base.errors import InputError
-from ringwright.formats.read.captures import parted
-from ringwright_lab.testing import noise, slow_ranks
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import TABLES
+from ringwright.formats.read.captures import parted
+from ringwright.model.trace import Trace
+from ringwright_lab.testing import noise, slow_ranks
 
 pytestmark = pytest.mark.once
 LOG = "n1:100:120 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 commId 0x9 - Init COMPLETE\n"

@@ -16,8 +16,8 @@ from ringwright.formats.read import read
 from ringwright.formats.read.growing import GrowingJob
 from ringwright.formats.read.nccl_log import growing as growing_log
 from ringwright.formats.read.nccl_profiler import records
-from ringwright_lab.testing import training_job, write_log
 from ringwright.model.trace import Trace
+from ringwright_lab.testing import training_job, write_log
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import profiler_recording

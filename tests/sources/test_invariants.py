@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from reading import members, operations, put, small_job, summary_of
 from ringwright.base.errors import InputError, RingwrightError, SchemaError, UsageError
+from ringwright.base.trace_tables import TABLES
 from ringwright.formats.read import read
+from ringwright.model.trace import META_FILE, Trace
 from ringwright_lab.testing import GeneratedLog, NcclJob, make_job, training_job, write_log
 from ringwright_lab.testing.nccl_job import everywhere
-from ringwright.model.trace import META_FILE, Trace
-from ringwright.base.trace_tables import TABLES
 
 LOG = write_log(small_job(), "2.27")
 TRUE = operations(LOG.truth)

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from kineto_traces import Maker
+from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.cli.application import explain
 from ringwright.cli.recorded import HELP, READING, told
 from ringwright.cli.verbs import VERBS
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read import read
 from ringwright.formats.read.kineto.catalogue import Kernel, load
 from ringwright.formats.read.ranks import compiled, named_by, rank_in_name

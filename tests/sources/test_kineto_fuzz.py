@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kineto_traces import ALL_REDUCE, GEMM, Maker, meta, source
-from ringwright.analysis.slow.arrivals import arrivals
-from ringwright.analysis.kernels import kernels
 from ringwright.analysis.exposed.overlap import overlap
+from ringwright.analysis.kernels import kernels
+from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.steps import steps_us
 from ringwright.base.errors import RingwrightError
 from ringwright.formats.read.gate.inputs import find

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.analysis.slow.arrivals import arrivals
-from ringwright.analysis.kernels import kernels
 from ringwright.analysis.exposed.overlap import overlap
+from ringwright.analysis.kernels import kernels
+from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.steps import steps_us
 from ringwright.formats.read.gate.inputs import find
 from ringwright.formats.read.kineto import read_kineto

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ringwright_lab.reports.accuracy import write
-from ringwright_lab.judges import accuracy
 from ringwright.accuracy import mpi_accuracy
+from ringwright_lab.judges import accuracy
+from ringwright_lab.reports.accuracy import write
 from shared_data import needs_shared_data, real
 
 # transport: (most mean error, most median error, least cases within the target); reached in brackets

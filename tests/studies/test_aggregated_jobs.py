@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_USAGE, FanInError, UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.reports.steps import aggregated as report
-from ringwright.reports import layout
 from ringwright.jobs import aggregated, generated
 from ringwright.jobs.explained.exposed_operations import exposed_operations
 from ringwright.jobs.explained.obstacles import Obstacle, obstacles
-from ringwright.jobs.study import Job, answer
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.study import Job, answer
 from ringwright.model.topology import Capability, Topology
+from ringwright.reports import layout
+from ringwright.reports.steps import aggregated as report
 
 SLOW = "leaf-spine:8,per_leaf=4,rate=40Gb/s,sharp=true"
 FAST = "leaf-spine:8,per_leaf=4,sharp=true"

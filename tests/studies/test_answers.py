@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 import ringwright
+from ringwright.accuracy.judged_choices import choices
+from ringwright.calls.asked_fabric import AskedFabric, lasting, without_rates
+from ringwright.calls.library_calls import library_call, measured_calls, usual_algorithm
+from ringwright.calls.simulate import sweep
+from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.cli import main
-from ringwright.model.collective import OPS, Collective
 from ringwright.costs.calibration import calibrated, load, save
 from ringwright.costs.learnt import expected, shipped
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
@@ -23,11 +27,7 @@ from ringwright.costs.probable import NINETY
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.calls.asked_fabric import AskedFabric, lasting, without_rates
-from ringwright.accuracy.judged_choices import choices
-from ringwright.calls.library_calls import library_call, measured_calls, usual_algorithm
-from ringwright.calls.simulate import sweep
-from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.model.collective import OPS, Collective
 
 BYTES = 64 << 20
 KEYS = {"time_us_p05", "time_us_p50", "time_us_p95", "calibration", "outside", "witnesses", "bound_us", "bound_kind"}
@@ -244,8 +244,8 @@ def test_what_nothing_was_learnt_of_is_said(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_transport_is_kept_by_our_file_and_refused_where_unknown(tmp_path: Path) -> None:
     from ringwright.base.errors import InputError, UsageError
-    from ringwright.formats.write.topology_json import topology_json
     from ringwright.formats.read.topology import read_topology
+    from ringwright.formats.write.topology_json import topology_json
 
     assert fabric("polaris:2").transport == "slingshot"
     assert fabric("dgx-h100:2,transport=roce").transport == "roce"

@@ -10,8 +10,8 @@ import pytest
 
 import ringwright
 from ringwright.base.errors import UsageError
-from ringwright.reports.calls import calibrated as report
 from ringwright.calls.calibrate import calibrate
+from ringwright.reports.calls import calibrated as report
 
 HEAD = "case,system,gpu,nodes,gpus_per_node,ranks,collective,intra_node,inter_node,software,settings,source"
 SIZES = tuple(1 << power for power in range(16, 31, 2))

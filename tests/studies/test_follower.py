@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import InputError, UsageError
-from ringwright.formats.write.grafana import dashboard
-from ringwright.formats.write.otlp import REST_S, OtlpSender
-from ringwright.formats.write.prometheus import LIVE_METRICS, METRICS, MetricSample, lines
-from ringwright.reports.live import drawn, screen
 from ringwright.capture.live import live_late
 from ringwright.capture.live.following import Follower, Snapshot, follow
 from ringwright.capture.live.live_alerts import METRICS as ASKED
 from ringwright.capture.live.live_alerts import AlertRule, AlertWatch, read_rules
 from ringwright.capture.live.live_hand_over import HandOver
 from ringwright.capture.live.live_metrics import metrics_of
+from ringwright.cli import main
+from ringwright.formats.write.grafana import dashboard
+from ringwright.formats.write.otlp import REST_S, OtlpSender
+from ringwright.formats.write.prometheus import LIVE_METRICS, METRICS, MetricSample, lines
+from ringwright.reports.live import drawn, screen
 
 LINE = (
     "node{rank}:{pid}:2 [0] NCCL INFO {op}: opCount {n:x} sendbuff 0x1 recvbuff 0x2 count 262144 datatype 7 op 0 root 0 "

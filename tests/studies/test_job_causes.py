@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.model.stages import Costs, LinkCosts, Stage
+from ringwright.jobs.explained.why import ADVICE
 from ringwright.jobs.rows import row
 from ringwright.jobs.study import Job, answer
-from ringwright.jobs.explained.why import ADVICE
+from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.workload import Edge, Payload, Policy, Queue, Rewrite, Task, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ringwright.reports import notebook as pictures
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_INFEASIBLE, InfeasibleError
+from ringwright.cli import main
+from ringwright.reports import notebook as pictures
 
 pytestmark = pytest.mark.once
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import RingwrightError
 from ringwright.jobs import auto
 from ringwright.jobs.least import least_step_s
 from ringwright.jobs.study import Job, answer
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.model.collective import Collective
-from ringwright.model.stages import Costs, Stage
 from ringwright.engines.packets.carriage import without_losses
 from ringwright.fabrics import fabric, faults
-from ringwright.model.program import Program
-from ringwright.model.registry import algorithm
 from ringwright.jobs import recorded
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.jobs.study import PolicyResult
+from ringwright.model.collective import Collective
+from ringwright.model.program import Program
+from ringwright.model.registry import algorithm
+from ringwright.model.stages import Costs, Stage
 from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone

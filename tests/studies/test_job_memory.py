@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.graph.algebra import RULES
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.graph.algebra import RULES
 from ringwright.graph.memory import UNKNOWN
-from ringwright.reports.steps import workload as report
-from ringwright.schedulers.compose import PolicyConflictError
 from ringwright.jobs import generated, rows, study
 from ringwright.jobs.memory import PeakMemory, StageMemory, limited, peak, stages
 from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.model.values import Applied, Change
 from ringwright.model.workload import Workload
+from ringwright.reports.steps import workload as report
+from ringwright.schedulers.compose import PolicyConflictError
 from typed_documents import departures
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")

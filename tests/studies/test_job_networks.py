@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.graph.algebra.spelled import apply_spelled
+from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.costs.networks import LINKS_APART, NetworkCosts
-from ringwright.model.stages import LinkCosts, PlacedCosts, Stage, seconds
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.graph.algebra.spelled import apply_spelled
 from ringwright.jobs import study, written
 from ringwright.jobs.pricing.networks import NetworkedFabrics, named, on_networks
+from ringwright.model.stages import LinkCosts, PlacedCosts, Stage, seconds
 from ringwright.model.workload import Mesh
 from ringwright.workloads.chain import ChainLayer, chain
 

@@ -6,22 +6,22 @@ from importlib.resources import files
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.formats.read import read
 from ringwright.jobs import faults, recorded
-from ringwright_lab.judges import in_lab
-from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.explained.passing import staying
+from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Counterfactual
 from ringwright.jobs.rows import row
 from ringwright.jobs.study import Job, PolicyResult, answer
+from ringwright.model.stages import LinkCosts
 from ringwright.model.topology import Topology
 from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.replay import replayed
+from ringwright_lab.judges import in_lab
 
 pytestmark = pytest.mark.once
 

@@ -9,12 +9,12 @@ from itertools import product
 
 import pytest
 
-from ringwright.model.stages import Costs, LinkCosts, ServerCosts
 from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.jobs import generated, study
-from ringwright.jobs.tune import SPACES, spelled, tune, tuned
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.tune import SPACES, spelled, tune, tuned
+from ringwright.model.stages import Costs, LinkCosts, ServerCosts
 
 pytestmark = pytest.mark.once
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.shared_data import needs_shared_data, real
 
+from ringwright.accuracy import judged, mpi_accuracy
+from ringwright.accuracy.measured_calls import measured_folder
+from ringwright.base.errors import InputError
 from ringwright.cli import main
 from ringwright.costs.learnt import expected, learning, shipped
 from ringwright.costs.learnt.trusted import NINETY
-from ringwright.base.errors import InputError
-from ringwright.accuracy import judged, mpi_accuracy
-from ringwright.accuracy.measured_calls import measured_folder
 
 pytestmark = pytest.mark.once
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from ringwright.accuracy import judged
 from ringwright.cli import main
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.names import algorithm_named, printed_algorithm, protocol_named
-from ringwright.accuracy import judged
 
 pytestmark = pytest.mark.once
 

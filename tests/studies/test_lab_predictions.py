@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.model.collective import Collective
 from ringwright.base.errors import DeclinedError
 from ringwright.fabrics import fabric
-from ringwright_lab.network import script, spec
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import by_packets
+from ringwright_lab.network import script, spec
 
 STAR = by_packets.of_lab(fabric("switch:4,rate=20Mb/s"), "reno")
 _, _ring, _KNOBS = algorithm("ring")

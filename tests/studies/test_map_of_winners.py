@@ -8,15 +8,15 @@ from itertools import pairwise
 
 import pytest
 
-from ringwright.cli import main
-from ringwright.model.collective import Collective
 from ringwright.base.errors import EXIT_USAGE, UsageError
-from ringwright.fabrics import fabric
-from ringwright.reports.calls import winners as report
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.winners import ARCHITECTURES, WinnerMap, groups_of, regions, winners
+from ringwright.cli import main
+from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
+from ringwright.reports.calls import winners as report
 
 SIZES = [4, 4096, 1 << 20, 1 << 26]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.cli import main
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.model.registry import schedulers
+from ringwright.cli import main
 from ringwright.jobs import auto, rows
 from ringwright.jobs.explained.remedies import remedies
 from ringwright.jobs.study import Job, answer
+from ringwright.model.registry import schedulers
+from ringwright.model.stages import LinkCosts
 from ringwright.workloads.chain import ChainLayer, chain
 
 MIB = 1 << 20

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import ringwright
+from ringwright.calls.arrivals import Asked
 from ringwright.cli import main
 from ringwright.costs.learnt.steps import factors, named
-from ringwright.calls.arrivals import Asked
 from ringwright.jobs.study import PolicyResult
 
 pytestmark = pytest.mark.once

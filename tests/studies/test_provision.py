@@ -10,13 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.fabrics import fabric
-from ringwright.fabrics.faults import apply
-from ringwright.jobs import generated, study
-from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
-from ringwright.jobs.generated import GeneratedJobSpec
-from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.advise.provision.asked import ProvisionSpec, Workloads, gpus_of, parse_share
 from ringwright.advise.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
 from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
@@ -27,6 +20,13 @@ from ringwright.advise.provision.prices import read_prices
 from ringwright.advise.provision.sent import transfers
 from ringwright.advise.provision.sized import SizedNetwork
 from ringwright.advise.provision.study import provision
+from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply
+from ringwright.jobs import generated, study
+from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.model.topology import Topology
 from shared_data import needs_shared_data, real
 

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 import ringwright
-from ringwright.model.stages import Stage
 from ringwright.jobs.pricing import costs
 from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.model.stages import Stage
 from ringwright.model.workload import Mesh
 
 SIZES = tuple(1 << power for power in range(14, 22))

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
-from ringwright.model.stages import LinkCosts, seconds
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import InputError, UsageError, WorkloadError
-from ringwright.schedulers.order import by_layer
-from ringwright.formats.read import read
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
+from ringwright.engines.job.run import simulate
+from ringwright.formats.read import read
+from ringwright.model.stages import LinkCosts, seconds
+from ringwright.model.trace import Trace
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Queue, Workload
+from ringwright.schedulers.order import by_layer
 from ringwright.workloads.recorded.period import period
 from ringwright.workloads.replay import baseline, replay, replayed
 from shared_data import needs_shared_data, real

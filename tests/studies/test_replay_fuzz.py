@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import RingwrightError
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.engines.job.run import simulate
+from ringwright.model.stages import LinkCosts
+from ringwright.model.trace import Trace
 from ringwright.workloads.replay import Replay, replayed
 
 OPS = {

@@ -13,10 +13,10 @@ from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import Situation, of_recording
 from ringwright.model.registry import scheduler
-from ringwright_lab.testing.drawn_jobs import drawn, recorded
 from ringwright.model.trace import Trace
 from ringwright.workloads.recorded.plan import CommEvent, Piece, RankStep, RecordedCall
 from ringwright.workloads.replay import replayed
+from ringwright_lab.testing.drawn_jobs import drawn, recorded
 
 if TYPE_CHECKING:
     from ringwright.model.workload import Workload

@@ -10,13 +10,13 @@ import pytest
 
 from patience import HANG_S
 from ringwright.formats.read import read
+from ringwright.model.trace import Trace
+from ringwright.model.workload import Workload
+from ringwright.workloads.replay import Replay, baseline, replayed
 from ringwright_lab.sweep.grid import legal
 from ringwright_lab.sweep.point import GridPoint
 from ringwright_lab.sweep.program import must_issue
 from ringwright_lab.sweep.run import sweep
-from ringwright.model.trace import Trace
-from ringwright.model.workload import Workload
-from ringwright.workloads.replay import Replay, baseline, replayed
 
 HAS_MODELS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 pytestmark = [

@@ -11,15 +11,15 @@ import pytest
 import ringwright
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.cli import main
-from ringwright.model.collective import Collective
 from ringwright.base.errors import UsageError
+from ringwright.calls.seats import seated
+from ringwright.cli import main
+from ringwright.fabrics import fabric
+from ringwright.formats.read.programs.opened import read_program
 from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.formats.write.topology_json import topology_json
-from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
-from ringwright.formats.read.programs.opened import read_program
-from ringwright.calls.seats import seated
 
 pytestmark = pytest.mark.once
 BOX = fabric("dgx-h100:1")

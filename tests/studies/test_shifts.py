@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.model.stages import Stage
 from ringwright.fabrics import fabric
+from ringwright.jobs.phases import rounds_of
 from ringwright.jobs.pricing.copies import START_S
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.jobs.pricing.known import KnownOperations
-from ringwright.jobs.phases import rounds_of
+from ringwright.model.stages import Stage
 
 EIGHT = tuple(range(8))
 SIZE = 16 << 20

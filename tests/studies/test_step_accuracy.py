@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from tests.shared_data import needs_shared_data, real
 
+from ringwright.accuracy.jobs import Predictor, document, fitted, judge, median
+from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.fits import load, names
 from ringwright.costs.gpus import gpu
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.base.errors import InputError, UsageError
 from ringwright.fabrics import fabric
-from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 from ringwright.jobs import generated
-from ringwright.accuracy.jobs import Predictor, document, fitted, judge, median
 from ringwright.jobs.condensed import condensed
 from ringwright.jobs.measured import half, read
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
+from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 
 pytestmark = pytest.mark.once
 

@@ -12,9 +12,9 @@ import pytest
 from ringwright import Collective
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.synthesis.forest import forest
+from ringwright.base.errors import InfeasibleError
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
-from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.search import study

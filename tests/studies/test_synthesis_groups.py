@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ringwright.cli import main
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.search.together import call, grouped, share
 

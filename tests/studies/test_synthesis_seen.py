@@ -15,9 +15,9 @@ from ringwright.engines.result import loads
 from ringwright.fabrics import fabric
 from ringwright.model.program import Op, Program, Step, explicit
 from ringwright.model.registry import algorithm
+from ringwright.model.topology import Topology
 from ringwright.search import carried, seen
 from ringwright.search.carried import trees
-from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once
 

@@ -11,11 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from ringwright.cli import main
-from ringwright.formats.write.msccl_config import msccl_config
 from ringwright.fabrics import fabric
+from ringwright.formats.write.msccl_config import msccl_config
+from ringwright.model.threadblocks.msccl_load import MscclLoad
 from ringwright.search import study, written
 from ringwright.search.question import SynthesisSpec
-from ringwright.model.threadblocks.msccl_load import MscclLoad
 
 pytestmark = pytest.mark.once
 

@@ -11,17 +11,17 @@ import pytest
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
+from ringwright.calls.traced import trace as collective_trace
 from ringwright.cli import main
-from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate as simulate_program
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric, faults
 from ringwright.jobs import generated, study
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing import whose
 from ringwright.jobs.study import PolicyResult
 from ringwright.jobs.traced import trace
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.calls.traced import trace as collective_trace
+from ringwright.model.collective import Collective
 from ringwright.model.trace import Trace
 from ringwright.workloads.replay import replayed
 

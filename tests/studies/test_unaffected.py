@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from ringwright.cli import main
-from ringwright.costs.protocols import PROTOCOLS
 from ringwright.base.errors import EXIT_INFEASIBLE
-from ringwright.fabrics import fabric
-from ringwright.fabrics._congestion import congestion
 from ringwright.calls import unaffected
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.cli import main
+from ringwright.costs.protocols import PROTOCOLS
+from ringwright.fabrics import fabric
+from ringwright.fabrics._congestion import congestion
 from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once

@@ -10,10 +10,10 @@ import ringwright
 import whole_jobs
 import whole_step
 from ringwright.engines.job.run import simulate
+from ringwright.jobs.generated import GeneratedJobSpec, made
 from ringwright.jobs.pricing import at_once
 from ringwright.jobs.pricing.at_once import MOST_TOGETHER
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
-from ringwright.jobs.generated import GeneratedJobSpec, made
 from ringwright.jobs.pricing.known import TimedRanks
 
 # Pipeline stages and tensor-parallel groups on the NIC of a host; experts on four hosts; one NIC for each GPU; an uneven pipeline.

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from ringwright.model import registry
-from ringwright.cli import main
-from ringwright.model.collective import Collective
 from ringwright.base.errors import UsageError
+from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.jobs import generated
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.wire import sent_by_ranks
+from ringwright.model import registry
+from ringwright.model.collective import Collective
+from ringwright.model.rewrites import is_sent_whole, operations
 from ringwright_lab.reports import survey_page
 from ringwright_lab.reports.survey import job_cells, write
-from ringwright.model.rewrites import is_sent_whole, operations
-from ringwright.jobs import generated
-from ringwright.jobs.pricing.wire import sent_by_ranks
-from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright_lab.survey import asked, catalogue, document, entries, measured, needs
 from ringwright_lab.survey.form import fitting
 

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright.model import interpreter, registry, validity
-from ringwright.model.collective import Collective
+from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
-from ringwright.base.errors import UsageError
+from ringwright.model import interpreter, registry, validity
+from ringwright.model.collective import Collective
 from ringwright_lab.testing import strategies
 
 BLOCKS = {system.slug: system for system in registry.systems() if system.kind == "block" and not system.fabrics}

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 import ringwright
-from ringwright.model import validity
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.two_level import two_level
-from ringwright.cli import main
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import ProgramError
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.cli import main
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics._capabilities import SHARP
+from ringwright.formats.write.topology_json import topology_json
+from ringwright.model import validity
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.streams import CODECS, LOSS_RULES, Stream, granted
 from ringwright.model.topology import Capability, Topology

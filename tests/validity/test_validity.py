@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.levels import Levels
-from ringwright.model.collective import Collective
 from ringwright.base.errors import ProgramError, UsageError
+from ringwright.model import interpreter, validity
+from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Op, Program, Step, cut, explicit
 
 

@@ -9,9 +9,9 @@ from typing import cast
 import numpy as np
 import pytest
 
+from ringwright.base.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
-from ringwright.base.errors import ProgramError
 from ringwright.model.program import Cost, Layout, Op, Program, Step, cut, explicit
 from ringwright.model.validity import workload_parts
 from ringwright.model.validity.follow import ProgramFollower

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from ringwright.base.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
-from ringwright.base.errors import ProgramError
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.validity.rules import Violation
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import EXIT_PROGRAM, InfeasibleError, UsageError, WorkloadError
-from ringwright.schedulers.compose import consistent
+from ringwright.engines.job.run import simulate
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import RULES, check, require, sequences
 from ringwright.model.workload import (
     Edge,
@@ -26,6 +25,7 @@ from ringwright.model.workload import (
     Task,
     Workload,
 )
+from ringwright.schedulers.compose import consistent
 from ringwright.workloads.chain import ChainLayer, chain
 
 

@@ -22,13 +22,13 @@ import pytest
 
 from patience import HANG_S
 from ringwright.base.errors import UsageError
-from ringwright_lab.models.spec import read_spec
-from ringwright_lab.sweep.work import SweepWork, issued
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes
 from ringwright.workloads.expected.row import ExpectedRow
 from ringwright.workloads.model_cards import FAMILIES, IMAGES, card, sizes
+from ringwright_lab.models.spec import read_spec
+from ringwright_lab.sweep.work import SweepWork, issued
 
 TESTS = Path(__file__).resolve().parents[1]
 NO_TORCH = importlib.util.find_spec("torch") is None

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ringwright_lab.contracts.family import check_family
-from ringwright_lab.contracts.outcome import failures
 from ringwright.base.errors import UsageError
 from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.workloads.families.dlrm import KAGGLE, tables
 from ringwright.workloads.flops import flops_per_token, forward
 from ringwright.workloads.models import model, parameters, usual_sequence
+from ringwright_lab.contracts.family import check_family
+from ringwright_lab.contracts.outcome import failures
 
 NO_TORCH = importlib.util.find_spec("torch") is None
 NO_MODELS = importlib.util.find_spec("transformers") is None

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.cli import main
 from ringwright.base.errors import EXIT_USAGE, UsageError
-from ringwright.fabrics.faults import apply
-from ringwright.jobs import generated, placements
-from ringwright.jobs.study import answer
-from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.calls.placed_reductions import placed_reductions, reduction_s
 from ringwright.calls.renumbered import renumbered
+from ringwright.cli import main
+from ringwright.fabrics.faults import apply
+from ringwright.jobs import generated, placements
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.study import answer
 
 FABRIC = "dgx-h100:2"
 

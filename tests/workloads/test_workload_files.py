@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import InputError, RingwrightError, SchemaError, UsageError
-from ringwright.formats.write.workload_json import workload_json
-from ringwright.schedulers.order import by_layer
+from ringwright.engines.job.run import simulate
 from ringwright.formats.read.programs.workload_json import read_workload, read_workload_json
+from ringwright.formats.write.workload_json import workload_json
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import RULES, check
 from ringwright.model.values import Applied, Change, Placement, Value, Work
 from ringwright.model.workload import (
@@ -32,6 +31,7 @@ from ringwright.model.workload import (
     Task,
     Workload,
 )
+from ringwright.schedulers.order import by_layer
 from ringwright.workloads.chain import ChainLayer, chain
 
 

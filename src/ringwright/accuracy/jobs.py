@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base import steps
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import UsageError
 from ringwright.calls.asked import AskedOf, asked_of
+from ringwright.engines.job.run import simulate
 from ringwright.jobs import generated
 from ringwright.jobs.condensed import condensed
-from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.jobs.pricing.known import KnownOperations
 from ringwright.jobs.measured import MeasuredStep
 from ringwright.jobs.memory import PeakMemory, peak
-from ringwright.jobs.study import NONE, Job, answer
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.jobs.pricing.known import KnownOperations
+from ringwright.jobs.study import NONE, Job, answer
 
 if TYPE_CHECKING:
     from ringwright.costs.probable import Probable

@@ -17,11 +17,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.collective import Collective
+from ringwright.base.errors import InputError, RingwrightError
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.mpi_names import OUR_NAMES
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.formats.read.tables.csv_rows import csv_rows, finite, whole_number
+from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:
     import numpy as np

@@ -31,12 +31,12 @@ from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
-from ringwright.graph.memory import peak_bytes
 from ringwright.calls.asked import asked_of
-from ringwright.jobs.pricing.costs import LIBRARY
-from ringwright.jobs.memory import device_bytes, held_at_most
-from ringwright.jobs.recorded import FAR
+from ringwright.graph.memory import peak_bytes
 from ringwright.jobs.explained.remedies import IN_PRACTICE
+from ringwright.jobs.memory import device_bytes, held_at_most
+from ringwright.jobs.pricing.costs import LIBRARY
+from ringwright.jobs.recorded import FAR
 from ringwright.jobs.rows import NOT_EQUAL
 from ringwright.workloads.replay import GROUNDS
 

@@ -11,9 +11,9 @@ from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
 from ringwright.base.errors import UsageError
 from ringwright.base.notebook import Seen, card, shown, table
+from ringwright.base.units import parse_size, parse_time
 from ringwright.calls import spelled
 from ringwright.model.trace import Trace
-from ringwright.base.units import parse_size, parse_time
 
 if TYPE_CHECKING:
     from ringwright.advise.document import Advice

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.machines import FASTER, NAMED
 from ringwright.advise.settings import BROKEN, GRAPH, MACHINE, OPERATION, ORDER, PREFETCH, Setting, Setup
-from ringwright.model.stages import VOLUME
 from ringwright.base.errors import UsageError
 from ringwright.model.registry import scheduler, schedulers, systems
+from ringwright.model.stages import VOLUME
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

@@ -13,9 +13,9 @@ from ringwright.algorithms.searching import OutOfTimeError, limited
 from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.exposed.overlap_account import patterns
 from ringwright.base.errors import RingwrightError
+from ringwright.base.units import format_size
 from ringwright.jobs.aggregated import competitors, fabric_costs, gains, stepped, switches_add
 from ringwright.jobs.pricing.costs import LIBRARY
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluator

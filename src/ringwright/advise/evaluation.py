@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
 from ringwright.advise.unmeasured import told_unmeasured, too_small
-from ringwright.engines.job.reuse import Layouts
 from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
+from ringwright.engines.job.reuse import Layouts
 from ringwright.graph.memory import peak_bytes
 from ringwright.jobs.aggregated import fabric_costs
-from ringwright.jobs.pricing.known import KnownOperations
 from ringwright.jobs.least import LeastStep
 from ringwright.jobs.memory import fits
+from ringwright.jobs.pricing.known import KnownOperations
 from ringwright.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.jobs.study import DECLINES, answer
 

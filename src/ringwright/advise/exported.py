@@ -13,9 +13,9 @@ from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
 from ringwright.advise.software import MPI_LIBRARIES
 from ringwright.base.errors import RingwrightError
+from ringwright.calls import export_files
 from ringwright.formats.write import find
 from ringwright.formats.write.topology_json import topology_json
-from ringwright.calls import export_files
 from ringwright.jobs import generated
 from ringwright.jobs.pricing.costs import LIBRARY
 from ringwright.search.replan import spelled

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ringwright.base import drafts
 from ringwright.base.errors import OutputError, RingwrightError, UsageError
+from ringwright.formats.read.settings.msccl_config import read_msccl_config
 from ringwright.formats.write.msccl_config import msccl_config
 from ringwright.formats.write.placement import claim_folder
-from ringwright.formats.read.settings.msccl_config import read_msccl_config
-from ringwright.search.written import protocol_of
 from ringwright.model.threadblocks.msccl_load import MscclLoad
+from ringwright.search.written import protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.settings import MACHINE, PLACED, Setup
 from ringwright.base.errors import UsageError
+from ringwright.calls.renumbered import renumbered
 from ringwright.fabrics import fabric
 from ringwright.jobs.placements import PlacedAxes, every_placement, placements
-from ringwright.advise.provision.network import NetworkTiers
-from ringwright.calls.renumbered import renumbered
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.p2.machine import MachineLevels

@@ -5,29 +5,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
 from ringwright.advise import said
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile
 from ringwright.advise.folder import read_back
 from ringwright.advise.interval import Draws
+from ringwright.advise.provision.study import provision
 from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
+from ringwright.base import drafts
 from ringwright.formats.write.topology_json import topology_json
-from ringwright.model.registry import scheduler
 from ringwright.jobs.generated import GeneratedJobSpec
-from ringwright.advise.provision.study import provision
+from ringwright.model.registry import scheduler
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ringwright.base.steps import Advance
-    from ringwright.jobs.study import Job
     from ringwright.advise.provision.asked import ProvisionSpec
     from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
     from ringwright.advise.provision.sized import SizedNetwork
+    from ringwright.base.steps import Advance
+    from ringwright.jobs.study import Job
     from ringwright.model.topology import Topology
 
 LEAST = Setup((Setting("fabric", MACHINE, "recommended", "the least network", "the machine"),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from ringwright.schedulers.order import GRADIENTS
 from ringwright.model.workload import PHASES, Payload, Workload
+from ringwright.schedulers.order import GRADIENTS
 
 
 def gathers(workload: Workload) -> list[list[Payload]]:

@@ -16,6 +16,7 @@ from ringwright.advise.links import hosts_of, mended_links
 from ringwright.advise.machines import machine_of
 from ringwright.advise.mended import factors
 from ringwright.advise.prefetch import ahead
+from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import (
     BROKEN,
     FORM,
@@ -32,19 +33,18 @@ from ringwright.advise.settings import (
 from ringwright.advise.software import library_of, mpi_library
 from ringwright.advise.unmeasured import LikenedCosts
 from ringwright.base.errors import InputError, UsageError
-from ringwright.model.registry import scheduler
 from ringwright.jobs import generated
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.jobs.recorded import Changed
 from ringwright.jobs.study import Job
-from ringwright.advise.provision.variants import is_spelled
+from ringwright.model.registry import scheduler
 from ringwright.workloads.recorded.finer import NOTE, in_pieces
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import GROUNDS, Replay, lasted_s, replayed
 
 if TYPE_CHECKING:
-    from ringwright.model.stages import Costs
     from ringwright.jobs.generated import GeneratedJobSpec
+    from ringwright.model.stages import Costs
     from ringwright.model.topology import Topology
     from ringwright.model.trace import Trace
     from ringwright.model.workload import Rewrite, Workload

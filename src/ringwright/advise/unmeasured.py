@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.costs.measured import MeasuredCosts, NotMeasuredError
-from ringwright.model.stages import VOLUME, Stage
-from ringwright.model.rewrites.operations import operations
 from ringwright.jobs.recorded import Changed, below_recorded
+from ringwright.model.rewrites.operations import operations
+from ringwright.model.stages import VOLUME, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ringwright.model.stages import Costs
     from ringwright.jobs.study import PolicyResult
+    from ringwright.model.stages import Costs
     from ringwright.model.workload import Workload
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, Axis, lift
 from ringwright.algorithms.rows_in_network import RowsInNetwork, adds_in_network, rows_in_network
-from ringwright.model.collective import Collective
 from ringwright.base.errors import UsageError
+from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Program, Step, cut
 
 if TYPE_CHECKING:

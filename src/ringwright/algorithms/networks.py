@@ -14,9 +14,9 @@ from ringwright.model.wiring import Dimension, lattice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.model.collective import Collective
     from ringwright.bounds.arcs import Arcs
     from ringwright.engines.machine import Machine
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, beside
-from ringwright.model.collective import Collective
 from ringwright.base.errors import UsageError
+from ringwright.model.collective import Collective
 from ringwright.model.program import Block, Program, Step
 from ringwright.model.streams import leased_bytes
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.bounds.cuts import distances
 from ringwright.base.errors import FanInError, UsageError
+from ringwright.bounds.cuts import distances
 from ringwright.model.streams import CODECS
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from ringwright.model.program import Affine, Block, Cost, Layout, Op, Step, Term
 
 if TYPE_CHECKING:
     from ringwright.algorithms.tree_moves import TreeMoves
-    from ringwright.model.collective import Collective
     from ringwright.bounds.symmetry import Turns
+    from ringwright.model.collective import Collective
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis import remedies
-from ringwright.analysis.slow.arrivals import arrivals
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.hangs.died import KIND as DIED
 from ringwright.analysis.hangs.died import died
-from ringwright.analysis.document import Culprit
-from ringwright.analysis.slow.fail_slow import fail_slow
 from ringwright.analysis.hangs.hang import hang
 from ringwright.analysis.hangs.hang_gauge import hang_gauge
+from ringwright.analysis.slow.arrivals import arrivals
+from ringwright.analysis.slow.fail_slow import fail_slow
 from ringwright.analysis.slow.slow_groups import slow_groups
 from ringwright.base.errors import MissingExtraError
 

@@ -9,9 +9,9 @@ from typing import Any, NotRequired, TypedDict
 
 from ringwright.analysis.adders import InNetworkSaid
 from ringwright.analysis.answer_document import FirstAnswer
-from ringwright.analysis.traffic.burst_document import ToldBursts
-from ringwright.analysis.normal_document import NormalRow
 from ringwright.analysis.machine.topology_document import ReadTopology
+from ringwright.analysis.normal_document import NormalRow
+from ringwright.analysis.traffic.burst_document import ToldBursts
 
 Row = dict[str, Any]  # a row of a frame, as its analysis names the columns
 

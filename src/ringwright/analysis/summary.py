@@ -7,10 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ringwright.analysis import logical_operations, pairs
-from ringwright.analysis.traffic import of_trace as trace_bursts, traffic_over_time
 from ringwright.analysis.adders import adders
 from ringwright.analysis.bandwidth import bandwidth
-from ringwright.analysis.timeline.bars import bars
 from ringwright.analysis.call_times import operation_times
 from ringwright.analysis.coverage import coverage, limits_of
 from ringwright.analysis.culprits import culprits
@@ -30,19 +28,22 @@ from ringwright.analysis.document import (
     Traffic,
 )
 from ringwright.analysis.expected import cliffs, expected
+from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.findings import findings, is_log
 from ringwright.analysis.first_answer import first_answer
 from ringwright.analysis.judged import judged
 from ringwright.analysis.kernels import kernels
+from ringwright.analysis.machine.topology import topology
 from ringwright.analysis.normal import Normal, normal
 from ringwright.analysis.normal import findings as slower_than_most
-from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.prepared import Prepared, prepared
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles
 from ringwright.analysis.shown import of_summary
 from ringwright.analysis.steps import steps_us
-from ringwright.analysis.machine.topology import topology
+from ringwright.analysis.timeline.bars import bars
+from ringwright.analysis.traffic import of_trace as trace_bursts
+from ringwright.analysis.traffic import traffic_over_time
 from ringwright.analysis.verdict import verdict
 from ringwright.base.notebook import shown
 from ringwright.model.traced import SIMULATED_JOB

@@ -38,6 +38,13 @@ def requirements(extra: str = "", *only: str) -> list[str]:
     return [each for each in wanted if not only or re.split(r"[^\w.-]", each)[0] in only]
 
 
+def laboratory() -> str:
+    """Return the command that installs ringwright-lab, the repository's second package, beside this one."""
+    folder, editable = _source()
+    beside = ["ringwright-lab"] if folder is None else [*(["--editable"] if editable else []), str(folder / "lab")]
+    return shlex.join([*_pip(), *beside])
+
+
 def rebuild() -> str:
     """Return the command that builds the compiled loops, or words where nobody knows the folder of the source."""
     folder, editable = _source()

@@ -11,13 +11,13 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.model.collective import PREFIXES
-from ringwright.bounds.cuts import goodput
 from ringwright.base.errors import UsageError
+from ringwright.bounds.cuts import goodput
+from ringwright.model.collective import PREFIXES
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.bounds.lower_bounds import Bound
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 Certificate = Mapping[str, object]

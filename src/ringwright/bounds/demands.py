@@ -15,9 +15,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.model.collective import PREFIXES
 from ringwright.bounds.cuts import goodput
 from ringwright.bounds.maxflow import Cut, tightest, weakest
+from ringwright.model.collective import PREFIXES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,9 +16,9 @@ from ringwright.bounds.demands import demand
 from ringwright.bounds.lower_bounds import lowest
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.bounds.cuts import Partition
     from ringwright.bounds.demands import Demand
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.nccl import placed
 from ringwright.base.errors import RingwrightError, UsageError
-from ringwright.fabrics import fabric
 from ringwright.calls.without_faults import AskedOnce
+from ringwright.costs.nccl import placed
+from ringwright.fabrics import fabric
 
 if TYPE_CHECKING:
-    from ringwright.costs.probable import Probable
     from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.calls.spelled import Algorithm
+    from ringwright.costs.probable import Probable
     from ringwright.model.topology import Topology
 
 ENDS = ("p05", "p50", "p95")

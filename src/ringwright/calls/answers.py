@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type
-from ringwright.costs.learnt import Expected, expected, rising
-from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
-from ringwright.costs.learnt.trusted import chance, joint
-from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
 from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.calls.asked_fabric import AskedFabric, lasting, without_rates
 from ringwright.calls.library_calls import LIBRARY, is_of, library_call, measured_calls
 from ringwright.calls.lossy_times import LossyTime, LossyTimes, Seconds
+from ringwright.costs.learnt import Expected, expected, rising
+from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
+from ringwright.costs.learnt.trusted import chance, joint
+from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
+    from ringwright.calls.simulation_spec import SimulationSpec
+    from ringwright.calls.spelled import Algorithm
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.learnt import LibraryCall
     from ringwright.costs.learnt.trusted import MeasuredCall
     from ringwright.engines.result import Run
+    from ringwright.model.collective import Collective
     from ringwright.model.program import Program
-    from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.calls.spelled import Algorithm
     from ringwright.model.topology import Topology
 
 XGMI = "xgmi"

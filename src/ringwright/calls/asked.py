@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.model import registry
-from ringwright.costs.transports import USUAL_TRANSPORT
 from ringwright.base.errors import RingwrightError
 from ringwright.base.version import VERSION
+from ringwright.costs.transports import USUAL_TRANSPORT
+from ringwright.model import registry
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

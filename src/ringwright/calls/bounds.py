@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.collective import Collective, carried
 from ringwright.bounds import lower_bounds
 from ringwright.bounds.late_bounds import late_bounds
-from ringwright.costs.link_models import NAME_OF
 from ringwright.calls import spelled
 from ringwright.calls.arrivals import Arrivals, arriving
 from ringwright.calls.asked import asked_of
+from ringwright.costs.link_models import NAME_OF
+from ringwright.model.collective import Collective, carried
 
 if TYPE_CHECKING:
     from ringwright.calls.arrivals import Asked

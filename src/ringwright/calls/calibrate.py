@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, calibrated, fit, times_s
-from ringwright.costs.learnt.described import forced, named_release
-from ringwright.costs.transports import carrier
 from ringwright.base.errors import UsageError
-from ringwright.formats.read.tables.nccl_tests import read_tables
-from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
 from ringwright.calls import spelled
 from ringwright.calls.answered_calls import answered, laid_out
 from ringwright.calls.library_calls import LIBRARY
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, calibrated, fit, times_s
+from ringwright.costs.learnt.described import forced, named_release
+from ringwright.costs.transports import carrier
+from ringwright.formats.read.tables.nccl_tests import read_tables
+from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
 
 if TYPE_CHECKING:
     from ringwright.costs.probable import Probable

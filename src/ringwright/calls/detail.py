@@ -9,9 +9,9 @@ from ringwright.calls import spelled
 from ringwright.calls.answers import Answers
 
 if TYPE_CHECKING:
+    from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
-    from ringwright.calls.simulation_spec import SimulationSpec
 
 MOST_WHOLE = 200_000  # messages simulated one by one; with more, equal ones stay folded
 

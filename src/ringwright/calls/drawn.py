@@ -9,9 +9,9 @@ import numpy as np
 from ringwright.engines.slots import is_lossy
 
 if TYPE_CHECKING:
+    from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
-    from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.model.topology import Topology
 
 MOST_SEEDS = 15

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.base import drafts
+from ringwright.calls import rules
+from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.formats import write as exports
 from ringwright.formats.write.placement import claim_file
 from ringwright.model.registry import algorithm
-from ringwright.calls import rules
-from ringwright.calls.simulation_spec import SimulationSpec
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.engines.coded import narrowest
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.engines.coded import narrowest
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

@@ -13,10 +13,10 @@ from ringwright.engines.passages import RunPassages, passages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.engines.result import Run
-    from ringwright.model.program import Program
     from ringwright.calls.detail import Detail
     from ringwright.calls.simulation_spec import SimulationSpec
+    from ringwright.engines.result import Run
+    from ringwright.model.program import Program
 
 MOST_PASSAGES = 40_000  # of links by messages, on one page
 MOST_FOLLOWED = 4  # algorithms of a page

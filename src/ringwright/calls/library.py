@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.base.errors import UsageError
-from ringwright.model.registry import System, find, systems
 from ringwright.calls import spelled
 from ringwright.calls.answered_calls import answered, columns, first_of_hosts
 from ringwright.calls.asked import asked_of
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.model.registry import System, find, systems
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology
@@ -92,8 +92,8 @@ def _by_program(
     system: System, op: str, ranks: int, nodes: int, wanted: Sequence[int], fabric: str | None
 ) -> list[dict[str, Any]]:
     """Return the choices of a library without a cost model: what its program is, and that program's closed form."""
-    from ringwright.model.collective import Collective
     from ringwright.engines.choose import simulate
+    from ringwright.model.collective import Collective
 
     machine = _machine(fabric, ranks, nodes)
     rows = []

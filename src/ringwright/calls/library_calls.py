@@ -20,10 +20,10 @@ from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.costs.transports import USUAL_TRANSPORT, carrier
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.nccl.graphs import NcclSystem
     from ringwright.costs.nccl.node_types import NodeType
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 LIBRARY = "nccl-2-4"  # of GPUs; RCCL is made from it

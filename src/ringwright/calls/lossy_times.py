@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.calls import drawn
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
+from ringwright.engines.packets.followed import FollowedPackets
 from ringwright.engines.pools.of_program import mends_losses
 from ringwright.engines.slots import is_lossy
-from ringwright.calls import drawn
-from ringwright.engines.packets.followed import FollowedPackets
 
 if TYPE_CHECKING:
+    from ringwright.calls.simulation_spec import SimulationSpec
+    from ringwright.calls.spelled import Algorithm
     from ringwright.engines.packets.added import Added
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
-    from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.calls.spelled import Algorithm
     from ringwright.model.topology import Topology
 
 LEFT_OUT = "headers, queues and windows of packets where nothing is lost"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ringwright.model.collective import Collective
 from ringwright.calls import spelled
 from ringwright.calls.library_calls import usual_algorithm
+from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:
     from ringwright.fabrics._congestion import Congestion

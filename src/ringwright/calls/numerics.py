@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.base.errors import UsageError
 from ringwright.model import interpreter
 from ringwright.model.codecs.adding_nodes import AddingNodes
 from ringwright.model.codecs.deviation import Deviation, deviation
-from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

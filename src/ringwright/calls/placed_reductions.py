@@ -22,9 +22,9 @@ from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, groups, matrices, reduced_levels
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
-from ringwright.model.collective import Collective
 from ringwright.engines.machine import PS
 from ringwright.engines.together import simulate_together
+from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm

@@ -8,12 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base import steps
-from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
-from ringwright.costs.link_models import NAME_OF
-from ringwright.costs.probable import LEARNT
-from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
-from ringwright.engines.packets.carriage import carriers
 from ringwright.base.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
+from ringwright.base.units import format_size
 from ringwright.calls import job_ends, spelled
 from ringwright.calls.answers import FAR_APART, Answered, Answers
 from ringwright.calls.floors import Floors
@@ -23,15 +19,19 @@ from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.sums import sums
 from ringwright.calls.unlike_software import TimedSoftware, notes, software_of, unlike
 from ringwright.calls.without_faults import AskedOnce
-from ringwright.base.units import format_size
+from ringwright.costs.link_models import NAME_OF
+from ringwright.costs.probable import LEARNT
+from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
+from ringwright.engines.packets.carriage import carriers
+from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
 
 if TYPE_CHECKING:
+    from ringwright.calls.unaffected import Unaffected
+    from ringwright.calls.without_faults import HealthyTime, SaidTime
     from ringwright.costs.probable import Probable
     from ringwright.engines.packets.run import Packets
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
-    from ringwright.calls.unaffected import Unaffected
-    from ringwright.calls.without_faults import HealthyTime, SaidTime
     from ringwright.model.topology import Topology
 
 SCHEMA = "ringwright.simulate/1"

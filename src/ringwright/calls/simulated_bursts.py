@@ -8,16 +8,16 @@ import numpy as np
 
 from ringwright.analysis.traffic.burst_document import ToldBursts
 from ringwright.analysis.traffic.transfers import Transfers, told
-from ringwright.engines.machine import PS
 from ringwright.calls.detail import detail
 from ringwright.calls.placed import hosts_of
+from ringwright.engines.machine import PS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
-    from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.model.topology import Topology
 
 FOLDED = "so many messages are simulated folded, one for several equal ones, and nobody says whose they are"

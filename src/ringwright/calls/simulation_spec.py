@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.model.collective import Collective, carried
-from ringwright.engines.packets.carriage import acts_on_packets
-from ringwright.engines.packets.options import PacketOptions
 from ringwright.base.errors import DeclinedError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.calls.arrivals import Arrivals, Asked, arriving
 from ringwright.calls.asked import AskedOf, asked_of
+from ringwright.engines.packets.carriage import acts_on_packets
+from ringwright.engines.packets.options import PacketOptions
+from ringwright.model.collective import Collective, carried
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.calls.asked_faults import AskedFaults
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
     from ringwright.fabrics._congestion import Congestion
     from ringwright.model.program import Program
-    from ringwright.calls.asked_faults import AskedFaults
     from ringwright.model.topology import Topology
 
 AUTO = "auto"  # no engine by itself: the one that fits, and what packets add where a fault acts on them
@@ -126,8 +126,8 @@ class SimulationSpec:
         return self._both(program, on, engine, self.packets)[0]
 
     def _both(self, program: Program, on: Topology, engine: str, packets: PacketOptions | None) -> tuple[Run, Run]:
-        from ringwright.engines.beside import alone_and_beside
         from ringwright.calls.neighbours import programs
+        from ringwright.engines.beside import alone_and_beside
 
         if self.arrivals is not None:
             raise UsageError(

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model import registry
-from ringwright.model.collective import Collective
 from ringwright.base.errors import UsageError
 from ringwright.base.notebook import card
-from ringwright.model.topology import Topology
 from ringwright.base.units import parse_size
+from ringwright.model import registry
+from ringwright.model.collective import Collective
+from ringwright.model.topology import Topology
 
 if TYPE_CHECKING:
-    from ringwright.model.stages import Costs
     from ringwright.model.program import Program
+    from ringwright.model.stages import Costs
     from ringwright.model.workload import Workload
 
 Machine = Topology | str | Path

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.base.units import format_time, format_us
+from ringwright.calls.unaffected_reasons import REASONS, UNKNOWN, FaultPair, of_hash
 from ringwright.engines.beside import BY_CHANCE
 from ringwright.engines.flat import flatten
 from ringwright.engines.slots import machines
-from ringwright.calls.unaffected_reasons import REASONS, UNKNOWN, FaultPair, of_hash
-from ringwright.base.units import format_time, format_us
 
 if TYPE_CHECKING:
-    from ringwright.engines.result import Run
-    from ringwright.fabrics._fault_lines import FaultEffect
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.calls.without_faults import SaidTime
+    from ringwright.engines.result import Run
+    from ringwright.fabrics._fault_lines import FaultEffect
     from ringwright.model.topology import Topology
 
 BY_LUCK = "with it messages meet in another order, which by chance takes {:.2%} less: the time without it is told"

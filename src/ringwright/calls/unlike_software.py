@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ringwright.costs.nccl import PROTOCOLS
 from ringwright.base.errors import RingwrightError
 from ringwright.base.units import format_size
+from ringwright.costs.nccl import PROTOCOLS
 
 if TYPE_CHECKING:
-    from ringwright.model.program import Program
     from ringwright.calls.spelled import Algorithm
     from ringwright.calls.without_faults import AskedOnce
+    from ringwright.model.program import Program
 
 WIRE, MESSAGES, LIBRARY = "none", "messages", "library"  # in the order in which they have more in them
 ORDER: Final = (WIRE, MESSAGES, LIBRARY)

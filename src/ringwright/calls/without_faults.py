@@ -13,13 +13,13 @@ from ringwright.calls.answers import Answers
 from ringwright.calls.floors import Floors
 
 if TYPE_CHECKING:
-    from ringwright.costs.probable import Probable
-    from ringwright.engines.result import Run
-    from ringwright.model.program import Program
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.calls.spelled import Algorithm
     from ringwright.calls.unaffected import Unaffected
+    from ringwright.costs.probable import Probable
+    from ringwright.engines.result import Run
+    from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
 PER_MILLE = 1e-3  # of the time, below which a fault has no effect on it

@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.model import validity
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.base.notebook import card, line
+from ringwright.base.units import format_us
 from ringwright.execute import batch, check, record
 from ringwright.execute.executors import executor as named
 from ringwright.execute.plan import plans
-from ringwright.base.notebook import card, line
+from ringwright.model import validity
 from ringwright.model.program import Program
 from ringwright.model.trace import claim_folder
-from ringwright.base.units import format_us
 
 if TYPE_CHECKING:
     import numpy as np

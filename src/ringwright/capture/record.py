@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringwright.base import drafts, scrub
 from ringwright.analysis.document import Summary
+from ringwright.base import drafts, scrub
+from ringwright.base.errors import RingwrightError
+from ringwright.base.notebook import card, line
+from ringwright.base.version import VERSION
 from ringwright.capture.folder import Manifest, claim, job_name
 from ringwright.capture.launch import JobExit, launch
 from ringwright.capture.mpi.launcher import is_launcher
 from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
-from ringwright.base.errors import RingwrightError
-from ringwright.base.notebook import card, line
-from ringwright.base.version import VERSION
 
 SCHEMA = "ringwright.run/1"
 

@@ -10,9 +10,9 @@ from ringwright.base.errors import UsageError
 from ringwright.model.program import Program
 
 if TYPE_CHECKING:
-    from ringwright.capture.settings import Options
     from ringwright.capture.executed import Executed
     from ringwright.capture.record import Recording
+    from ringwright.capture.settings import Options
 
 
 @overload
@@ -152,8 +152,8 @@ def _recorded(
     force: bool,
 ) -> Recording:
     from ringwright.capture.folder import free_folder
-    from ringwright.capture.settings import Options
     from ringwright.capture.record import record
+    from ringwright.capture.settings import Options
 
     folder = free_folder(Path.cwd()) if out is None else Path(out)
     return record(

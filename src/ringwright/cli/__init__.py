@@ -15,10 +15,10 @@ from itertools import pairwise
 from types import FrameType
 
 from ringwright.base import called
+from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 from ringwright.cli import progress, recorded
 from ringwright.cli.application import app, explain
 from ringwright.cli.verbs import VERBS
-from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 
 __all__ = ["VERBS", "app", "harmless", "main"]
 STDIN = "<stdin>"

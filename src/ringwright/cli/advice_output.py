@@ -35,9 +35,9 @@ def show(made: Advised, command: str, output: Path | None, *, json: bool) -> int
     """Print the answer, and write what was asked for."""
     from ringwright.advise import folder
     from ringwright.advise.pictures import drawn_steps
-    from ringwright.reports.steps import advised
-    from ringwright.reports.pages import advised_page
     from ringwright.base.scrub import scrub
+    from ringwright.reports.pages import advised_page
+    from ringwright.reports.steps import advised
 
     if not json:
         advised.write(made.document, sys.stdout)  # before a file that cannot be written

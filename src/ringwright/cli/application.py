@@ -6,7 +6,7 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ringwright.base import called
+from ringwright.base import called, laboratory
 from ringwright.cli import recorded
 from ringwright.cli.verbs import GROUPS, VERBS
 
@@ -39,7 +39,7 @@ def app() -> App:
     for place, (title, verbs) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=place)
         for order, (verb, sentence) in enumerate(verbs.items()):
-            application.command(_where(verb), name=verb, help=sentence, group=group, sort_key=order)
+            application.command(_listed_as(verb), name=verb, help=sentence, group=group, sort_key=order)
     application.command(
         "ringwright.cli.completion:completion",
         name="--completion",
@@ -73,4 +73,13 @@ def examples(verb: str) -> list[str]:
 
 
 def _where(verb: str) -> str:
+    """Return where a verb's function is."""
+    if verb in laboratory.VERBS:
+        laboratory.check(f"ringwright {verb}")
+        return f"{laboratory.PACKAGE}.cli.{verb}:{verb}"
     return f"ringwright.cli.{verb}:{verb}"
+
+
+def _listed_as(verb: str) -> str:
+    """Return what is loaded when a verb is called: what says how to install it, where it is not there."""
+    return _where(verb) if verb not in laboratory.VERBS or laboratory.is_there() else "ringwright.cli.absent:absent"

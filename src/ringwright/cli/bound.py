@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright.base.units import parse_size
 from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions, group
-from ringwright.base.units import parse_size
 
 EVERYWHERE = MachineOptions()
 
@@ -49,9 +49,9 @@ def bound(
     ringwright bound all-gather --fabric torus:16x16 --fault 'link rank0 rate 50%' --exact
     ringwright bound all-reduce --fabric dgx-h100:2 --arrivals late:3=2ms
     """
-    from ringwright.costs.link_models import ALPHA_OF, named
     from ringwright.bounds.lower_bounds import UNASKED
     from ringwright.calls import bounds
+    from ringwright.costs.link_models import ALPHA_OF, named
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)

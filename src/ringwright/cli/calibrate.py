@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright.cli import options, progress, reading
 from ringwright.base.errors import UsageError
+from ringwright.cli import options, progress, reading
 
 
 def calibrate(
@@ -61,8 +61,8 @@ def calibrate(
     --------
     ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20
     """
-    from ringwright.formats.read.sample import measured_table
     from ringwright.calls import calibrate as study
+    from ringwright.formats.read.sample import measured_table
 
     if sample and tables:
         raise UsageError(

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 from ringwright.base import called
-from ringwright.cli import options, reading
 from ringwright.base.errors import UsageError
+from ringwright.cli import options, reading
 
 
 def convert(

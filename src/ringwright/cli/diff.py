@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.cli import options, reading
 from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.cli import options, reading
 
 
 def diff(
@@ -50,8 +50,8 @@ def diff(
     """
     from ringwright.analysis.compared import diff as comparison
     from ringwright.analysis.compared.diff_gate import over
-    from ringwright.analysis.slow.disturbance import can_be_told, disturbance
     from ringwright.analysis.compared.gate import parse_share
+    from ringwright.analysis.slow.disturbance import can_be_told, disturbance
     from ringwright.reports import annotations, changes
     from ringwright.reports.pages import step_page
 

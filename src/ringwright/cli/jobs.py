@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ringwright.cli import options
 from ringwright.base.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
+from ringwright.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,10 +247,10 @@ class JobOptions:
         compared: _Compared | None = None,
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
+        from ringwright.base.units import parse_size
         from ringwright.cli import progress, reading
         from ringwright.jobs import aggregated, auto, rows, study, tune
         from ringwright.jobs import bursts as job_bursts
-        from ringwright.base.units import parse_size
 
         limit = None if self.memory is None else parse_size(self.memory)
         job = self._settled(job, told, results, limit)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import options, reading
 from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.cli import options, reading
 
 
 def live(
@@ -55,9 +55,9 @@ def live(
     """
     if grafana is not None:
         return reading.write_dashboard(grafana, force=force)
-    from ringwright.reports.live import screen
     from ringwright.capture.live import following as studied
     from ringwright.capture.live.live_hand_over import HandOver
+    from ringwright.reports.live import screen
 
     given = reading.inputs(paths, sample=sample)
     hand_over = HandOver(textfile, otlp)

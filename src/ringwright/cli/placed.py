@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ringwright.base.errors import UsageError
 from ringwright.cli import options
 from ringwright.cli.fabrics import MachineOptions
-from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.jobs.model_workload import WorkloadSpec
@@ -45,9 +45,9 @@ class PlacementOptions:
     ) -> int:
         """Simulate the placements and print them."""
         from ringwright.cli import progress, reading
-        from ringwright.reports.steps.placements import write
         from ringwright.jobs import generated, placements
         from ringwright.jobs.model_workload import SERVE
+        from ringwright.reports.steps.placements import write
 
         if question.mode == SERVE:
             raise UsageError("placements are of one pass of serving", remedy="--mode prefill, or --mode decode")

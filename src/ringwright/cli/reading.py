@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base import drafts
-from ringwright.cli import STDIN, options, progress
 from ringwright.base.errors import EXIT_GOOD, StrictError, UsageError
+from ringwright.cli import STDIN, options, progress
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from ringwright.base import called
-from ringwright.cli import options, reading
 from ringwright.base.units import parse_time
+from ringwright.cli import options, reading
 
 
 def run(
@@ -70,9 +70,9 @@ def run(
     ringwright run -o job --force -- python3 -c "print('a job')"
     """
     from ringwright.capture.folder import free_folder
+    from ringwright.capture.record import record
     from ringwright.capture.settings import Options, profile_of
     from ringwright.reports import recorded
-    from ringwright.capture.record import record
 
     options = Options(
         hook=not no_hook,

@@ -7,13 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright.base.errors import UsageError
 from ringwright.cli import options, reading, simulated
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.packets import PacketFlags
 from ringwright.cli.sizes import Sizes
 from ringwright.model.collective import OPS
-from ringwright.base.errors import UsageError
 
 AS_USUAL = PacketFlags()
 EVERYWHERE, FROM_1K, NO_JOB = MachineOptions(), Sizes(begin="1K"), JobOptions()
@@ -101,11 +101,11 @@ def simulate(
         return job.answer(machine, algorithm or "", dtype, results, others)
     job.refuse_networks("a collective goes over one network")
     job.refuse_recorded()
-    from ringwright.costs.link_models import ALPHA_OF, named
-    from ringwright.fabrics._congestion import congestion
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.library_calls import usual_algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
+    from ringwright.costs.link_models import ALPHA_OF, named
+    from ringwright.fabrics._congestion import congestion
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.errors import EXIT_INFEASIBLE, UsageError
 from ringwright.cli import options, progress, reading
 from ringwright.cli.sizes import Sizes
-from ringwright.base.errors import EXIT_INFEASIBLE, UsageError
 
 OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 
@@ -59,9 +59,9 @@ def show(
     if json:
         reading.print_json(result)
         return 0
+    from ringwright.calls import followed
     from ringwright.reports.calls import simulated
     from ringwright.reports.pages import simulated_page
-    from ringwright.calls import followed
 
     simulated.write(result, sys.stdout, shows_bursts=shows_bursts)
     if output:

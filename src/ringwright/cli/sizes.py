@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import options
 from ringwright.base.errors import UsageError
 from ringwright.base.units import parse_size
+from ringwright.cli import options
 
 
 @Parameter(name="*", group=options.SIZES)
@@ -43,8 +43,8 @@ class Sizes:
 
     def listed(self, op: str) -> list[int]:
         """Return the sizes in bytes at which an operation is asked about."""
-        from ringwright.model.collective import carried
         from ringwright.calls.simulate import sizes
+        from ringwright.model.collective import carried
 
         step = parse_size(self.step) if self.step else 0
         return carried(op, sizes(parse_size(self.begin), parse_size(self.end or self.begin), self.factor, step))

@@ -10,11 +10,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.base import drafts
+from ringwright.base.errors import UsageError
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.groups import GroupOptions, plan_together
 from ringwright.cli.sizes import Sizes
-from ringwright.base.errors import UsageError
 
 EVERYWHERE, ONE, UNGROUPED = MachineOptions(), Sizes(begin="1G"), GroupOptions()
 
@@ -75,6 +75,7 @@ def synthesise(
     ringwright synthesise all-reduce --fabric torus:4x4 --groups tp=2,dp=8 --beside 'all-reduce 64M on dp' --size 64M
     """
     from ringwright.algorithms.searching import stoppable
+    from ringwright.base.units import parse_time
     from ringwright.formats.write.placement import claim_file
     from ringwright.reports.calls import synthesised
     from ringwright.reports.pages import synthesised_page
@@ -82,7 +83,6 @@ def synthesise(
     from ringwright.search import written as files
     from ringwright.search.question import SynthesisSpec
     from ringwright.search.seen import seen
-    from ringwright.base.units import parse_time
 
     if size is not None and sizes != ONE:
         raise UsageError(

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import options, reading
 from ringwright.base.errors import EXIT_GOOD, EXIT_PROGRAM, UsageError
+from ringwright.cli import options, reading
 
 
 def verify(
@@ -36,9 +36,9 @@ def verify(
     ringwright export all-reduce --fabric dgx-h100:1 --algorithm nvls --to mscclpp-json -o plan.json --force
     ringwright verify plan.json --fabric dgx-h100:1
     """
-    from ringwright.formats.read.programs.opened import verify_file
     from ringwright.calls import spelled
     from ringwright.calls.seats import seated
+    from ringwright.formats.read.programs.opened import verify_file
 
     if fabric is not None and topology is not None:
         raise UsageError("a machine is named or given as a file", remedy="--fabric dgx-h100:1, or --topology FILE")

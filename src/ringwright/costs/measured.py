@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ringwright.model.stages import Stage
 from ringwright.base.errors import UsageError
+from ringwright.model.stages import Stage
 
 NOT_SHARED = ("send-recv",)  # what else was under way is in its time, which nobody has divided
 LATENCY_TOLD = 2  # times the smallest size, from which on a line through sizes is more than what one of them was off by

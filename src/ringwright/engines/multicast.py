@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.engines.messages import Branches
 from ringwright.base.errors import DeclinedError
+from ringwright.engines.messages import Branches
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ import numpy as np
 from ringwright.execute.arithmetic import STORED, combiner, element
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.execute.plan import Extent
+    from ringwright.model.collective import Collective
 
 Action = Callable[[], object]
 

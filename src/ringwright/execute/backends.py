@@ -11,9 +11,9 @@ from ringwright.base.errors import UsageError
 from ringwright.execute.arena import Arena
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.execute.job import RankJob
     from ringwright.execute.push import Wire
+    from ringwright.model.collective import Collective
 
 
 class Backend(Protocol):

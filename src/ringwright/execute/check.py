@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.model import interpreter
 from ringwright.base.errors import UsageError
 from ringwright.execute import data
 from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, narrow, scale, widen
+from ringwright.model import interpreter
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.execute.job import NodeResult
+    from ringwright.model.collective import Collective
     from ringwright.model.program import Program
 
 

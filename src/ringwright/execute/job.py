@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ringwright.model.collective import Collective
 from ringwright.execute.plan import NodePlan
 from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
+from ringwright.model.collective import Collective
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from ringwright.execute.native import Buffers, Bystander
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.model.collective import Collective
     from ringwright.execute.arena import Arena
     from ringwright.execute.job import RankJob
     from ringwright.execute.push import Request, Wire
+    from ringwright.model.collective import Collective
 
 WHOLE = 1 << 40  # over shared memory pieces gain nothing
 

@@ -20,8 +20,8 @@ from ringwright.execute.arena import Action, Arena, local_moves, together
 from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.execute.plan import Message, NodePlan
+    from ringwright.model.collective import Collective
 
 LINE = 8  # int64 in a cache line
 SPINS = 300  # tries that only offer the core to others; after that a waiting rank sleeps

@@ -30,10 +30,10 @@ from ringwright.execute.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.model.collective import Collective
     from ringwright.execute.plan import NodePlan
     from ringwright.execute.switched.client import SwitchClient
     from ringwright.execute.switched.terms import SwitchTerms
+    from ringwright.model.collective import Collective
 
 
 _PR_SET_PDEATHSIG = 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.collective import PREFIXES
 from ringwright.execute.arithmetic import element
+from ringwright.model.collective import PREFIXES
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.execute.native import Buffers
+    from ringwright.model.collective import Collective
 
 Prepare = Callable[["Buffers"], Callable[[], object]]
 

@@ -21,9 +21,9 @@ from ringwright.execute.torch_native import native
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.model.collective import Collective
     from ringwright.execute.job import RankJob
     from ringwright.execute.push import Wire
+    from ringwright.model.collective import Collective
 
 WHOLE = 1 << 40
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ringwright.model.collective import OPS
 from ringwright.base.errors import UsageError
 from ringwright.base.units import parse_size
+from ringwright.model.collective import OPS
 
 WORD = "congestion"
 HELP = "congestion from all-to-all 64MiB on 0-7, or --beside 'all-reduce 256MiB on 8-15 by ring'"

@@ -13,9 +13,9 @@ from fnmatch import translate
 from typing import ClassVar
 
 from ringwright.base.errors import UsageError
+from ringwright.base.units import parse_size, parse_time
 from ringwright.fabrics._congestion import WORD
 from ringwright.model.topology import NIC, RANK, SWITCH, Topology
-from ringwright.base.units import parse_size, parse_time
 
 EFFECTS = (
     "ringwright list faults; dead, rate P%, loss P%, ber E, latency T, buffer SIZE, optics degrade, slow Fx or flap T every T;"

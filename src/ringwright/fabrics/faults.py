@@ -38,11 +38,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringwright.base.errors import InputError, UsageError
+from ringwright.base.units import parse_time
 from ringwright.fabrics._congestion import WORD
 from ringwright.fabrics._fault_lines import LAB, OPTICS, FaultEffect, effects
 from ringwright.fabrics._hashing import ECMP, unlucky
 from ringwright.model.topology import FAULT_FIELDS, Fault, Topology
-from ringwright.base.units import parse_time
 
 SCHEMA = "ringwright.faults/1"
 _WORDS = re.compile(r"^    (\w+ .*?) +# (.+)$", re.MULTILINE)

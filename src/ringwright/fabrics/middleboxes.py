@@ -6,8 +6,8 @@ import math
 from typing import Annotated
 
 from ringwright.base.errors import UsageError
-from ringwright.fabrics._capabilities import SERVER
 from ringwright.base.knobs import Choices, Ports, Rate, Ratio, Seconds
+from ringwright.fabrics._capabilities import SERVER
 from ringwright.model.topology import AGGREGATOR, RANK, SWITCH, Topology
 from ringwright.model.wiring import MOST_NODES, Names, Wires
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from ringwright.base.errors import UsageError
-from ringwright.fabrics._lattices import axis
 from ringwright.base.knobs import Choices, Rate, Seconds
+from ringwright.fabrics._lattices import axis
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import Dimension, lattice
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.base import steps
 from ringwright.algorithms.switch_trees import network_switches
+from ringwright.base import steps
 from ringwright.base.errors import RingwrightError, UsageError
-from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.explained.exposed_operations import OperationKey, OperationsAlike, exposed_operations
 from ringwright.jobs.explained.obstacles import ADDED, HALVES, Obstacle, obstacles
+from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Changed
 from ringwright.jobs.study import Job, PolicyResult, answer
 from ringwright.model.workload import SHIFTS

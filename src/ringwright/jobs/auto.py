@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
 
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Knob
 from ringwright.graph.memory import peak_bytes
-from ringwright.model.registry import schedulers, values
 from ringwright.jobs.least import least_step_s
 from ringwright.jobs.memory import device_bytes, fitting
 from ringwright.jobs.study import DECLINES, NONE, Job, answer, scheduled_by
+from ringwright.model.registry import schedulers, values
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 
 AUTO = "auto"

@@ -12,9 +12,9 @@ from ringwright.analysis import pairs
 from ringwright.analysis.traffic.burst_document import ToldBursts
 from ringwright.analysis.traffic.call_edges import MOST_RECEIVERS
 from ringwright.analysis.traffic.transfers import Transfers, told
+from ringwright.calls.placed import hosts_of
 from ringwright.costs.traffic import sent_total
 from ringwright.engines.job.step import PS
-from ringwright.calls.placed import hosts_of
 from ringwright.jobs.pricing.senders import POINT_TO_POINT, Senders
 from ringwright.jobs.pricing.whose import EventPart, Whose
 

@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from ringwright.model.stages import Costs, seconds
-from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 from ringwright.model.workload import Edge, Payload, RankClass, Task, Workload
+from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 
 IN_LINE = ("tp", "ep", "cp")
 BESIDE = ".again"  # gathered once more for the weights' gradient, while that of the inputs is computed

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringwright.base.errors import UsageError
-from ringwright.formats.write import find
-from ringwright.model.program import Program
 from ringwright.calls import export_files
+from ringwright.formats.write import find
 from ringwright.jobs import written
 from ringwright.jobs.one_clock import one_clock
+from ringwright.model.program import Program
 from ringwright.model.topology import Topology
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Workload

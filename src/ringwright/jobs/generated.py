@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ringwright.base.errors import UsageError
+from ringwright.calls.asked import asked_of
+from ringwright.calls.neighbours import programs
 from ringwright.costs.contention.multiprocessors import ALIKE
 from ringwright.costs.fits import load
 from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.costs.learnt.steps import named, probable
 from ringwright.costs.probable import Probable
 from ringwright.engines.job.flat import INTERFERENCE, Interference
-from ringwright.base.errors import UsageError
-from ringwright.model.registry import scheduler
-from ringwright.calls.asked import asked_of
 from ringwright.jobs import faults
-from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, stages_of
 from ringwright.jobs.measured import SYSTEMS
+from ringwright.jobs.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
+from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, stages_of
 from ringwright.jobs.pricing.networks import on_networks, said_of
 from ringwright.jobs.study import Job
-from ringwright.jobs.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
-from ringwright.calls.neighbours import programs
+from ringwright.model.registry import scheduler
 from ringwright.model.topology import Topology
 from ringwright.model.workload import Workload
 from ringwright.workloads.job import job

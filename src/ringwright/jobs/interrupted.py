@@ -16,20 +16,20 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ringwright.model.collective import Collective
+from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.base.units import format_time
+from ringwright.calls.job_ends import across
 from ringwright.engines.choose import simulate
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS
 from ringwright.engines.packets.carriage import inside, without_losses
-from ringwright.base.errors import DeclinedError, UsageError
-from ringwright.model.registry import algorithm
-from ringwright.calls.job_ends import across
 from ringwright.jobs.explained.account import Account, account, combined
-from ringwright.jobs.pricing.costs import LIBRARY
 from ringwright.jobs.explained.passing import RATE, PassingFault
+from ringwright.jobs.pricing.costs import LIBRARY
+from ringwright.model.collective import Collective
+from ringwright.model.registry import algorithm
 from ringwright.model.topology import Fault, Topology
-from ringwright.base.units import format_time
 
 MOMENTS = 5  # of a step, evenly spaced, at which an outage begins
 PERIODS = 8  # of outages that are simulated where they come every few steps

@@ -17,8 +17,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from ringwright.model.stages import Costs
 from ringwright.model.rewrites import Operation, operations
+from ringwright.model.stages import Costs
 from ringwright.model.workload import SHIFTS, Workload
 
 MOST_CUTS = 64  # places of forward at which what lies before them is asked for

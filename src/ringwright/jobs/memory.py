@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypedDict
 
 from ringwright.base.errors import InfeasibleError
-from ringwright.graph.memory import UNKNOWN, memory, peak_bytes
 from ringwright.base.units import format_size
+from ringwright.graph.memory import UNKNOWN, memory, peak_bytes
 from ringwright.model.workload import Resource, Workload
 
 KEEPING_LESS = "--recompute selective-op or full"

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base import steps
 from ringwright.algorithms.ring_steps import Rings, rings
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, devices, matrices
-from ringwright.model.stages import VOLUME, hops_of
+from ringwright.base import steps
 from ringwright.base.errors import UsageError
+from ringwright.calls.renumbered import renumbered
 from ringwright.jobs.rows import asked, row
 from ringwright.jobs.study import Job, PolicyResult, answer
-from ringwright.calls.renumbered import renumbered
+from ringwright.model.stages import VOLUME, hops_of
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from ringwright.model.collective import OPS, Collective
 from ringwright.base.errors import UsageError
-from ringwright.model.program import Program
 from ringwright.calls import spelled
 from ringwright.calls.library_calls import usual_algorithm
 from ringwright.calls.seats import seated
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.model.collective import OPS, Collective
+from ringwright.model.program import Program
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Workload
 
 if TYPE_CHECKING:
+    from ringwright.calls.arrivals import Asked
+    from ringwright.calls.asked_faults import AskedFaults
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.probable import Probable
     from ringwright.engines.result import Run
-    from ringwright.calls.arrivals import Asked
-    from ringwright.calls.asked_faults import AskedFaults
     from ringwright.jobs.study import Job, PolicyResult
     from ringwright.model.topology import Topology
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.model.stages import Costs, Stage, seconds
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import RingwrightError, UsageError
-from ringwright.fabrics import fabric
 from ringwright.calls.asked import asked_of
+from ringwright.engines.job.run import simulate
+from ringwright.fabrics import fabric
 from ringwright.jobs import faults
-from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.jobs.explained.passing import PassingFault
+from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.jobs.study import Job
+from ringwright.model.stages import Costs, Stage, seconds
 from ringwright.workloads.recorded.finer import cuttable
 from ringwright.workloads.replay import GROUNDS, Replay
 

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ringwright.base import steps
-from ringwright.graph.algebra import RewriteError
-from ringwright.engines.job.measured import without_products
 from ringwright.base.errors import JobEndsError, RingwrightError, UsageError
-from ringwright.graph.memory import UNKNOWN
-from ringwright.model.rewrites import is_sent_whole
 from ringwright.calls.asked import AskedOf, asked_of
+from ringwright.engines.job.measured import without_products
+from ringwright.graph.algebra import RewriteError
+from ringwright.graph.memory import UNKNOWN
 from ringwright.jobs import ended
 from ringwright.jobs.auto import PolicySearch
-from ringwright.jobs.memory import fitting, peak
 from ringwright.jobs.explained.named_remedies import NamedRemedies
 from ringwright.jobs.explained.pipeline_picture import as_json, picture
 from ringwright.jobs.explained.remedies import remedies
-from ringwright.jobs.study import DECLINES, NONE, Job, PolicyResult, answer, scheduled_by
 from ringwright.jobs.explained.tracks import tracks
 from ringwright.jobs.explained.why import Cause, why
+from ringwright.jobs.memory import fitting, peak
+from ringwright.jobs.study import DECLINES, NONE, Job, PolicyResult, answer, scheduled_by
+from ringwright.model.rewrites import is_sent_whole
 
 if TYPE_CHECKING:
     from ringwright.jobs.interrupted import Interrupted

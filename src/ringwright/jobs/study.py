@@ -8,29 +8,29 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.graph.algebra import RewriteError
+from ringwright.base.errors import InfeasibleError, NeverEndsError, WorkloadError
+from ringwright.base.notebook import line, table
+from ringwright.base.units import format_us
+from ringwright.calls.arrivals import Asked, arriving
 from ringwright.costs.measured import NotMeasuredError
-from ringwright.model.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.base.errors import InfeasibleError, NeverEndsError, WorkloadError
-from ringwright.base.notebook import line, table
-from ringwright.model.registry import scheduler
-from ringwright.schedulers.compose import PolicyConflictError
-from ringwright.calls.arrivals import Asked, arriving
+from ringwright.graph.algebra import RewriteError
 from ringwright.jobs.explained.account import Account, account
-from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.interrupted import MOST_INSTANCES, Interrupted, MeetsOutages, interrupted
-from ringwright.base.units import format_us
+from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.model.registry import scheduler
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
+from ringwright.schedulers.compose import PolicyConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ringwright.costs.probable import Probable
     from ringwright.calls.asked import AskedOf
+    from ringwright.costs.probable import Probable
 
 NONE = "none"
 # With these a policy declines a job.

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ringwright.base.trace_tables import Row, conform, rows
+from ringwright.calls.placed import device_rows
+from ringwright.calls.traced import WRITER
 from ringwright.costs.gpus import OF_FABRIC
 from ringwright.engines.job.arrivals import HELD
 from ringwright.engines.job.own_ready import OwnReady
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.calls.placed import device_rows
-from ringwright.jobs.rows import asked
 from ringwright.jobs.pricing.senders import MOST_PLACED, POINT_TO_POINT, Senders
 from ringwright.jobs.pricing.whose import EventPart, Group, Whose
-from ringwright.calls.traced import WRITER
-from ringwright.base.trace_tables import Row, conform, rows
+from ringwright.jobs.rows import asked
 from ringwright.model.traced import SIMULATED_JOB, communicator, communicators
 from ringwright.model.workload import PHASES
 

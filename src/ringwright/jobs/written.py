@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.base import drafts
-from ringwright.formats import write as exports
-from ringwright.formats.write.placement import claim_file, claim_folder
-from ringwright.formats.read.programs.workload_json import read_workload
 from ringwright.calls.asked import asked_of
+from ringwright.formats import write as exports
+from ringwright.formats.read.programs.workload_json import read_workload
+from ringwright.formats.write.placement import claim_file, claim_folder
 from ringwright.jobs import faults
-from ringwright.jobs.pricing.costs import LIBRARY, stages_of
 from ringwright.jobs.generated import LEFT_OUT
+from ringwright.jobs.pricing.costs import LIBRARY, stages_of
 from ringwright.jobs.pricing.networks import on_networks, said_of
 from ringwright.jobs.study import Job
 from ringwright.model.validity.workloads import require

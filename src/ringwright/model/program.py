@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from ringwright.model.collective import Collective, split
 from ringwright.base.notebook import card, line
-from ringwright.model.software import NO_SOFTWARE, Software
 from ringwright.base.units import format_size
+from ringwright.model.collective import Collective, split
+from ringwright.model.software import NO_SOFTWARE, Software
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from ringwright.model.workload import Workload
 
 __all__ = ["HEADINGS", "System", "algorithm", "find", "refused", "scheduler", "schedulers", "systems"]
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 # folder -> (family, class)
 FOLDERS = {
     "algorithms/blocks": ("building-block", "block"),
     "algorithms/published": ("collective-library", "published"),
     "algorithms/libraries": ("collective-library", "library"),
     "algorithms/synthesis": ("collective-library", "synthesis"),
-    "innetwork/ethernet": ("in-network-aggregation", "ethernet"),
-    "innetwork/infiniband": ("in-network-aggregation", "infiniband"),
+    "algorithms/innetwork/ethernet": ("in-network-aggregation", "ethernet"),
+    "algorithms/innetwork/infiniband": ("in-network-aggregation", "infiniband"),
 }
 SCHEDULERS = {
     "schedulers/fifo": ("communication-scheduling", "fifo"),
@@ -225,8 +225,7 @@ def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
     """Return (label, scheduler) of ``slug``, ``slug:knob=value`` or ``outer+inner``, the knobs already given."""
     from functools import partial
 
-    from ringwright.schedulers.compose import compose
-
+    compose = import_module("ringwright.schedulers.compose").compose  # by name, as all that lies in a folder of systems
     made: list[Callable[..., Workload]] = []
     for part in composed(spelling):
         system, knobs = typed(part, schedulers)

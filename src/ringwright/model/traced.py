@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import conform
+from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
     import polars as pl

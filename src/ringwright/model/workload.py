@@ -211,7 +211,7 @@ class Resource:
 # --------------------------------------------------------------------------------------------------------------- policy
 @dataclass(frozen=True)
 class Rewrite:
-    """How payloads of ``roles`` become operations: a kind of ``ringwright.model.rewrites.kinds``, and the settings of its file."""
+    """How payloads of ``roles`` become operations: a kind of ``model.rewrites.kinds``, and the settings of its file."""
 
     kind: str
     roles: tuple[str, ...] = ("dp",)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from ringwright.analysis.traffic.burst_document import BurstFigures, ToldBursts
+from ringwright.base.units import format_count, format_size
 from ringwright.reports import layout
 from ringwright.reports.draw.charts import Chart, powers
 from ringwright.reports.overlap import us
 from ringwright.reports.tables import Cell, PageTable, count, number, share, size, table, text
-from ringwright.base.units import format_count, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ringwright.analysis.document import PairBytes, Summary, Timeline
-from ringwright.reports.layout import printable
 from ringwright.base.units import format_size
+from ringwright.reports.layout import printable
 
 MOST_RANKS = 256  # ranks drawn one by one; above it the matrix is over hosts
 MOST_VALUES = 20_000  # different byte values kept exactly

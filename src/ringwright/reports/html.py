@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, JobFinding, Summary
+from ringwright.base.units import format_count, format_size
 from ringwright.reports import adders, bursts, cuts, overlap, tables, timed, topology
-from ringwright.reports.draw import charts, ranks_picture
 from ringwright.reports.completion import absence, beside_the_verdict, complete, no_timeline
+from ringwright.reports.draw import charts, ranks_picture
 from ringwright.reports.layout import percent
 from ringwright.reports.terminal import burst_text, ground_of
-from ringwright.base.units import format_count, format_size
 
 if TYPE_CHECKING:
     from jinja2 import Environment

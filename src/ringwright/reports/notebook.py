@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING, cast
 
 from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.base.notebook import line
+from ringwright.model.trace import Trace
 from ringwright.reports import cuts, html, tables
-from ringwright.reports.pages import job_page
+from ringwright.reports.completion import complete, no_timeline
 from ringwright.reports.draw import machine_picture, ranks_picture
 from ringwright.reports.draw import pictures as geometry
-from ringwright.reports.completion import complete, no_timeline
 from ringwright.reports.draw.load_picture import load_picture
+from ringwright.reports.pages import job_page
 from ringwright.reports.terminal import ground_of
-from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Summary
-    from ringwright.model.collective import Collective
-    from ringwright.engines.result import Run
-    from ringwright.model.program import Program
     from ringwright.calls import spelled
+    from ringwright.engines.result import Run
     from ringwright.jobs.study import PolicyResult
+    from ringwright.model.collective import Collective
+    from ringwright.model.program import Program
 
 Recording = Trace | Mapping[str, object]
 USUAL_SIZES = ("4K", "32K", "256K", "2M", "16M", "128M")
@@ -206,8 +206,8 @@ def machine(on: spelled.Machine | Run) -> Picture:
     >>> ringwright.pictures.machine(run)
     Picture(dgx-h100:2 under ring, all-reduce of 64 MiB over 16 ranks on dgx-h100:2)
     """
-    from ringwright.engines.result import Run
     from ringwright.calls import spelled
+    from ringwright.engines.result import Run
 
     run = on if isinstance(on, Run) else None
     if run is not None and run.machine is None:
@@ -314,11 +314,11 @@ def curves(
     >>> ringwright.pictures.curves("all-reduce", "dgx-h100:1", algorithms=["ring", "nvls-tree"], sizes=["1M", "64M"])
     Picture(Time over size: all-reduce on dgx-h100:1)
     """
-    from ringwright.reports.calls.simulated import answered, declined, ended
     from ringwright.calls import simulate, spelled
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.library_calls import usual_algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
+    from ringwright.reports.calls.simulated import answered, declined, ended
 
     if isinstance(algorithms, str) or isinstance(sizes, str):
         raise UsageError("algorithms and sizes are lists", remedy="algorithms=['ring'], sizes=['1M', '64M']")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Summary
 from ringwright.analysis.normal_document import NormalRow
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports import overlap as account
 from ringwright.reports.overlap import us
 from ringwright.reports.tables import PageTable, count, number, share, size, table, text
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
 
 from ringwright.analysis.document import Summary
 from ringwright.analysis.machine.topology_document import ReadNic, ReadRing, ReadTopology, ShownCommunicator
+from ringwright.base.units import format_size
 from ringwright.reports import layout, tables
 from ringwright.reports.draw.log_player import log_play
 from ringwright.reports.draw.player import Play
 from ringwright.reports.draw.ring_pictures import RingPictures, rings
-from ringwright.reports.topology_names import name_of
 from ringwright.reports.draw.tree_pictures import TreePictures, trees
-from ringwright.base.units import format_size
+from ringwright.reports.topology_names import name_of
 
 if TYPE_CHECKING:
     from rich.console import Console

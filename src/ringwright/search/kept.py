@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import numpy as np
 
-from ringwright.base import drafts
 from ringwright.algorithms.declared_order import Order
+from ringwright.base import drafts
 from ringwright.base.errors import RingwrightError
 from ringwright.model.program import Affine, Block, Cost, Layout, Op, Program, Step
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.model import interpreter, validity
 from ringwright.algorithms.declared_order import covers
-from ringwright.model.collective import DTYPE_BYTES
 from ringwright.base.errors import RingwrightError
+from ringwright.model import interpreter, validity
+from ringwright.model.collective import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.model import registry
 from ringwright.algorithms.searching import SHORTEST_S
-from ringwright.model.collective import Collective
-from ringwright.costs.link_models import ALPHA_OF, named
 from ringwright.base.errors import UsageError
+from ringwright.base.version import VERSION
+from ringwright.costs.link_models import ALPHA_OF, named
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.search import kept
 from ringwright.search.proof import is_right
-from ringwright.base.version import VERSION
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

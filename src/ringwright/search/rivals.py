@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.model import registry
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import RingwrightError
+from ringwright.engines.choose import simulate
+from ringwright.model import registry
 from ringwright.model.software import NO_SOFTWARE
 
 if TYPE_CHECKING:

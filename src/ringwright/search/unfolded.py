@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.base.errors import InfeasibleError
-from ringwright.model.program import Program
 from ringwright.calls import spelled
 from ringwright.calls.library_calls import usual_algorithm
 from ringwright.calls.seats import seated
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.model.program import Program
 from ringwright.search.seen import MOST_HOPS, load_over_time
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.model.collective import Collective
     from ringwright.engines.result import Run
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 DRAWN_ENGINE = "events"  # the one that follows each message

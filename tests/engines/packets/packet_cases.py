@@ -6,7 +6,6 @@ import dataclasses
 import random
 from dataclasses import dataclass
 
-from ringwright.model.collective import Collective
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
@@ -15,6 +14,7 @@ from ringwright.engines.packets.layout import lay_out
 from ringwright.engines.packets.network import PacketNetwork
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.fabrics import fabric, faults
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Fault, Topology

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engines.packets.packet_cases import healthy
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import InfeasibleError
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import faults
 
 pytestmark = pytest.mark.once  # the twin gives the same times

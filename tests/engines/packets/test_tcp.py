@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from engines.packets.packet_cases import PacketCase
-from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets import control, local
 from ringwright.engines.packets.connection import MISSING, OUT, SentPacket
@@ -13,6 +12,7 @@ from ringwright.engines.packets.event import DATA, PacketEvent
 from ringwright.engines.packets.loop import PacketLoop
 from ringwright.engines.packets.ports import NEVER
 from ringwright.fabrics import fabric, faults
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Topology
 

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
+from ringwright.base.errors import WorkloadError
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove, small
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.memory import memory
+from ringwright.graph.pipelines import order
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures import breadth_first_pp as figures
 from ringwright_lab.papers.figures import rows
 from ringwright_lab.papers.figures.pipelines import UnitCosts, units
-from ringwright.graph.pipelines import order
-from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
-from ringwright.jobs.generated import GeneratedJobSpec, workload
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Workload
 
 FREE = LinkCosts(1e30)
 PAPER = claims.read(claims.find(["breadth-first-pp"])[0])["rows"]

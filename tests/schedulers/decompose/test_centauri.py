@@ -8,15 +8,19 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
+from ringwright.base.errors import WorkloadError
+from ringwright.costs.nodes import NodeCosts
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.equal import prove, small
-from ringwright.costs.nodes import NodeCosts
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.memory import peak_bytes
-from ringwright_lab.papers.figures import centauri as figures
+from ringwright.jobs import generated
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
+from ringwright.model.validity.workloads import check
+from ringwright.model.values import Work
+from ringwright.model.workload import Mesh, Workload
 from ringwright.schedulers.compose import compose
 from ringwright.schedulers.decompose.centauri import centauri
 from ringwright.schedulers.decompose.centauri._operation import (
@@ -34,11 +38,7 @@ from ringwright.schedulers.decompose.centauri._operation import (
 from ringwright.schedulers.decompose.centauri._plan import Planned, carried_out
 from ringwright.schedulers.decompose.centauri._stretches import sites, stretch_of
 from ringwright.schedulers.priority.p3 import p3
-from ringwright.jobs import generated
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.model.validity.workloads import check
-from ringwright.model.values import Work
-from ringwright.model.workload import Mesh, Workload
+from ringwright_lab.papers.figures import centauri as figures
 
 NODES = NodeCosts(1e9, 2, 1e11)  # two ranks a node, a hundred times faster inside
 GRAPHS = {

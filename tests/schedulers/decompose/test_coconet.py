@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 import pytest
 
 import ringwright
+from ringwright.base.errors import WorkloadError
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.stages import StageProgram
-from ringwright.model.stages import LinkCosts, Stage
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.memory import peak_bytes
-from ringwright_lab.papers.figures import coconet as figures
 from ringwright.model.registry import scheduler
+from ringwright.model.stages import LinkCosts, Stage
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.coconet import autotuned, coconet, step_s
 from ringwright.schedulers.decompose.coconet.products import summed_products
 from ringwright.schedulers.decompose.coconet.schedules import (
@@ -25,9 +26,8 @@ from ringwright.schedulers.decompose.coconet.schedules import (
     product_schedules,
     sum_site,
 )
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Workload
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.papers.figures import coconet as figures
 
 LINK = LinkCosts(1e9, 1e-6, ring=True)
 

@@ -9,22 +9,22 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
+from ringwright.base.errors import WorkloadError
+from ringwright.engines.job.run import simulate
+from ringwright.fabrics import fabric
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove, small
-from ringwright_lab.contracts.small_jobs import layers
+from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import WorkloadError
-from ringwright.fabrics import fabric
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose import _sites
+from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap, is_skipped, looped_gain
+from ringwright_lab.contracts.small_jobs import layers
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures import collective_einsum_overlap as figures
 from ringwright_lab.papers.figures import rows
-from ringwright.schedulers.decompose import _sites
-from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap, is_skipped, looped_gain
-from ringwright.jobs.pricing.costs import on_fabric
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Workload
 
 FORMS = ("windowed", "async-tp", "userbuffers", "tile")
 SLOW = LinkCosts(1.0, ring=True)

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
+from ringwright.base.errors import WorkloadError
+from ringwright.engines.job.run import JobRun, simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.build import Build, partial
 from ringwright.graph.algebra.equal import prove
-from ringwright_lab.contracts import small_jobs
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import JobRun, simulate
-from ringwright.base.errors import WorkloadError
-from ringwright_lab.papers.figures import dear as figures
 from ringwright.model.registry import scheduler, schedulers
-from ringwright.schedulers.decompose.dear import dear
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Mesh, Workload
+from ringwright.schedulers.decompose.dear import dear
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.contracts import small_jobs
+from ringwright_lab.papers.figures import dear as figures
 
 MIB = 1 << 20
 LINK = LinkCosts(1e6)

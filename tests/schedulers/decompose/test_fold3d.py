@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
+from ringwright.base.errors import WorkloadError
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.equal import prove, small
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.memory import peak_bytes
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.fold3d import fold3d
+from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures import fold3d as figures
 from ringwright_lab.papers.figures import rows
 from ringwright_lab.papers.figures.pipelines import UnitCosts, steady, units
-from ringwright.schedulers.decompose.fold3d import fold3d
-from ringwright.jobs.generated import GeneratedJobSpec, workload
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Workload
-from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 
 FREE, PS = UnitCosts(), 1e12
 PAPER = claims.read(claims.find(["fold3d"])[0])["rows"]

@@ -11,26 +11,26 @@ from functools import cache
 import pytest
 
 import ringwright
+from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
+from ringwright.base.units import parse_size
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.equal import prove, small
-from ringwright.model.stages import LinkCosts, seconds
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.graph.memory import peak_bytes
-from ringwright_lab.papers.figures import lynx as figures
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts, seconds
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Mesh, Workload
 from ringwright.schedulers.decompose.lynx import LayerOperation, Recomputation, Window, chosen, lynx, partitioned
 from ringwright.schedulers.decompose.lynx.layers import LayersOfClass, joint
 from ringwright.schedulers.decompose.lynx.program import DEMAND, KEPT, is_allowed, judged, on_demand, used
 from ringwright.schedulers.decompose.lynx.search import MemoryLimits, choices_of
 from ringwright.schedulers.decompose.lynx.stages import even, imbalance
 from ringwright.schedulers.decompose.oases import oases
-from ringwright.jobs.generated import GeneratedJobSpec, workload
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.base.units import parse_size
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Mesh, Workload
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.papers.figures import lynx as figures
 
 pytest.importorskip("scipy")
 SLOW, FAST = LinkCosts(20e9, ring=True), LinkCosts(250e9, ring=True)

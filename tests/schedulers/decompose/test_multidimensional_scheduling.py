@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 import ringwright
+from ringwright.base.errors import WorkloadError
+from ringwright.engines.job.run import simulate
+from ringwright.fabrics import fabric
 from ringwright.graph.algebra import RULES
 from ringwright.graph.algebra.equal import prove
-from ringwright_lab.contracts.scheduling_laws import STEPS, Scheduled, in_time, one_order, urgent
+from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import LinkCosts, seconds
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import WorkloadError
-from ringwright.fabrics import fabric
-from ringwright_lab.papers.figures import multidimensional_scheduling as figures
+from ringwright.model.validity.workloads import check
+from ringwright.model.values import PARTIAL, SLICED, Placement, Value, Work
+from ringwright.model.workload import Edge, Gate, Mesh, Payload, RankClass, Task, Workload
 from ringwright.schedulers.decompose.multidimensional_scheduling import (
     link_seconds,
     multidimensional_scheduling,
     slack_s,
     urgencies,
 )
-from ringwright.jobs.pricing.costs import on_fabric
-from ringwright.model.validity.workloads import check
-from ringwright.model.values import PARTIAL, SLICED, Placement, Value, Work
-from ringwright.model.workload import Edge, Gate, Mesh, Payload, RankClass, Task, Workload
+from ringwright_lab.contracts.scheduling_laws import STEPS, Scheduled, in_time, one_order, urgent
+from ringwright_lab.papers.figures import multidimensional_scheduling as figures
 
 LINK = LinkCosts(1e9, ring=True)
 SMALL = figures.AsyncPipeline(2, 4, 1)

@@ -12,19 +12,19 @@ import pytest
 
 import ringwright
 from block_jobs import blocks
+from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove, small
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
-from ringwright_lab.papers.figures import oases as figures
-from ringwright_lab.papers.figures.oases_profile import layer_ms
 from ringwright.graph.pipelines import order
-from ringwright.schedulers.decompose.oases import PlannedLayer, oases, planned
-from ringwright.schedulers.decompose.oases.planner import held, seconds
+from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.oases import PlannedLayer, oases, planned
+from ringwright.schedulers.decompose.oases.planner import held, seconds
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.papers.figures import oases as figures
+from ringwright_lab.papers.figures.oases_profile import layer_ms
 
 LINK = LinkCosts(1e9)
 

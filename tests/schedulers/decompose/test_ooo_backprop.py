@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
+from ringwright.base.errors import UsageError, WorkloadError
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.valued import valued
+from ringwright.graph.pipelines import Shape
+from ringwright.graph.pipelines.fast_forward import PassTimes, fast_forward
+from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import UsageError, WorkloadError
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose._first_k import LayerTimes, best_k, step_s
+from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
+from ringwright.workloads.chain import ChainLayer, chain
+from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures import ooo_backprop as figures
 from ringwright_lab.papers.figures import rows
 from ringwright_lab.papers.figures.pipelines import UnitCosts, computed, plain, steady, units
-from ringwright.graph.pipelines import Shape
-from ringwright.graph.pipelines.fast_forward import PassTimes, fast_forward
-from ringwright.schedulers.decompose._first_k import LayerTimes, best_k, step_s
-from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
-from ringwright.jobs.generated import GeneratedJobSpec, workload
-from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Workload
-from ringwright.workloads.chain import ChainLayer, chain
-from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 
 FREE, PS = UnitCosts(), 1e12
 PAPER = claims.read(claims.find(["ooo-backprop"])[0])["rows"]

@@ -8,15 +8,15 @@ from itertools import pairwise
 import pytest
 
 from block_jobs import blocks
-from ringwright.graph.algebra.equal import prove
-from ringwright.model.stages import LinkCosts, Stage
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import WorkloadError
-from ringwright.schedulers.decompose.oases import oases
+from ringwright.engines.job.run import simulate
+from ringwright.graph.algebra.equal import prove
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts, Stage
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.oases import oases
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 PS = 1e12

@@ -9,15 +9,17 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
+from ringwright.base.errors import UsageError, WorkloadError
+from ringwright.costs.networks import NetworkCosts
+from ringwright.engines.job.run import simulate
+from ringwright.formats.read.programs.workload_json import read_workload
+from ringwright.formats.write.workload_json import workload_json
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove
-from ringwright.costs.networks import NetworkCosts
-from ringwright.model.stages import LinkCosts, NetworkedCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import UsageError, WorkloadError
-from ringwright.formats.write.workload_json import workload_json
-from ringwright_lab.papers.figures import syndicate as figures
 from ringwright.model.rewrites import operations
+from ringwright.model.stages import LinkCosts, NetworkedCosts
+from ringwright.model.validity.workloads import check
+from ringwright.model.workload import Gate, Queue, Rewrite, Workload
 from ringwright.schedulers.decompose.syndicate import neighbour, searched, syndicate
 from ringwright.schedulers.decompose.syndicate._motifs import (
     MotifPlan,
@@ -30,10 +32,8 @@ from ringwright.schedulers.decompose.syndicate._motifs import (
 )
 from ringwright.schedulers.decompose.syndicate._plan import carried_out
 from ringwright.schedulers.search import enumerated
-from ringwright.formats.read.programs.workload_json import read_workload
-from ringwright.model.validity.workloads import check
-from ringwright.model.workload import Gate, Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.papers.figures import syndicate as figures
 
 NAMES = ("fast", "slow")
 TWO = NetworkCosts({"fast": LinkCosts(4e6, ring=True), "slow": LinkCosts(1e6, ring=True)})

@@ -11,24 +11,24 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
-from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
 from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.model.collective import Collective
-from ringwright_lab.contracts.small_jobs import layers
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.fabrics import fabric
-from ringwright_lab.papers import claims
-from ringwright_lab.papers.figures import rows
-from ringwright_lab.papers.figures import t3 as figures
+from ringwright.graph.algebra.account import totals
+from ringwright.graph.algebra.equal import prove, small
+from ringwright.jobs.pricing.costs import on_fabric
+from ringwright.model.collective import Collective
+from ringwright.model.stages import LinkCosts
+from ringwright.model.validity.workloads import check
 from ringwright.schedulers.decompose.t3 import stages, t3
 from ringwright.schedulers.decompose.t3.address_map import address_map
 from ringwright.schedulers.decompose.t3.machine import carry_out
 from ringwright.schedulers.decompose.t3.tracker import Tracker
-from ringwright.jobs.pricing.costs import on_fabric
-from ringwright.model.validity.workloads import check
+from ringwright_lab.contracts.small_jobs import layers
+from ringwright_lab.papers import claims
+from ringwright_lab.papers.figures import rows
+from ringwright_lab.papers.figures import t3 as figures
 
 SLOW = LinkCosts(1.0, ring=True)
 

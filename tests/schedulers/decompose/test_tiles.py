@@ -8,16 +8,16 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
+from ringwright.engines.job.run import simulate
+from ringwright.engines.job.step import PS
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.tiles import shares_of_time
 from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.engines.job.step import PS
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._sites import sites
 from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap
 from ringwright.schedulers.decompose.t3 import t3
-from ringwright.model.workload import Workload
 
 LATENCY_S = 1e-6
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.model.collective import OPS
 from ringwright.base.errors import InputError
 from ringwright.formats.read.gathered import Gathered
+from ringwright.model.collective import OPS
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

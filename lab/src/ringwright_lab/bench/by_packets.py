@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.model.collective import Collective
+from ringwright.base.errors import DeclinedError
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.rounds import round_times_s
-from ringwright.base.errors import DeclinedError
-from ringwright_lab.network.script import LEAST_LATENCY_S
-from ringwright_lab.network.shaping import BURST_BYTES, QUEUE_BYTES
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Fault
+from ringwright_lab.network.script import LEAST_LATENCY_S
+from ringwright_lab.network.shaping import BURST_BYTES, QUEUE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright_lab.network.script import Flow
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
+    from ringwright_lab.network.script import Flow
 
 SEEDS = 20
 MOST_HOPS = 12_000_000  # packets at ports of all seeds together: some seconds

@@ -22,8 +22,8 @@ from ringwright_lab.bench.question import BenchSpec
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program
-    from ringwright_lab.bench.jobs import BenchSample
     from ringwright.model.trace import Trace
+    from ringwright_lab.bench.jobs import BenchSample
 
 
 class _Measured(TypedDict):

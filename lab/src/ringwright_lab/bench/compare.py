@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base.errors import InputError
-from ringwright.model.registry import algorithm
 from ringwright.calls.asked import asked_of
+from ringwright.model.registry import algorithm
 from ringwright_lab.bench import capture, probe
 from ringwright_lab.bench.study import HORIZON_S, faulted
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program
-    from ringwright_lab.bench.question import BenchSpec
     from ringwright.model.topology import Fault, Topology
     from ringwright.model.trace import Trace
+    from ringwright_lab.bench.question import BenchSpec
 
 SCHEMA = "ringwright.compare/1"
 MOST_ROUNDS, FEW_ROUNDS = 12, 4  # simulated of each row where faults change with time; while fitting
@@ -276,9 +276,9 @@ def fit(runs: Sequence[_Run], probed_s: float = USUAL_S) -> Fitted:
 
 def traces(folder: Path, comparison: Comparison, row: ComparedRow) -> tuple[Trace | None, Trace]:
     """Return the recorded run of a row, if it was kept, and the simulated one."""
+    from ringwright.calls.traced import trace
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric
-    from ringwright.calls.traced import trace
 
     question = comparison.question
     run = _Run(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.model.collective import Collective
 from ringwright.base.errors import UsageError
 from ringwright.execute.executors import EXECUTORS, Executor, executor
+from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:
     from ringwright.execute.switched.terms import SwitchTerms

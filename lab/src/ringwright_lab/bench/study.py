@@ -19,10 +19,10 @@ from ringwright_lab.bench import capture, jobs, probe, switched
 from ringwright_lab.bench.question import BenchSpec
 
 if TYPE_CHECKING:
-    from ringwright_lab.network import LabNetwork
-    from ringwright_lab.network.script import Flow, Script
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
+    from ringwright_lab.network import LabNetwork
+    from ringwright_lab.network.script import Flow, Script
 
 SCHEMA = "ringwright.bench/1"
 HORIZON_S = 600.0  # flapping is laid out until then

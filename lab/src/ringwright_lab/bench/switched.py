@@ -22,8 +22,8 @@ from ringwright.execute.switched.tree import SwitchSeat, seats
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ringwright_lab.network import LabNetwork
     from ringwright_lab.bench.question import BenchSpec
+    from ringwright_lab.network import LabNetwork
 
 WIRE = "switch"
 

@@ -11,10 +11,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.base import drafts
+from ringwright.base.units import parse_time
 from ringwright.cli import options, progress, reading
 from ringwright.cli.networks import AS_IT_IS, NetworkOptions
 from ringwright.cli.sizes import Sizes
-from ringwright.base.units import parse_time
 
 FROM_64K = Sizes(begin="64K")
 
@@ -62,8 +62,8 @@ def bench(
     --------
     ringwright bench all-reduce --ranks 2 -b 64K -e 1M -f 4 -n 3
     """
-    from ringwright_lab.reports import benched
     from ringwright_lab.bench import BenchSpec, bench, calibration_of
+    from ringwright_lab.reports import benched
 
     op, out = _reduction_and_folder(op, output)
     question = BenchSpec(

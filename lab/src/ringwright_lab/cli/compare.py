@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.cli import options, progress, reading
 from ringwright.base.errors import UsageError
+from ringwright.cli import options, progress, reading
 
 
 def compare(
@@ -42,8 +42,8 @@ def compare(
         raise UsageError("name one folder or one table", remedy="ringwright compare FOLDER, or --jobs FILE.csv")
     if capture is None or jobs is not None:
         return _jobs(jobs or Path(), json=json)
-    from ringwright_lab.reports import compared
     from ringwright_lab.bench import compare as study
+    from ringwright_lab.reports import compared
 
     with progress.busy("simulating"):
         comparison = study.compare(capture)
@@ -57,9 +57,9 @@ def compare(
 
 
 def _jobs(table: Path, *, json: bool) -> int:
-    from ringwright.reports.steps import step_accuracy
     from ringwright.accuracy import jobs as accuracy
     from ringwright.jobs import measured
+    from ringwright.reports.steps import step_accuracy
 
     with progress.steps("simulating") as advance:
         document = accuracy.document(*accuracy.judge(measured.read(table), progress=advance, answers=True))

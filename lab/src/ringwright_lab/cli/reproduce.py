@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from ringwright.base import drafts
-from ringwright.cli import options, progress, reading
 from ringwright.base.errors import EXIT_GATE, EXIT_GOOD, UsageError
+from ringwright.cli import options, progress, reading
 
 
 def reproduce(

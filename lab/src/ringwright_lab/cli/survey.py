@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
-from ringwright_lab.cli import surveyed
 from ringwright.cli.fabrics import MachineOptions
+from ringwright_lab.cli import surveyed
 
 
 def survey(

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from ringwright.base import drafts
-from ringwright.cli import options, progress, reading
 from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
 from ringwright.base.units import parse_time
+from ringwright.cli import options, progress, reading
 
 
 def sweep(
@@ -42,8 +42,8 @@ def sweep(
     --------
     echo 'axes.model = ["llama"]' > grid.toml && ringwright sweep grid.toml -o sweep1
     """
-    from ringwright_lab.reports import swept
     from ringwright_lab import sweep as study
+    from ringwright_lab.reports import swept
     from ringwright_lab.sweep.run import check_folder
     from ringwright_lab.sweep.table import gather
 

@@ -15,8 +15,8 @@ from ringwright_lab.contracts.closed_form import closed_form
 from ringwright_lab.contracts.outcome import DECLINED
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.bounds.lower_bounds import Bound
+    from ringwright.model.collective import Collective
     from ringwright.model.program import Program, Step
     from ringwright.model.topology import Topology
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from ringwright_lab.contracts import algorithm, rooms, scheduler
-from ringwright_lab.contracts.outcome import Outcome
 from ringwright.base.errors import UsageError
 from ringwright.model.registry import System, schedulers, systems
+from ringwright_lab.contracts import algorithm, rooms, scheduler
+from ringwright_lab.contracts.outcome import Outcome
 
 RECORD = "recorded.json"  # written by scripts/conformance
 ROOMS = ("algorithms", "schedulers", *rooms.ROOMS)

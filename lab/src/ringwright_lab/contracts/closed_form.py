@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright_lab.contracts.outcome import DECLINED
 from ringwright.model.program import Step
 from ringwright.model.software import NO_SOFTWARE
+from ringwright_lab.contracts.outcome import DECLINED
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

@@ -15,8 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made
 from ringwright.formats.write import Export
+from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program
@@ -93,10 +93,10 @@ def examples(takes: str) -> Iterator[Any]:
     """Yield what an export of such things is tried on."""
     import random
 
-    from ringwright_lab.contracts import small_jobs
     from ringwright.fabrics import fabric
     from ringwright.formats.read import read
     from ringwright.formats.read.sample import sample
+    from ringwright_lab.contracts import small_jobs
 
     if takes in ("program", "collective"):
         made_programs = _programs()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright_lab.contracts.knob_values import settled
-from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, made, raised
 from ringwright.base.knobs import Knob, knobs_of
 from ringwright.model.registry import values
+from ringwright_lab.contracts.knob_values import settled
+from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, made, raised
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology
@@ -78,9 +78,9 @@ def timed(top: Topology, again: Topology) -> str | None:
     """A ring over its ranks ends, and not before the bounds of physics allow."""
     del again
     from ringwright.algorithms.blocks.ring import ring
-    from ringwright.model.collective import Collective
     from ringwright.bounds.lower_bounds import bound
     from ringwright.engines.choose import simulate
+    from ringwright.model.collective import Collective
 
     collective = Collective("all-reduce", range(min(top.n_ranks, 16)), 1 << 20)
     run, least = simulate(ring(collective, top), top), bound(collective, top, exact=False)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput
 from ringwright.base.errors import MissingExtraError, UsageError
 from ringwright.workloads.flops import flops_per_token, forward
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import MAY_BE_NONE, active_parameters, parameters, usual_sequence
 from ringwright.workloads.parts import Anatomy
+from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput
 
 MOST_BUILT = 400_000_000
 Meta = Callable[[dict[str, int]], Any]  # dimensions -> a torch module on the meta device

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
+from ringwright.costs.networks import NetworkCosts
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.algebra.equal import prove, small
-from ringwright.costs.networks import NetworkCosts
-from ringwright.model.stages import Costs, LinkCosts
-from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
-from ringwright.model.registry import System
-from ringwright.model.rewrites import operations
-from ringwright.schedulers.compose import PolicyConflictError
-from ringwright_lab.judges import graph_ranks
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.registry import System
+from ringwright.model.rewrites import operations
+from ringwright.model.stages import Costs, LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.schedulers.compose import PolicyConflictError
+from ringwright_lab.judges import graph_ranks
 
 MODEL, RANKS, MOST_ELEMENTS = "gpt3-125m", 4, 4
 LINK = LinkCosts(1e9, ring=True)

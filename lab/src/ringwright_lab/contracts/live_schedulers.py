@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ringwright.base.errors import RanksFailedError, RingwrightError, UsageError
+from ringwright.model.registry import System
 from ringwright_lab.live import bench
 from ringwright_lab.live.plan import plan
-from ringwright.model.registry import System
 
 MODELS = ("vgg", "transformer")
 RANKS, STEPS, STEP_S, LINK_RATE, ELEMENTS = 2, 3, 0.05, 50e6, 200_000

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright_lab.contracts.algorithm import AlgorithmCase, cases
 from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.execute import batch
 from ringwright.execute.executors import Executor
 from ringwright.model.registry import find, systems
+from ringwright_lab.contracts.algorithm import AlgorithmCase, cases
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

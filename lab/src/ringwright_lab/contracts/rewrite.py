@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright_lab.contracts.outcome import Outcome, TriedInput
 from ringwright.base.errors import UsageError
 from ringwright.model.rewrites import kind_of, operations
 from ringwright.model.rewrites.kind import settings_of
 from ringwright.model.workload import Mesh, Payload, Policy, RankClass, Rewrite, Task, Workload
+from ringwright_lab.contracts.outcome import Outcome, TriedInput
 
 SETTINGS: dict[str, dict[str, Any]] = {  # of each kind, settings that change the step below
     "collective": {"op": "push-pull"},

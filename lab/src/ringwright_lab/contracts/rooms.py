@@ -8,16 +8,16 @@ from importlib import import_module
 from types import MappingProxyType
 
 from ringwright.base import plugins
+from ringwright.base.errors import UsageError
+from ringwright.base.plugins import Plugin, origin_of
+from ringwright.formats.write import Export
+from ringwright.model.registry import ROOT
 from ringwright_lab.contracts.export import check_export
 from ringwright_lab.contracts.fabric import check_fabric
 from ringwright_lab.contracts.family import check_family
 from ringwright_lab.contracts.outcome import Outcome
 from ringwright_lab.contracts.rewrite import check_rewrite
 from ringwright_lab.contracts.source import check_source
-from ringwright.base.errors import UsageError
-from ringwright.formats.write import Export
-from ringwright.base.plugins import Plugin, origin_of
-from ringwright.model.registry import ROOT
 
 ROOMS = ("fabrics", "sources", "families", "exports", "rewrites")
 Recordings = Mapping[str, tuple[str, ...]]  # kind of source -> files of that kind
@@ -149,8 +149,8 @@ def _exports() -> Iterator[RoomMember]:
 
 def _writers() -> dict[str, list[Export]]:
     """Return the exports by name: several things may be written in one format."""
-    from ringwright.formats import write as exports
     from ringwright.calls import rules
+    from ringwright.formats import write as exports
 
     house = (*exports.in_folder(exports.__name__), *exports.in_folder(rules.__name__))
     outside = (each for each in exports.exports(*exports.TAKES).values() if each.plugin is not None)

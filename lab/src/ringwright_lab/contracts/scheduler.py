@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Knob, knobs_of
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.equal import prove
 from ringwright.graph.algebra.valued import valued
+from ringwright.model.registry import System, find, schedulers, values
+from ringwright.model.rewrites import operations
+from ringwright.model.stages import Costs, LinkCosts, ServerCosts
+from ringwright.model.workload import Workload
 from ringwright_lab.contracts import small_jobs
 from ringwright_lab.contracts.knob_values import declared, settled
 from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made, raised
 from ringwright_lab.contracts.scheduling_laws import LAWS, ON_A_MESH, STEPS, Scheduled
-from ringwright.model.stages import Costs, LinkCosts, ServerCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Knob, knobs_of
-from ringwright.model.registry import System, find, schedulers, values
-from ringwright.model.rewrites import operations
-from ringwright.model.workload import Workload
 
 if TYPE_CHECKING:
     from ringwright.model.rewrites.operation import Operation

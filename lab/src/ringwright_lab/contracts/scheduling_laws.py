@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright_lab.contracts.outcome import DECLINED
-from ringwright_lab.contracts.small_jobs import operation_rows, sent
 from ringwright.engines.job.run import simulate
 from ringwright.model.rewrites import kind_of, operations
 from ringwright.model.validity import workloads as validity
 from ringwright.model.workload import PARTS
+from ringwright_lab.contracts.outcome import DECLINED
+from ringwright_lab.contracts.small_jobs import operation_rows, sent
 
 if TYPE_CHECKING:
-    from ringwright.model.stages import Costs
     from ringwright.engines.job.run import JobRun
+    from ringwright.model.stages import Costs
     from ringwright.model.workload import Workload
 
 STEPS = 3

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.model.stages import LinkCosts
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Edge, Mesh, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain

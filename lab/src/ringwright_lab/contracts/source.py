@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.errors import InputError
 from ringwright.model.collective import OPS
 from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, made
-from ringwright.base.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ Answer = str | None
 
 
 def operations(trace: Trace, events: pl.DataFrame) -> Answer:
-    """Calls have the operation's name as ``ringwright.model.collective.OPS`` writes it: all-reduce, not all_reduce or AllReduce."""
+    """Calls have the operation's name as ``model.collective.OPS`` writes it: all-reduce, not all_reduce or AllReduce."""
     calls = events.filter(events["kind"].is_in(CALLS))
     known = {*OPS, *POINT_TO_POINT, *WITHOUT_NAME}
     strange = [op for op in calls["op"].unique().sort().to_list() if op not in known]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright_lab.live.schedule import named
+from ringwright_lab.live.on_ranks import named
 
 if TYPE_CHECKING:
     from ringwright_lab.live.bench import LiveRow

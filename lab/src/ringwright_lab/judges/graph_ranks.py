@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.graph.algebra.equal import outputs
-from ringwright.graph.algebra.meaning import carry_out
-from ringwright.graph.algebra.moving import Held, dim_of
 from ringwright.base.errors import UsageError
 from ringwright.execute.place import here
 from ringwright.execute.started import run_ranks
 from ringwright.execute.torch_ranks import require_torch
-from ringwright.formats.write.workload_json import workload_json
-from ringwright.model.rewrites import operations
 from ringwright.formats.read.programs.workload_json import read_workload
+from ringwright.formats.write.workload_json import workload_json
+from ringwright.graph.algebra.equal import outputs
+from ringwright.graph.algebra.meaning import carry_out
+from ringwright.graph.algebra.moving import Held, dim_of
+from ringwright.model.rewrites import operations
 from ringwright.model.workload import Payload, Workload
 
 if TYPE_CHECKING:

@@ -13,18 +13,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from ringwright.graph.algebra.account import totals
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import RanksFailedError
 from ringwright.execute.halves import HalvesJob, HalvesResult
 from ringwright.fabrics import fabric
-from ringwright_lab.network.ranks import run
-from ringwright.schedulers.decompose.dear import dear
+from ringwright.graph.algebra.account import totals
 from ringwright.jobs import study
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright_lab.judges.in_lab import OF_A_LINK
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.dear import dear
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.judges.in_lab import OF_A_LINK
+from ringwright_lab.network.ranks import run
 
 RING, AHEAD = "ring", 2
 

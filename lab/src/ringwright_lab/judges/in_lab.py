@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.jobs import study
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright_lab.live.schedule import named
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.live.on_ranks import named
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

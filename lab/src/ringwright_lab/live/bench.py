@@ -17,10 +17,10 @@ from statistics import median
 from typing import Any
 
 from ringwright.base.errors import UsageError
-from ringwright_lab.live import profile
 from ringwright.execute.place import Place, here
 from ringwright.execute.started import run_ranks
 from ringwright.model.workload import Workload
+from ringwright_lab.live import profile
 
 
 @dataclass(frozen=True)

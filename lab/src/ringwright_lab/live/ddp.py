@@ -30,13 +30,13 @@ def state(workload: Workload, group: Any = None) -> Hooked:
         raise UsageError(
             "a hook may not finish after backward(): the reducer copies what is in the bucket then, old or new",
             where=f"boundary by {policy.by.get('boundary', 'nobody')}",
-            remedy="ringwright_lab.live.schedule",
+            remedy="ringwright_lab.live.on_ranks",
         )
     if queue is not None and (queue.keys or queue.random is not None):
         raise UsageError(
             "a hook is called bucket by bucket, in the order of backward; urgencies change nothing",
             where=f"queue by {policy.by.get('queue', 'nobody')}",
-            remedy="ringwright_lab.live.schedule",
+            remedy="ringwright_lab.live.on_ranks",
         )
     strange = {rewrite.kind for rewrite in policy.rewrites or ()} - set(carried_by("hook"))
     if strange:

@@ -11,14 +11,14 @@ from typing import TypeVar
 from ringwright.base import drafts
 from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.execute import launch
-from ringwright_lab.live.start import Team
-from ringwright_lab.live.through_switch import SwitchSums, require_float32
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.datagrams import parse
 from ringwright.execute.switched.serving import read_key
 from ringwright.execute.switched.started import AskedSwitch, StartedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
 from ringwright.execute.switched.terms import SLUG, SwitchTerms, is_switched, read_terms
+from ringwright_lab.live.start import Team
+from ringwright_lab.live.through_switch import SwitchSums, require_float32
 
 # Of a schedule's own patience: the error that names who is missing comes before that of the schedule.
 PATIENCE_SHARE = 0.7

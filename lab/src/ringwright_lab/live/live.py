@@ -15,8 +15,10 @@ from typing import Any, Self
 
 import torch
 
-from ringwright.model.stages import Costs, LinkCosts
 from ringwright.base.errors import RanksFailedError, UsageError
+from ringwright.model.stages import Costs, LinkCosts
+from ringwright.model.trace import Trace
+from ringwright.model.workload import Policy, Workload
 from ringwright_lab.live import guards, profile, updates
 from ringwright_lab.live.boundary import Later
 from ringwright_lab.live.exchange import GradientExchange
@@ -28,8 +30,6 @@ from ringwright_lab.live.record import Record
 from ringwright_lab.live.start import Team, same_everywhere, team
 from ringwright_lab.live.traffic import EmulatedLink
 from ringwright_lab.live.uses import Uses
-from ringwright.model.trace import Trace
-from ringwright.model.workload import Policy, Workload
 
 IDLE, OPEN, ENDED, FINAL = "idle", "backward", "sent", "final"
 

@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.base.errors import UsageError
-from ringwright_lab.live import halved
 from ringwright.model.rewrites import Operation, operations
 from ringwright.model.rewrites.kind import carried_by
 from ringwright.model.workload import Queue, Workload
+from ringwright_lab.live import halved
 
 if TYPE_CHECKING:
     from ringwright.model.stages import Costs

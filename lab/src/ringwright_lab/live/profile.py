@@ -16,8 +16,8 @@ from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Resource, 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright_lab.live.traffic import SentPiece
     from ringwright.model.trace import Trace
+    from ringwright_lab.live.traffic import SentPiece
 
 WRITER = TraceWriter(source=LIVE, clock="monotonic")
 AT_ONCE = ("optimizer", "flush")  # updates that are no layer's

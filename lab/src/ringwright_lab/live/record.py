@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ringwright.model.trace import Trace
+from ringwright.model.workload import Workload
 from ringwright_lab.live import profile
 from ringwright_lab.live.exchange import GradientExchange
 from ringwright_lab.live.measuring import StepTimer
 from ringwright_lab.live.plan import agreement
 from ringwright_lab.live.start import Team
-from ringwright.model.trace import Trace
-from ringwright.model.workload import Workload
 
 
 class Record:

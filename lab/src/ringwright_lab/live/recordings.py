@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.base.errors import UsageError
-from ringwright_lab.live.bench import LiveJob, scheduler
 from ringwright.execute.place import here
 from ringwright.execute.started import run_ranks
 from ringwright.model.trace import Trace
+from ringwright_lab.live.bench import LiveJob, scheduler
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,9 +15,9 @@ import torch
 from ringwright.base.errors import RanksFailedError, UsageError
 
 if TYPE_CHECKING:
-    from ringwright_lab.live.plan import LivePlan
     from ringwright.execute.switched.client import SwitchClient
     from ringwright.execute.switched.started import StartedSwitch
+    from ringwright_lab.live.plan import LivePlan
 
 Order = tuple[int, int, int]  # step, operation, piece
 

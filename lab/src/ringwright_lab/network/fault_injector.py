@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ringwright.base.errors import RingwrightError
+from ringwright.model.topology import Fault
 from ringwright_lab.network import shaping
 from ringwright_lab.network.flows import RunningFlow
 from ringwright_lab.network.namespaces import Inside, batches
 from ringwright_lab.network.script import IMPAIRMENTS, LEAST_LATENCY_S, Moment, Script, told
 from ringwright_lab.network.suspender import Suspender
-from ringwright.model.topology import Fault
 
 if TYPE_CHECKING:
     from ringwright_lab.network.bridges import UserSwitch

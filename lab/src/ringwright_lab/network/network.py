@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.base.version import VERSION
 from ringwright.execute.place import Place
+from ringwright.model.topology import Topology
 from ringwright_lab.network import bridges, bypass, leftovers, script, shaping, spec, verdict
 from ringwright_lab.network.capture import Capture
 from ringwright_lab.network.counters import CounterSample, Sampler
 from ringwright_lab.network.fault_injector import FaultInjector
 from ringwright_lab.network.namespaces import Inside, NamespaceDaemon, batches, check_tools, is_rootless, queues
-from ringwright.model.topology import Topology
-from ringwright.base.version import VERSION
 
 TCP = ("reno", "cubic", "bbr")
 HORIZON_S = 600.0

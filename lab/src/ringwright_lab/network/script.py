@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from ringwright.base.errors import UsageError
+from ringwright.base.units import parse_rate, parse_time
 from ringwright.costs import traffic
 from ringwright.costs.corruption import lost_share
-from ringwright.base.errors import UsageError
 from ringwright.fabrics._congestion import congestion, is_congestion
 from ringwright.fabrics.faults import LAB_FIELDS, describe_row, rows
-from ringwright_lab.network.spec import LabSpec
 from ringwright.model.topology import Fault
-from ringwright.base.units import parse_rate, parse_time
+from ringwright_lab.network.spec import LabSpec
 
 LEAST_LATENCY_S = 50e-6  # what a frame takes through namespaces anyway
 FRAME_BYTES = 1514  # of a full frame

@@ -6,15 +6,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import html, layout, tables
 from ringwright_lab.reports.benched import us
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright_lab.bench.compare import ComparedRow, Comparison
     from ringwright.model.trace import Trace
+    from ringwright_lab.bench.compare import ComparedRow, Comparison
 
 MOST_STEPS = 24
 MOST_BANDS = 4

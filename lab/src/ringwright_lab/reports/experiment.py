@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from ringwright.base.units import format_count, format_size
 from ringwright.reports import html, layout, tables
 from ringwright.reports.draw import plots
 from ringwright_lab.reports.concluded import again_table, concluded_table, write_conclusions
 from ringwright_lab.sweep.resumed import sentence
-from ringwright.base.units import format_count, format_size
 
 MOST_TRACKS = 60
 MOST_COURSES = 18

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout
 from ringwright.base.units import format_size
+from ringwright.reports import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from ringwright_lab.papers.figures.kinds import MEANING, NOT_PREDICTABLE, sentence
 from ringwright.reports import layout
+from ringwright_lab.papers.figures.kinds import MEANING, NOT_PREDICTABLE, sentence
 
 WHOLE = 1e15  # below it a float holds every whole number
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.steps.jobs import fault_lines, milliseconds
 from ringwright_lab.reports.reproduced import shown
-from ringwright.base.units import format_size
 
 NOTHING = "-"
 ROUNDED = "the best pair changes what travels: its sums are not the plain ones, to the bit"

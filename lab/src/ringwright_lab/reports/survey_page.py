@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.base.units import format_size
 from ringwright.reports import html, tables
 from ringwright.reports.steps import jobs
 from ringwright_lab.reports import survey
-from ringwright.base.units import format_size
 
 MOST = 500
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout
 from ringwright.base.units import format_count
+from ringwright.reports import layout
 
 if TYPE_CHECKING:
     from rich.console import Console

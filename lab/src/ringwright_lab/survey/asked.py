@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.costs.gpus import OF_FABRIC, gpu
 from ringwright.base.errors import UsageError
+from ringwright.costs.gpus import OF_FABRIC, gpu
 from ringwright.jobs import generated, recorded, study, written
-from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
 from ringwright.jobs.model_workload import WorkloadSpec, form
-from ringwright_lab.survey.form import fitting
+from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.workloads.models import model
 from ringwright.workloads.replay import replayed
+from ringwright_lab.survey.form import fitting
 
 if TYPE_CHECKING:
     from ringwright.jobs.study import Job

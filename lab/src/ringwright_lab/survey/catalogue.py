@@ -7,13 +7,13 @@ import itertools
 from contextlib import suppress
 from typing import Any
 
-from ringwright.model import registry
 from ringwright.base import steps
+from ringwright.base.errors import PluginError, UsageError
+from ringwright.base.plugins import HOUSE
+from ringwright.model import registry
 from ringwright_lab.contracts import campaign, rooms
 from ringwright_lab.contracts.outcome import Outcome, tally
-from ringwright.base.errors import PluginError, UsageError
 from ringwright_lab.papers import claims
-from ringwright.base.plugins import HOUSE
 from ringwright_lab.survey import in_network
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
@@ -91,8 +91,8 @@ def _member(each: rooms.RoomMember, shown: Shown) -> dict[str, Any]:
 
 def _of_other_rooms() -> list[PluginError]:
     """Return why plug-ins that are no systems cannot be used: fabrics, exports, sources and families."""
-    from ringwright.formats import write as exports
     from ringwright import fabrics
+    from ringwright.formats import write as exports
     from ringwright.formats.read import kinds
     from ringwright.workloads import families
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.model.registry import schedulers
 from ringwright.base.steps import Advance
 from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.jobs.generated import UNCHARGED
+from ringwright.model.registry import schedulers
 from ringwright_lab.survey import catalogue, records
 from ringwright_lab.survey.asked import Asked
 from ringwright_lab.survey.entries import PROFILER, TREE, Entry, entries

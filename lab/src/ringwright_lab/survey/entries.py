@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.resources import files
 
-from ringwright.model import registry
 from ringwright.base.headings import headings
-from ringwright_lab.papers import poster
+from ringwright.model import registry
 from ringwright.model.registry import System
+from ringwright_lab.papers import poster
 
 UNBUILT = "unbuilt.json"
 PROFILER = "profiler"

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model import registry
-from ringwright.model.collective import Collective
 from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
+from ringwright.model import registry
+from ringwright.model.collective import Collective
 from ringwright.model.program import Op
 from ringwright.model.streams import LOSS_RULES, Stream, granted, payload_bytes
 from ringwright.model.topology import AGGREGATOR

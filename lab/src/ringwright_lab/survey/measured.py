@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.stages import LinkCosts
 from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
-from ringwright.model.rewrites import is_sent_whole, operations
 from ringwright.base.steps import Advance
 from ringwright.jobs import generated, study
-from ringwright.jobs.pricing.wire import wire_bytes
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright_lab.survey.asked import Asked
+from ringwright.jobs.pricing.wire import wire_bytes
+from ringwright.model.rewrites import is_sent_whole, operations
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright_lab.survey.asked import Asked
 
 if TYPE_CHECKING:
     from ringwright.costs.probable import Probable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ringwright.workloads.expected.row import ExpectedRow
 from ringwright_lab.sweep import work
 from ringwright_lab.sweep.point import GridPoint
 from ringwright_lab.sweep.program import must_issue
-from ringwright.workloads.expected.row import ExpectedRow
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.base.errors import UsageError
+from ringwright.workloads.expected.row import ExpectedRow
+from ringwright.workloads.model_cards import card
 from ringwright_lab.sweep import environment
 from ringwright_lab.sweep.point import GridPoint
 from ringwright_lab.sweep.work import SweepWork
-from ringwright.workloads.expected.row import ExpectedRow
-from ringwright.workloads.model_cards import card
 
 WARM = "warm"  # what a rank prints when its warm-up is over
 

@@ -20,10 +20,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import ringwright
+import ringwright_lab
 from ringwright.base import drafts
-from ringwright.capture.settings import Options, settings
 from ringwright.base.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
 from ringwright.base.steps import Advance
+from ringwright.capture.settings import Options, settings
 from ringwright_lab.sweep import environment
 from ringwright_lab.sweep.grid import Grid
 from ringwright_lab.sweep.point import GridPoint
@@ -223,7 +225,7 @@ def _start_worker() -> subprocess.Popen[str]:
 
 def _environment(folder: Path, options: Options) -> dict[str, str]:
     """Return what ranks find: the recorder, this package, one thread each, no network for models."""
-    package = str(Path(__file__).resolve().parents[3])
+    package = os.pathsep.join(str(Path(each.__file__ or "").parents[1]) for each in (ringwright, ringwright_lab))
     return {
         **settings(folder, options, {"PYTHONPATH": package}).variables,
         "OMP_NUM_THREADS": "1",

@@ -20,9 +20,9 @@ from ringwright.formats.read import read
 from ringwright_lab.testing import drawn_pairs, live_pairs, planted_causes
 
 if TYPE_CHECKING:
-    from ringwright_lab.testing.live_pairs import LivePairs
     from ringwright.model.topology import Topology
     from ringwright.model.trace import Trace
+    from ringwright_lab.testing.live_pairs import LivePairs
 
 SCHEMA = "ringwright.back-tests/1"
 SEALED = 700_000

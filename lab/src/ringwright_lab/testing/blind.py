@@ -20,9 +20,9 @@ from typing import Any
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.summary import summarise
 from ringwright.formats.read import read
+from ringwright.model.trace import Trace
 from ringwright_lab.testing import slow_ranks
 from ringwright_lab.testing.noise import HealthyNoise, ours
-from ringwright.model.trace import Trace
 
 SCHEMA = "ringwright.blind/2"
 DESIGNED = ("killed", "stopped", "wrong-size", "skipped", "sleep", "slow-card", "flapping-card", "late")

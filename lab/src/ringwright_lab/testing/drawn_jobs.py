@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.model.stages import Costs, LinkCosts, Stage
+from ringwright.base.trace_tables import rows
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.job.step import PS
 from ringwright.model.rewrites.operations import operations
-from ringwright_lab.testing.noise import HealthyNoise, ours
+from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import rows
 from ringwright.model.traced import TraceWriter, communicator, communicators
 from ringwright.model.workload import PHASES
 from ringwright.workloads.chain import ChainLayer, chain
+from ringwright_lab.testing.noise import HealthyNoise, ours
 
 if TYPE_CHECKING:
     from ringwright.base.trace_tables import Row

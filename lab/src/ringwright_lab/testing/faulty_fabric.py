@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import UsageError
+from ringwright.base.trace_tables import rows
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.topology import NIC, Topology
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import rows
 
 FABRICS = ("dgx-a100:4,layout=switch", "dgx-h100:4,layout=switch", "p4d:4", "polaris:8")
 LINK_FAULTS = {

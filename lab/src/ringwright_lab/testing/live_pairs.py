@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright_lab.live.bench import LiveJob
-from ringwright_lab.live.schedule import named
+from ringwright_lab.live.on_ranks import named
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

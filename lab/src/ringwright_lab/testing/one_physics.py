@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ringwright.model.collective import Collective
 from ringwright.base.errors import InfeasibleError, JobEndsError, UsageError
-from ringwright.fabrics import fabric
-from ringwright.fabrics._congestion import congestion, is_congestion
 from ringwright.calls.asked_faults import AskedFaults
-from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.jobs.explained.exposed_operations import exposed_operations
-from ringwright.jobs.generated import GeneratedJobSpec, made
-from ringwright.jobs.study import PolicyResult, answer
-from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.calls.neighbours import programs
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.spelled import algorithm
+from ringwright.fabrics import fabric
+from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.jobs.explained.exposed_operations import exposed_operations
+from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.costs import FabricCosts
+from ringwright.jobs.study import PolicyResult, answer
+from ringwright.model.collective import Collective
 from ringwright.model.workload import Mesh
 
 Row = Mapping[str, Any]  # of the collective verb's answer

@@ -15,10 +15,10 @@ import numpy as np
 
 from ringwright.fabrics import fabric
 from ringwright.model.registry import scheduler
-from ringwright_lab.testing.drawn_jobs import DrawnJob, Random, Slower, drawn, recorded
-from ringwright_lab.testing.drawn_pairs import SLOW, buckets, on_machine
 from ringwright.model.topology import Topology
 from ringwright.model.trace import Trace
+from ringwright_lab.testing.drawn_jobs import DrawnJob, Random, Slower, drawn, recorded
+from ringwright_lab.testing.drawn_pairs import SLOW, buckets, on_machine
 
 if TYPE_CHECKING:
     from ringwright.base.trace_tables import Row

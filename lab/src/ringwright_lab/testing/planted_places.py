@@ -17,8 +17,8 @@ import numpy as np
 from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric, faults
 from ringwright.jobs import generated, study
-from ringwright.jobs.traced import trace as traced
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.traced import trace as traced
 from ringwright.model.topology import NIC
 from ringwright.model.trace import Trace
 

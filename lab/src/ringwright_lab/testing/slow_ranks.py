@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ringwright_lab.testing.noise import HealthyNoise
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import rows
+from ringwright.model.trace import Trace
+from ringwright_lab.testing.noise import HealthyNoise
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.collective import OPS, PER_RANK, ROOTED, Collective
 from ringwright.base.errors import MissingExtraError
+from ringwright.model.collective import OPS, PER_RANK, ROOTED, Collective
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.operations import on_known_machine
 from ringwright.advise.machines import FASTER, NAMED
+from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import MACHINE, Setting
 from ringwright.base.errors import UsageError
 from ringwright.fabrics import families, knobs
 from ringwright.jobs.aggregated import switches_add
-from ringwright.advise.provision.variants import is_spelled
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

@@ -7,9 +7,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import ORDER, Setting
-from ringwright.model.registry import System, schedulers
 from ringwright.jobs.auto import spelled_words
 from ringwright.jobs.tune import SPACES, spelled
+from ringwright.model.registry import System, schedulers
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

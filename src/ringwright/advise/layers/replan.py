@@ -14,8 +14,8 @@ from ringwright.search.study import synthesise
 if TYPE_CHECKING:
     from ringwright.advise.layers.operations import MainOperation
     from ringwright.advise.situation import Situation
-    from ringwright.search.replan import Replanned
     from ringwright.model.topology import Topology
+    from ringwright.search.replan import Replanned
 
 METHOD = "forest"
 MOST_REPLANNED = 64  # ranks of an operation

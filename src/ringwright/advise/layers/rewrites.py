@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import GRAPH, Setting
 from ringwright.base.errors import UsageError
-from ringwright.model.registry import System, schedulers
 from ringwright.jobs.auto import spelled_words
+from ringwright.model.registry import System, schedulers
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

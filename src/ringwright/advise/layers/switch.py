@@ -14,8 +14,8 @@ from ringwright.advise.layers.operations import (
     timed,
 )
 from ringwright.base.errors import UsageError
-from ringwright.model.registry import systems
 from ringwright.jobs.aggregated import switches_add
+from ringwright.model.registry import systems
 
 if TYPE_CHECKING:
     from ringwright.advise.settings import Setting

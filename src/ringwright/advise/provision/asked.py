@@ -9,18 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright.advise.provision.forms import chosen_form
 from ringwright.base.errors import UsageError
 from ringwright.jobs import generated, memory, recorded, study, written
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import SERVE, WorkloadSpec, form
-from ringwright.advise.provision.forms import chosen_form
 from ringwright.workloads.flops import MODES
 from ringwright.workloads.models import model as known
 from ringwright.workloads.replay import replayed
 
 if TYPE_CHECKING:
-    from ringwright.jobs.study import Job
     from ringwright.advise.provision.prices import Prices
+    from ringwright.jobs.study import Job
     from ringwright.model.topology import Topology
 
 WITHIN = 0.05

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.model.stages import Costs, Stage
+from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.packets.carriage import inside
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import TooManyPacketsError
 from ringwright.engines.packets.together import PacketsTogether, laid_out
-from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.fabrics.faults import apply
+from ringwright.model.stages import Costs, Stage
 from ringwright.model.topology import SWITCH
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.run import Packets
-    from ringwright.model.program import Program
     from ringwright.jobs.pricing.costs import FabricCosts
     from ringwright.jobs.study import PolicyResult
+    from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
 SMALLEST, LARGEST = 13, 26  # powers of two of bytes: 8 KiB, below which a packet or two are all, to 64 MiB

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.analysis.traffic.bursts import bursts_of
-from ringwright.engines.packets.carriage import spoken
-from ringwright.jobs import study
-from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.advise.provision.buffers import LeastBuffer, Queued, least_buffer
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.provision.optics import headroom
 from ringwright.advise.provision.sensitivity import sensitivity
 from ringwright.advise.provision.sent import transfers
+from ringwright.analysis.traffic.bursts import bursts_of
+from ringwright.engines.packets.carriage import spoken
+from ringwright.jobs import study
+from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 
 if TYPE_CHECKING:
     from ringwright.advise.provision.document import BufferRow, BurstRow, HeadroomRow, SensitivityRow

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.advise.provision.network import ALIKE, GBIT
+from ringwright.base.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.provision.network import Cabling

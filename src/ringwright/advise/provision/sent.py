@@ -17,12 +17,12 @@ from ringwright.engines.job.step import PS
 from ringwright.jobs.pricing.costs import FabricCosts
 
 if TYPE_CHECKING:
-    from ringwright.model.stages import Costs
+    from ringwright.advise.provision.network import NetworkTiers
     from ringwright.engines.job.groups import Group
     from ringwright.engines.job.run import JobRun
-    from ringwright.model.rewrites import Operation
     from ringwright.jobs.study import PolicyResult
-    from ringwright.advise.provision.network import NetworkTiers
+    from ringwright.model.rewrites import Operation
+    from ringwright.model.stages import Costs
     from ringwright.model.topology import Topology
 
 LEAST_BYTES = 1.0  # of a transfer

@@ -6,20 +6,20 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ringwright.advise.provision import search
+from ringwright.advise.provision.network import NetworkPlan, NetworkTiers
+from ringwright.advise.provision.variants import with_fewer_nics
 from ringwright.base.errors import InfeasibleError
 from ringwright.jobs import study
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Changed
-from ringwright.advise.provision import search
-from ringwright.advise.provision.network import NetworkPlan, NetworkTiers
-from ringwright.advise.provision.variants import with_fewer_nics
 
 if TYPE_CHECKING:
-    from ringwright.costs.probable import Probable
-    from ringwright.jobs.study import PolicyResult
     from ringwright.advise.provision.asked import SizedJob
     from ringwright.advise.provision.document import NetworkRow, ProvisionEdge
     from ringwright.advise.provision.prices import Prices
+    from ringwright.costs.probable import Probable
+    from ringwright.jobs.study import PolicyResult
     from ringwright.model.topology import Topology
 
 UNLIMITED = 1e3  # times the rate of every link between hosts: bytes take no time that counts there

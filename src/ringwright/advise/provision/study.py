@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.base import steps
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
-from ringwright.calls.asked import asked_of
-from ringwright.jobs.pricing.costs import LIBRARY
-from ringwright.jobs.memory import peak, too_large
 from ringwright.advise.provision import figures
 from ringwright.advise.provision.asked import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.advise.provision.document import SCHEMA, ProvisionDocument, ProvisionRow, empty_row
 from ringwright.advise.provision.sized import SizedNetwork
+from ringwright.base import steps
+from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.calls.asked import asked_of
+from ringwright.jobs.memory import peak, too_large
+from ringwright.jobs.pricing.costs import LIBRARY
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

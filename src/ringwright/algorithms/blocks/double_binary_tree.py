@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.model.collective import Collective
-from ringwright.costs.nccl.trees import double_tree
 from ringwright.base.knobs import Channels, Segments
+from ringwright.costs.nccl.trees import double_tree
+from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, MiddleboxTree
 from ringwright.algorithms.offers import is_even
 from ringwright.model.collective import split
-from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, MiddleboxTree
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
 from ringwright.model.streams import Stream
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringwright.base.errors import ProgramError
 from ringwright.algorithms.language.script import ChunkScript
 from ringwright.algorithms.language.tape import Tape
+from ringwright.base.errors import ProgramError
 
 
 @dataclass(slots=True)

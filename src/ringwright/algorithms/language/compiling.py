@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.algorithms.language.blocks import Threads
 from ringwright.algorithms.language.flows import channels_of, flows_of
 from ringwright.algorithms.language.fusing import fusable, fused
@@ -19,6 +18,7 @@ from ringwright.algorithms.language.instances import Replication
 from ringwright.algorithms.language.ordering import by_turn
 from ringwright.algorithms.language.script import ChunkScript
 from ringwright.algorithms.language.tape import Tape, WrittenLines, lowered
+from ringwright.base.errors import UsageError
 from ringwright.model.program import Program
 from ringwright.model.threadblocks import Blocks, Opcode, Schedule, declared
 from ringwright.model.threadblocks.buffers import PER_RANK, arrange_for

@@ -26,9 +26,9 @@ from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.strips import Strips
-from ringwright.model.collective import Collective, split
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Ranks, Segments
+from ringwright.model.collective import Collective, split
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

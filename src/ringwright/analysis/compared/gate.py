@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Literal
 
 from ringwright.analysis.compared import gate_times
-from ringwright.analysis.document import Summary
 from ringwright.analysis.compared.gate_document import (
     COUNTED,
     TIMED,
@@ -41,9 +40,10 @@ from ringwright.analysis.compared.gate_document import (
     Thresholds,
     checked,
 )
+from ringwright.analysis.document import Summary
 from ringwright.base.errors import UsageError
-from ringwright.bounds.laws import wrong_results
 from ringwright.base.units import format_size, parse_size
+from ringwright.bounds.laws import wrong_results
 
 SCHEMA = "ringwright.check/1"
 DEFAULTS: Thresholds = {

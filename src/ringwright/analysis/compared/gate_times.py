@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 from ringwright.analysis.compared.diff_times import exposed, waiting
-from ringwright.analysis.document import Row, Summary
 from ringwright.analysis.compared.gate_document import TIMED, CheckResult, ClassLimit, Thresholds, TimedBound, checked
+from ringwright.analysis.document import Row, Summary
 from ringwright.base.errors import UsageError
 
 if TYPE_CHECKING:

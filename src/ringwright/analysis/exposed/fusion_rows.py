@@ -13,8 +13,8 @@ from ringwright.costs.looped import looped_time
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.model.trace import Trace
     from ringwright.base.trace_tables import Row
+    from ringwright.model.trace import Trace
 
 GATHER_MATMUL, MATMUL_SCATTER = "all-gather-matmul", "matmul-reduce-scatter"
 BUCKETED_GATHER, GRADIENT_BUCKET, COPIES = "bucketed-all-gather", "gradient-bucket", "copy-engine"

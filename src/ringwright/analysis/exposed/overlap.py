@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.intervals import covered, length, union
-from ringwright.analysis.kernels import COMMUNICATION, UNKNOWN, on_device
 from ringwright.analysis.exposed.overlap_account import OverlapAccount, account, account_rows
 from ringwright.analysis.exposed.overlap_audit import audit, cases
+from ringwright.analysis.intervals import covered, length, union
+from ringwright.analysis.kernels import COMMUNICATION, UNKNOWN, on_device
 
 if TYPE_CHECKING:
     import polars as pl

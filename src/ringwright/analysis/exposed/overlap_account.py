@@ -17,13 +17,13 @@ from ringwright.analysis.exposed import overlap_remedies, variables_seen
 from ringwright.analysis.exposed.copied_collectives import copies_of
 from ringwright.analysis.exposed.fusion_rows import PRODUCTS, Fusion, FusionRows, begin_end, fusion_rows
 from ringwright.analysis.exposed.fusions import Fusions, fusions
-from ringwright.analysis.made_by import XLA, made_by
 from ringwright.analysis.exposed.overlap_audit import SHARE, Case
 from ringwright.analysis.exposed.overlap_remedies import NOT_MATCHED, ONE_COMMUNICATOR, OverlapRemedy
+from ringwright.analysis.made_by import XLA, made_by
 
 if TYPE_CHECKING:
-    from ringwright.model.trace import Trace
     from ringwright.base.trace_tables import Row
+    from ringwright.model.trace import Trace
 
 BEHIND_US = 10.0  # from the end of one operation of a communicator to the start of the next that waited for it
 WAITED_US = 20.0

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
 from ringwright.analysis.clocks import align
+from ringwright.base import drafts
 from ringwright.base.errors import InputError
 from ringwright.model.message_pairs import message_pairs
 

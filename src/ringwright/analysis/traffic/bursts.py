@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.intervals import length, union
 from ringwright.analysis.traffic.burst_document import BurstClasses, BurstFigures, Bursts, NicBursts, StepBursts
 from ringwright.analysis.traffic.incast import PERCENTILES, Incast, incast
-from ringwright.analysis.intervals import length, union
 from ringwright.base.errors import UsageError
 from ringwright.base.units import format_us
 

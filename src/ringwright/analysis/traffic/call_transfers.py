@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.pairs import paths_of
 from ringwright.analysis.traffic.burst_clocks import is_time, lasts, on_one_clock
 from ringwright.analysis.traffic.call_edges import call_edges
-from ringwright.analysis.pairs import paths_of
 from ringwright.analysis.traffic.traffic_over_time import COARSE_TICK_S, moves
 from ringwright.analysis.traffic.transfers import BY_NIC, BY_RANK, Transfers
 from ringwright.base.units import format_size

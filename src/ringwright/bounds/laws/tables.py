@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
-from ringwright.model.collective import BUS_FACTORS
 from ringwright.base.units import format_size
+from ringwright.model.collective import BUS_FACTORS
 
 MOST_PLACES = 20  # before or behind the point
 MOST_BYTES = 1 << 62  # of a row; beyond it is no size

@@ -12,8 +12,8 @@ from ringwright.formats.write.mpich_json import to_mpich_json
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:
-    from ringwright.costs.selection import Choice
     from ringwright.calls.simulation_spec import SimulationSpec
+    from ringwright.costs.selection import Choice
 
 EXPORTS = {"mpich-json": "tree"}
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit
 from ringwright.base.errors import InputError, UsageError
-from ringwright.formats.read.fusion import fuse
-from ringwright.formats.read.growing import MOST_LOOK_BYTES, GrowingJob, Looked
+from ringwright.base.units import format_count
 from ringwright.capture.live.live_alerts import AlertWatch, FiredAlert, read_rules
 from ringwright.capture.live.live_late import LateRank, LateRanks, is_long, summary_and_recent
 from ringwright.capture.live.live_rates import LiveNic, LiveOperation, LiveRates, LiveSize
+from ringwright.formats.read.fusion import fuse
+from ringwright.formats.read.growing import MOST_LOOK_BYTES, GrowingJob, Looked
 from ringwright.model.trace import Trace, is_capture
-from ringwright.base.units import format_count
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Summary

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringwright.capture.live.live_metrics import gauges, metrics_of
 from ringwright.formats.write.otlp import OtlpSender
 from ringwright.formats.write.prometheus import prometheus
-from ringwright.capture.live.live_metrics import gauges, metrics_of
 
 if TYPE_CHECKING:
     from pathlib import Path

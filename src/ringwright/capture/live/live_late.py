@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.culprits import verdict
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.logical_operations import folded
+from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.summary import summarise
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.base.errors import InputError
-from ringwright.formats.write.prometheus import MetricSample, samples, spelled
 from ringwright.capture.live.live_late import named
+from ringwright.formats.write.prometheus import MetricSample, samples, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

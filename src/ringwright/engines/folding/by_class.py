@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringwright.base.errors import DeclinedError
 from ringwright.engines.flat import assemble, in_order, places
 from ringwright.engines.folding.meetings import settle
 from ringwright.engines.folding.move_lists import MoveLists
@@ -18,7 +19,6 @@ from ringwright.engines.folding.partition import CoarsestPartition, joined
 from ringwright.engines.folding.quotient import Folded, quotient_machine, require_room, with_spans
 from ringwright.engines.messages import Pieces
 from ringwright.engines.multicast import branched
-from ringwright.base.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.stages import Costs
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
 from ringwright.engines.job.sending import Sending, asked
 from ringwright.engines.job.step import StepBuilder, StepMark
 from ringwright.engines.job.tasks import Tasks
 from ringwright.model.rewrites import Operation
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Workload
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ringwright.base.errors import InfeasibleError
 from ringwright.costs.networks import require_network
-from ringwright.model.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import Group, OperationGroups
 from ringwright.engines.job.step import PS, UPDATES, Band, Loads, StepBuilder, StepMark, Timing, earliest
 from ringwright.engines.job.tasks import Run, Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
-from ringwright.base.errors import InfeasibleError
 from ringwright.model.rewrites import Operation
+from ringwright.model.stages import Costs, Stage
 from ringwright.model.workload import Payload, Queue, Workload
 
 MOST_PIECES = 1 << 24  # of a step, over groups and micro-batches: about a minute

@@ -13,10 +13,10 @@ from ringwright.engines.job.sending import Sending
 from ringwright.engines.job.step import REAL, WHOLE, StepBuilder, earliest
 
 if TYPE_CHECKING:
-    from ringwright.model.stages import Costs
     from ringwright.engines.job.layout import Laid
     from ringwright.engines.job.reuse import WrittenStep
     from ringwright.engines.job.sending import PhaseTiming
+    from ringwright.model.stages import Costs
     from ringwright.model.workload import Workload
 
 FIRST, SMS = WHOLE.index("work"), REAL.index("sms")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ringwright.model.codecs import block_exponent
 from ringwright.execute import data
 from ringwright.execute.native import Buffers
 from ringwright.execute.switched.client import SwitchClient
+from ringwright.model.codecs import block_exponent
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
+    from ringwright.model.collective import Collective
 
 PATIENCE_SHARE = 0.7  # of what the job allows: the error that names who is missing comes before the job's own
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringwright.model.codecs import block_exponent, fixed_point
-from ringwright.model.codecs.block_exponent import NO_EXPONENT, UNKNOWN
 from ringwright.base.errors import RanksFailedError, UsageError
 from ringwright.execute.switched.frames import (
     SLOT_MASK,
@@ -25,6 +23,8 @@ from ringwright.execute.switched.frames import (
     is_sealed,
     token,
 )
+from ringwright.model.codecs import block_exponent, fixed_point
+from ringwright.model.codecs.block_exponent import NO_EXPONENT, UNKNOWN
 
 LEAST_RTO_S, FIRST_RTO_S, MOST_RTO_S = 0.010, 0.100, 1.0
 EXPONENTS = ("block-exponent", "int8")  # codecs whose frames have one

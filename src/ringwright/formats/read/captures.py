@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from ringwright.base import drafts, reopened
 from ringwright.base.errors import InputError
 from ringwright.base.scratch import ROOM, TemporaryFolder
-from ringwright.formats.read.gate.archives import CAPTURED, is_archive, unpack
 from ringwright.formats.read.detect import PEEK_BYTES, detect, is_recording
+from ringwright.formats.read.gate.archives import CAPTURED, is_archive, unpack
 from ringwright.formats.read.gate.inputs import files, find, sources_in
 from ringwright.formats.read.gate.wrapped import unwrapped
 from ringwright.model.trace import META_FILE, Trace, is_capture

@@ -11,8 +11,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base.errors import UsageError
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import TABLES, Row, conform, fitted, schema
+from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
+from ringwright.base.errors import InputError
 from ringwright.costs.nccl.graphs import (
     ABSENT,
     BALANCED_TREE,
@@ -26,7 +27,6 @@ from ringwright.costs.nccl.graphs import (
     Graph,
     Graphs,
 )
-from ringwright.base.errors import InputError
 
 FILE_BYTES_MAX = 16 << 20
 CHANNELS_MAX = 128

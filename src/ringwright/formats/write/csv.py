@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.base.drafts import draft_folder
 from ringwright.base.errors import UsageError
-from ringwright.model.trace import claim_folder, write_meta
 from ringwright.base.trace_tables import TABLES
+from ringwright.model.trace import claim_folder, write_meta
 
 if TYPE_CHECKING:
     import polars as pl

@@ -108,7 +108,7 @@ def _refuse(workload: Workload) -> None:
         if wrong:
             raise UsageError(
                 f"buckets cannot carry out the {part} of {policy.label}: {why}",
-                remedy="ringwright_lab.live.schedule, which can, or a policy that only fuses",
+                remedy="ringwright_lab.live.on_ranks, which can, or a policy that only fuses",
             )
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.base.drafts import draft
+from ringwright.base.trace_tables import TABLES
 from ringwright.formats.write.placement import claim_file
 from ringwright.model.trace import SCHEMA_VERSION
-from ringwright.base.trace_tables import TABLES
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

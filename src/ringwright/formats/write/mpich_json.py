@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ringwright.costs.selection import Choice, Tree
 from ringwright.base.errors import UsageError
+from ringwright.costs.selection import Choice, Tree
 
 
 def to_mpich_json(tree: Tree) -> bytes:

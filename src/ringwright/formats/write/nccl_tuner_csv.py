@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ringwright.base import drafts
-from ringwright.costs.nccl.tuner import TunerRule
 from ringwright.base.errors import UsageError
+from ringwright.costs.nccl.tuner import TunerRule
 
 COLLECTIVES = {
     "broadcast": "broadcast",

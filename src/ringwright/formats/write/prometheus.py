@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright.base import drafts
-from ringwright.model.collective import BUS_FACTORS
 from ringwright.base.errors import InputError
+from ringwright.model.collective import BUS_FACTORS
 
 if TYPE_CHECKING:
     import polars as pl

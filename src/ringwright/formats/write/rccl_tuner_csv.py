@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringwright.costs.nccl.tuner import ANY, TunerRule
 from ringwright.base.errors import UsageError
+from ringwright.costs.nccl.tuner import ANY, TunerRule
 from ringwright.formats.write.nccl_tuner_csv import tuner_line
 
 _HEAD = """\

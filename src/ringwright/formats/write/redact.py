@@ -16,8 +16,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base.scrub import scrub
-from ringwright.model.trace import Trace
 from ringwright.base.trace_tables import TABLES
+from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ringwright.graph.algebra.editing import COPIES
-from ringwright.model.stages import VOLUME
 from ringwright.graph.memory import peak_bytes
+from ringwright.model.stages import VOLUME
 from ringwright.model.values import SLICED, Value
 from ringwright.model.workload import Mesh, Payload, Task, Workload
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ringwright.base.errors import UsageError
 from ringwright.graph.algebra.computing import block, computed, drawn
 from ringwright.graph.algebra.moving import Held, carried
-from ringwright.base.errors import UsageError
 from ringwright.model.values import KEPT, LOCAL, PARTIAL, Value
 from ringwright.model.workload import Payload, Task, Workload, sends_earlier
 
@@ -118,7 +118,9 @@ class _Run:
         sizes = self.mesh.sizes
         shape = tuple(size for _, size in value.dims)
         if math.prod(shape) > MOST_ELEMENTS:
-            raise UsageError(f"{value.name} has {math.prod(shape):,} elements", remedy="ringwright.graph.algebra.small first")
+            raise UsageError(
+                f"{value.name} has {math.prod(shape):,} elements", remedy="ringwright.graph.algebra.small first"
+            )
         own = {each.axis for each in value.layout if each.how in (PARTIAL, LOCAL)}
         held = {}
         for rank in self.ranks[value.of]:

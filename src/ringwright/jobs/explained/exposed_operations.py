@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ringwright.analysis.intervals import covered
-from ringwright.model.stages import seconds
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS
-from ringwright.model.rewrites import Operation
 from ringwright.jobs.explained.account import joined, spans
-from ringwright.jobs.study import PolicyResult
 from ringwright.jobs.explained.why import within
+from ringwright.jobs.study import PolicyResult
+from ringwright.model.rewrites import Operation
+from ringwright.model.stages import seconds
 
 
 class OperationKey(NamedTuple):

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.costs.measured import MeasuredCosts
 from ringwright.base.errors import RingwrightError
+from ringwright.costs.measured import MeasuredCosts
+from ringwright.jobs.explained.remedies import OF_STEP
+from ringwright.jobs.recorded import Changed, below_recorded
+from ringwright.jobs.study import NONE, answer, scheduled_by
 from ringwright.model.registry import composed
 from ringwright.model.rewrites.operations import operations
 from ringwright.schedulers.order import GRADIENTS
-from ringwright.jobs.recorded import Changed, below_recorded
-from ringwright.jobs.explained.remedies import OF_STEP
-from ringwright.jobs.study import NONE, answer, scheduled_by
 
 if TYPE_CHECKING:
-    from ringwright.model.rewrites import Operation
-    from ringwright.jobs.study import Job, PolicyResult
     from ringwright.jobs.explained.why import Cause
+    from ringwright.jobs.study import Job, PolicyResult
+    from ringwright.model.rewrites import Operation
     from ringwright.model.workload import Workload
 
 MIB = 1 << 20

@@ -16,14 +16,14 @@ import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
 from ringwright.base.errors import FanInError, OperationError, UsageError
-from ringwright.model.streams import CODECS, granted, payload_bytes
-from ringwright.calls.in_switches import in_switches
 from ringwright.base.units import format_size
+from ringwright.calls.in_switches import in_switches
+from ringwright.model.streams import CODECS, granted, payload_bytes
 
 if TYPE_CHECKING:
-    from ringwright.model.program import Program
-    from ringwright.jobs.pricing.costs import FabricCosts
     from ringwright.jobs.explained.exposed_operations import OperationKey, OperationsAlike
+    from ringwright.jobs.pricing.costs import FabricCosts
+    from ringwright.model.program import Program
     from ringwright.model.topology import Capability, Topology
 
 ADDED = ("all-reduce", "reduce-scatter", "reduce")

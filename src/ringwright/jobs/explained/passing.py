@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ringwright.base.units import format_time
 from ringwright.fabrics._fault_lines import REPEATS
 from ringwright.fabrics.faults import describe_row, healthy_value
 from ringwright.model.topology import Fault
-from ringwright.base.units import format_time
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

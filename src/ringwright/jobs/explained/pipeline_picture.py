@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ringwright.analysis.intervals import union
+from ringwright.base.errors import WorkloadError
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.memory import memory
 from ringwright.graph.pipelines.stages import passes_in_order, stages_of
 from ringwright.model.workload import Workload, turn_of

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 import numpy as np
 
 from ringwright.analysis.intervals import covered
-from ringwright.model.stages import Costs, seconds
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.run import COMPUTE, JobRun
 from ringwright.engines.job.step import PS, Instances
-from ringwright.model.rewrites import Operation
-from ringwright.schedulers.order import first_consumers
 from ringwright.jobs.explained.account import joined, spans
+from ringwright.model.rewrites import Operation
+from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Workload
+from ringwright.schedulers.order import first_consumers
 
 if TYPE_CHECKING:
     from ringwright.analysis.intervals import Spans

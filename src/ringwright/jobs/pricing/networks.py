@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ringwright.costs.networks import NetworkCosts, require_network
-from ringwright.model.stages import Stage, network_of
 from ringwright.base.errors import UsageError
-from ringwright.model.program import Program
+from ringwright.costs.networks import NetworkCosts, require_network
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.pricing.places import places
+from ringwright.model.program import Program
+from ringwright.model.stages import Stage, network_of
 from ringwright.model.topology import Topology
 from ringwright.model.workload import Mesh
 

@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type
-from ringwright.costs.calibration import Calibration
-from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.calls.answers import Answers
 from ringwright.calls.asked_fabric import AskedFabric
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.spelled import algorithm
+from ringwright.costs.calibration import Calibration
+from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run

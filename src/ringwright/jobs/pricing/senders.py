@@ -17,8 +17,8 @@ from ringwright.model.workload import PHASES, SHIFTS
 if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
     from ringwright.engines.job.step import Instances
-    from ringwright.model.rewrites import Operation
     from ringwright.jobs.study import Job
+    from ringwright.model.rewrites import Operation
     from ringwright.model.topology import Topology
     from ringwright.model.workload import Workload
 

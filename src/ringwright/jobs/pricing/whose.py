@@ -12,8 +12,8 @@ from ringwright.engines.job.groups import OperationGroups
 
 if TYPE_CHECKING:
     from ringwright.engines.job.step import Instances
-    from ringwright.model.rewrites import Operation
     from ringwright.jobs.pricing.senders import Senders
+    from ringwright.model.rewrites import Operation
 
 MOST_APART = 400_000  # events of a Trace, beyond which ranks that are alike stay together
 Group = tuple[str, tuple[int, ...]]  # its role and its ranks, in order

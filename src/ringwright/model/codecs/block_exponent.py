@@ -19,6 +19,8 @@ from typing import Annotated
 
 import numpy as np
 
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Choices
 from ringwright.model.codecs.contributions import (
     NodeSum,
     Packet,
@@ -28,8 +30,6 @@ from ringwright.model.codecs.contributions import (
     out_of_packets,
     unfinite,
 )
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices
 
 LIMITS = {"int32": (1 << 31) - 1, "int8": 127}
 SMALLEST = -126  # exponent of the smallest normal float32: no packet has a smaller one

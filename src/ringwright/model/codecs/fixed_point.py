@@ -16,6 +16,8 @@ from typing import Annotated
 
 import numpy as np
 
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Range
 from ringwright.model.codecs.contributions import (
     NodeSum,
     Packet,
@@ -27,8 +29,6 @@ from ringwright.model.codecs.contributions import (
     within,
 )
 from ringwright.model.codecs.native import native
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range
 
 MOST = (1 << 31) - 1
 USUAL_SCALE = 1e6

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ringwright.base.errors import UsageError
 from ringwright.model.codecs import native
 from ringwright.model.codecs.contributions import NodeSum, stacked
-from ringwright.base.errors import UsageError
 
 _NO_FORMATS = ("__init__", "adding_nodes", "contributions", "deviation", "formats")
 

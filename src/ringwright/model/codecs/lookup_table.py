@@ -19,6 +19,8 @@ from typing import Annotated
 
 import numpy as np
 
+from ringwright.base.errors import UsageError
+from ringwright.base.knobs import Choices, Range, Seed
 from ringwright.model.codecs.contributions import (
     NodeSum,
     Packet,
@@ -29,8 +31,6 @@ from ringwright.model.codecs.contributions import (
     unfinite,
     within,
 )
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Range, Seed
 
 TAIL = 1.9  # R in units of the wider normal (sqrt 3 sigma) whose density is that of good entries: R = 3.3 sigma in 1,024 numbers
 

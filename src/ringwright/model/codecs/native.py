@@ -12,8 +12,8 @@ from typing import Annotated
 
 import numpy as np
 
-from ringwright.model.codecs.contributions import NodeSum, in_order, one_of, stacked, unfinite
 from ringwright.base.knobs import Choices
+from ringwright.model.codecs.contributions import NodeSum, in_order, one_of, stacked, unfinite
 
 COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 

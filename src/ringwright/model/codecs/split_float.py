@@ -22,9 +22,9 @@ from typing import Annotated
 
 import numpy as np
 
+from ringwright.base.knobs import Choices, Range
 from ringwright.model.codecs.contributions import NodeSum, encodable, in_order, one_of, unfinite, within
 from ringwright.model.codecs.native import native
-from ringwright.base.knobs import Choices, Range
 
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 FARTHEST = 31  # a shift by more leaves the sign

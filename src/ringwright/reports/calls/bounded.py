@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
-from ringwright.base.units import format_size
 
 MOST_NAMES = 24
 

@@ -11,9 +11,9 @@ from ringwright.base.units import format_size
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ringwright.calls.calibrate import Size
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.probable import Probable
-    from ringwright.calls.calibrate import Size
 
 
 POOR = 0.25  # error from which on it is said

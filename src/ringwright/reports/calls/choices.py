@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls import simulated
-from ringwright.base.units import format_size
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:

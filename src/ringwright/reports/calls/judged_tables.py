@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls import mpi_ranks
-from ringwright.base.units import format_size
 
 WORST = 10  # tables that are named
 LINES = 3  # of a table that are named

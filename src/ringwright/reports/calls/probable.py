@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.units import format_size
 from ringwright.costs.probable import CORRECTED, LEARNT, PACKETS, PRIOR
 from ringwright.reports import layout
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

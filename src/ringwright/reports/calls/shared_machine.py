@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
 from ringwright.reports.calls.synthesised import VERIFIED
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.search.together import SharedMachine

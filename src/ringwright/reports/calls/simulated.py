@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ringwright.base.units import format_count, format_size, format_time
 from ringwright.reports import bursts, layout
 from ringwright.reports.calls import probable
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked
-from ringwright.base.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console

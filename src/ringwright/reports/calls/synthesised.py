@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
+from ringwright.base.units import format_size
+from ringwright.calls.asked import asked_of
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
-from ringwright.calls.asked import asked_of
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from ringwright.reports.layout import percent
-from ringwright.reports.draw.machine_picture import shade
-from ringwright.reports.topology_names import shortened
 from ringwright.base.units import format_size
+from ringwright.reports.draw.machine_picture import shade
+from ringwright.reports.layout import percent
+from ringwright.reports.topology_names import shortened
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine

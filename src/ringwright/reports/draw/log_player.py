@@ -19,8 +19,8 @@ from ringwright.reports.draw.player import (
     step_messages,
 )
 from ringwright.reports.draw.ring_pictures import RingPicture, orders, rings, visits
-from ringwright.reports.topology_names import MOST_PICTURES, MOST_RANKS, hosts_of, name_of
 from ringwright.reports.draw.tree_pictures import TreePicture, TreeRun, runs_of, shapes, trees
+from ringwright.reports.topology_names import MOST_PICTURES, MOST_RANKS, hosts_of, name_of
 
 if TYPE_CHECKING:
     from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator

@@ -10,10 +10,10 @@ import math
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from ringwright.reports.draw.curves import Spot, apex, line
-from ringwright.reports.layout import percent
 from ringwright.reports.draw.machine_graph import ShownMachine, ShownNode, ShownPair, only, shown
 from ringwright.reports.draw.machine_rows import ARC, EDGE, NODE, DrawnFrame, in_rows, node_width
 from ringwright.reports.draw.rank_grid import rank_grid
+from ringwright.reports.layout import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
+from ringwright.base.units import format_size
 from ringwright.reports.draw.machine_graph import spans
 from ringwright.reports.draw.machine_picture import arrange, capacity_of, drawn
 from ringwright.reports.draw.machine_rows import DrawnFrame
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.reports.draw.machine_graph import ShownMachine
     from ringwright.calls.followed import FollowedRun
     from ringwright.model.topology import Topology
+    from ringwright.reports.draw.machine_graph import ShownMachine
 
 PARTS = 48  # of the time, in each of which a link has one load
 LONGEST_CHUNKS = 40  # characters

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.reports.draw.curves import Spot, apex, line
-from ringwright.reports.layout import percent
-from ringwright.reports.draw.rank_grid import rank_grid
 from ringwright.base.units import format_size
+from ringwright.reports.draw.curves import Spot, apex, line
+from ringwright.reports.draw.rank_grid import rank_grid
+from ringwright.reports.layout import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.model.program import Program
-    from ringwright.search.carried import CarriedTree
     from ringwright.model.topology import Topology
+    from ringwright.search.carried import CarriedTree
 
 MOST_TREES = 8
 MOST_RANKS = 256

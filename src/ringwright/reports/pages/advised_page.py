@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from ringwright.advise.advise import step_today_us
 from ringwright.advise.by_name import VERDICTS
 from ringwright.reports import html, layout, tables
+from ringwright.reports.pages.job_page import TimelinePicture, timeline, timeline_legend
 from ringwright.reports.steps.advised import (
     TELLS,
     faults_words,
@@ -16,7 +17,6 @@ from ringwright.reports.steps.advised import (
     searched_words,
     today_words,
 )
-from ringwright.reports.pages.job_page import TimelinePicture, timeline, timeline_legend
 from ringwright.reports.steps.jobs import milliseconds
 
 if TYPE_CHECKING:

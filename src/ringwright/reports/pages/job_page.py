@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ringwright.reports.steps import aggregated, remedies as job_remedies, memory
+from ringwright.base.units import format_count
 from ringwright.reports import bursts, html, tables
 from ringwright.reports.draw import pipeline_picture
+from ringwright.reports.steps import aggregated, memory
+from ringwright.reports.steps import remedies as job_remedies
 from ringwright.reports.steps.jobs import (
     answered,
     burst_title,
@@ -18,7 +20,6 @@ from ringwright.reports.steps.jobs import (
     outage_lines,
     replay_words,
 )
-from ringwright.base.units import format_count
 
 WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
 ROLES = {"tp": 3, "cp": 4, "ep": 5, "pp": 6, "dp": 7, "edp": 8, "embedding": 9}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.units import format_count, format_size
 from ringwright.reports import bursts, html, tables
-from ringwright.reports.draw import pictures, player
 from ringwright.reports.calls import probable
 from ringwright.reports.calls.simulated import answered, burst_title, declined, ended, fault_costs, time, unaffected
-from ringwright.base.units import format_count, format_size
+from ringwright.reports.draw import pictures, player
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

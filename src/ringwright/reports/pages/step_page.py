@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ringwright.base import drafts
 from ringwright.analysis.compared.diff_document import RunDifference, TimedWhole
 from ringwright.analysis.compared.gate_document import CheckResult, GateAnswer
+from ringwright.base import drafts
 from ringwright.base.errors import RingwrightError
+from ringwright.base.units import format_count, format_size
 from ringwright.reports import layout
 from ringwright.reports.layout import percent
-from ringwright.base.units import format_count, format_size
 
 PAGE_OF_STEP = "GITHUB_STEP_SUMMARY"
 MOST_BYTES = 1 << 20  # of a step's page: GitHub shows nothing of a longer one

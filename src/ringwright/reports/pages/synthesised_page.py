@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ringwright.base.units import format_count, format_size
+from ringwright.calls.followed import follow
 from ringwright.reports import html, tables
-from ringwright.reports.draw import pictures, player
-from ringwright.reports.layout import percent
-from ringwright.reports.draw.load_picture import load_picture
-from ringwright.reports.draw.machine_picture import pictures as machine_pictures
 from ringwright.reports.calls.synthesised import UNDONE, VERIFIED, sentence
 from ringwright.reports.calls.synthesised_next import following
+from ringwright.reports.draw import pictures, player
+from ringwright.reports.draw.load_picture import load_picture
+from ringwright.reports.draw.machine_picture import pictures as machine_pictures
 from ringwright.reports.draw.tree_maps import tree_maps
-from ringwright.calls.followed import follow
-from ringwright.base.units import format_count, format_size
+from ringwright.reports.layout import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ringwright.model.topology import Topology
     from ringwright.search.seen import SeenProgram
     from ringwright.search.study import Synthesised
-    from ringwright.model.topology import Topology
 
 MOST_NAMES = 48
 

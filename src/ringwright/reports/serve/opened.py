@@ -18,10 +18,10 @@ OFTEN_S = 0.5
 
 def prepare(path: str, folder: Path) -> None:
     """Read a job and write its Trace, report, summary and timeline into a folder; RingwrightError where nothing can be read."""
-    from ringwright.analysis.timeline.event_levels import levels
     from ringwright.analysis.summary import summarise
-    from ringwright.reports import html
+    from ringwright.analysis.timeline.event_levels import levels
     from ringwright.formats.read import read
+    from ringwright.reports import html
 
     trace = read([path], progress=_counting())
     _say("writing the trace")

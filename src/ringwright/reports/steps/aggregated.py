@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.reports import layout, tables
 from ringwright.base.units import format_size
+from ringwright.reports import layout, tables
 
 if TYPE_CHECKING:
     from rich.console import Console

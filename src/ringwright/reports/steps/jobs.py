@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from ringwright.reports.steps import aggregated, memory
+from ringwright.base.units import format_size
 from ringwright.reports import bursts, layout
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked
 from ringwright.reports.calls.probable import OUTSIDE
 from ringwright.reports.calls.simulated import in_words
-from ringwright.base.units import format_size
+from ringwright.reports.steps import aggregated, memory
 
 MOST_CAUSES = 3
 COMMUNICATION_ALONE = "communication-only"  # the ground of a replay of which no time is known

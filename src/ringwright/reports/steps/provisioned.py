@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ringwright.base.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.steps.jobs import milliseconds
-from ringwright.base.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from ringwright.graph.pipelines.stages import PipelineStages
-from ringwright.schedulers.decompose._buckets import alike
 from ringwright.model.values import SLICED
 from ringwright.model.workload import Payload, Workload
+from ringwright.schedulers.decompose._buckets import alike
 
 Todo = tuple[str, str, Mapping[str, Any]]
 

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.graph.algebra import RewriteError, rewritten
-from ringwright.model.stages import Costs
 from ringwright.base.errors import WorkloadError
 from ringwright.base.knobs import Range
+from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.pipelines import order
 from ringwright.graph.pipelines.stages import PipelineStages, stages_of
-from ringwright.schedulers.decompose._gathers import left, once_a_stage
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose._gathers import left, once_a_stage
 
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")
 SLUG = "breadth-first-pp"

@@ -23,15 +23,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any
 
+from ringwright.base.errors import WorkloadError
+from ringwright.base.knobs import Mebibytes, Range
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.algebra.valued import valued
 from ringwright.model.stages import Costs
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Mebibytes, Range
+from ringwright.model.workload import Payload, Queue, Workload
 from ringwright.schedulers.decompose._buckets import Bucket, alike, bucketed
 from ringwright.schedulers.decompose._following import following
 from ringwright.schedulers.order import GRADIENTS, first_consumers
-from ringwright.model.workload import Payload, Queue, Workload
 
 NEEDS = ("workload.gradients",)
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")

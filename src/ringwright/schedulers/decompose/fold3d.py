@@ -21,16 +21,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ringwright.graph.algebra import RewriteError, rewritten
-from ringwright.graph.algebra.valued import valued
-from ringwright.model.stages import Costs
 from ringwright.base.errors import WorkloadError
 from ringwright.base.knobs import Ratio
+from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.graph.algebra.valued import valued
 from ringwright.graph.pipelines import order
 from ringwright.graph.pipelines.stages import PipelineStages, passes, stages_of
+from ringwright.model.stages import Costs
+from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.decompose._following import following
 from ringwright.schedulers.decompose._slices import Slice, slices
-from ringwright.model.workload import Queue, Workload
 
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")
 NEEDS = ("workload.pipeline",)

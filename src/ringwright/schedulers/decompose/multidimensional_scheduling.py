@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from ringwright.model.stages import Costs, seconds
 from ringwright.base.errors import WorkloadError
 from ringwright.base.knobs import Mebibytes, Role
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import Gate, Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.search import threshold
-from ringwright.model.workload import Gate, Payload, Queue, Rewrite, Workload
 
 NEEDS = ("workload.gradients", "workload.pipeline")
 MESSAGES, SUMS = 1, 2  # classes of traffic; 0 is what is not scheduled

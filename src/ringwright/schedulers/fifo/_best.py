@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ringwright.model.stages import Costs, seconds
 from ringwright.model.rewrites import applied, operations
-from ringwright.schedulers.order import GRADIENTS, released
+from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Rewrite, Workload
+from ringwright.schedulers.order import GRADIENTS, released
 
 SMALLEST, LARGEST = 18, 30  # 256 KiB to 1 GiB
 

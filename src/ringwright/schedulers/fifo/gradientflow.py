@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Elements, Mebibytes, Range
+from ringwright.model.stages import Costs
+from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.fifo._best import best_threshold
 from ringwright.schedulers.order import GRADIENTS
-from ringwright.model.workload import Queue, Rewrite, Workload
 
 NEEDS = ("workload.gradients",)
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Choices, Mebibytes, Range
-from ringwright.schedulers.order import GRADIENTS
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Payload, Queue, Rewrite, Workload
+from ringwright.schedulers.order import GRADIENTS
 
 NEEDS = ("workload.gradients",)
 SCHEMES = ("best", "dense", "factors")

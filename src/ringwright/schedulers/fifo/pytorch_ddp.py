@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.model.stages import Costs
 from ringwright.base.knobs import Mebibytes
-from ringwright.schedulers.order import GRADIENTS
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright.schedulers.order import GRADIENTS
 
 NEEDS = ("workload.gradients",)
 MIB = 1 << 20

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from ringwright.model.workload import Payload, Task, Workload
 from ringwright.schedulers.order import GRADIENTS, released
 from ringwright.schedulers.priority._fusion import completions
-from ringwright.model.workload import Payload, Task, Workload
 
 MOST_ROUNDS = 20
 

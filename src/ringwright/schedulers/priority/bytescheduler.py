@@ -15,10 +15,10 @@ Declines: nothing.
 
 from __future__ import annotations
 
-from ringwright.model.stages import Costs
 from ringwright.base.knobs import Microseconds, Piece
-from ringwright.schedulers.order import GRADIENTS, by_layer
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright.schedulers.order import GRADIENTS, by_layer
 
 NEEDS = ("workload.gradients",)
 SERVERS, ALL_REDUCE = (4_000_000, 16_000_000), (32_000_000, 64_000_000)  # bytes of a partition, and of credit

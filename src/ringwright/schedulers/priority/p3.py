@@ -14,10 +14,10 @@ Declines: nothing.
 
 from __future__ import annotations
 
-from ringwright.model.stages import Costs
 from ringwright.base.knobs import Elements, Microseconds
-from ringwright.schedulers.order import GRADIENTS, by_layer
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
+from ringwright.schedulers.order import GRADIENTS, by_layer
 
 NEEDS = ("workload.gradients",)
 

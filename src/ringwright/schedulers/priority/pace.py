@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ringwright.model.stages import Costs, seconds
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Piece
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS, by_layer, released, tails
 from ringwright.schedulers.priority._fusion import SlicedSeconds, Tensor, merge
 from ringwright.schedulers.priority._listing import relisted
-from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 
 NEEDS = ("workload.gradients",)
 CHANGES = ("tasks",)  # where forward branches, its tasks are listed in another order

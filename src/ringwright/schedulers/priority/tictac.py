@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.model.stages import Costs, seconds
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Choices, Seed
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.priority._tictac import TransferGraph, tac, tic
-from ringwright.model.workload import Queue, Workload
 
 NEEDS = ("workload.gradients",)
 

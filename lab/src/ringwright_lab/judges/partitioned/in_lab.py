@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 
 from ringwright.execute.started import run_ranks
-from ringwright_lab.network.network import LabNetwork, network
-from ringwright_lab.network.shaping import GOODPUT
 from ringwright_lab.judges.partitioned import ranks
 from ringwright_lab.judges.partitioned.ranks import MESSAGE_ELEMENTS, RanksAsked
+from ringwright_lab.network.network import LabNetwork, network
+from ringwright_lab.network.shaping import GOODPUT
 
 WIDTH = 4
 # Bytes/s of a rank's port, and of the link that two ranks share between their leaf and the spine.

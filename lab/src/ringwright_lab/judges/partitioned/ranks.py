@@ -1,7 +1,7 @@
 """One rank of an experiment on gloo: sums as a whole, by levels or in parts; messages beside a sum, in blocks or not.
 
-As a program (``python -m ringwright_lab.judges.partitioned.ranks FOLDER RANK``) it reads ``asked.json`` of the folder, does its part
-and leaves ``RANK.json``: seconds, and whether all sums were right.
+As a program (``python -m ringwright_lab.judges.partitioned.ranks FOLDER RANK``) it reads ``asked.json`` of the folder, does
+its part and leaves ``RANK.json``: seconds, and whether all sums were right.
 """
 
 from __future__ import annotations

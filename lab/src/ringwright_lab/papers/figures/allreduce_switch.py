@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from ringwright.model.collective import Collective
+from ringwright.algorithms.innetwork.summing_pipeline import SummingPipeline, aggregated, cascaded, summed
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.algorithms.innetwork.summing_pipeline import SummingPipeline, aggregated, cascaded, summed
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm as typed_algorithm
 from ringwright.model.topology import Topology
 

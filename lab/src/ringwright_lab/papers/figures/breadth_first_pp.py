@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from ringwright_lab.papers.figures.pipelines import UnitCosts, computed, ended, plain, units
 from ringwright.graph.pipelines import order
-from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
+from ringwright_lab.papers.figures.pipelines import UnitCosts, computed, ended, plain, units
 
 FREE = UnitCosts()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from ringwright.model.stages import LinkCosts, ServerCosts
 from ringwright.engines.job.run import simulate
-from ringwright_lab.papers.figures.fit import least, turns
-from ringwright.schedulers.priority.bytescheduler import bytescheduler
+from ringwright.model.stages import LinkCosts, ServerCosts
 from ringwright.model.workload import Queue, Workload
+from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
+from ringwright_lab.papers.figures.fit import least, turns
 
 TENSORS = (3, 6, 3)  # units, layers 0, 1, 2; forward and backward of each take 2 units
 ALONE_S = 256 / 785  # a step of one machine of 8 GPUs, 32 images each, at the images/s of the repository's plot

@@ -6,11 +6,11 @@ from functools import cache
 
 import numpy as np
 
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.torus_trees import ROOT, disjoint_trees
+from ringwright.calls.bounds import bounds
+from ringwright.fabrics import fabric
 from ringwright_lab.papers.figures.collectives import taken_us
 from ringwright_lab.papers.figures.loads import busiest_s
-from ringwright.calls.bounds import bounds
 
 LINK = "rate=1Gb/s,latency_s=10us"  # of a server's network port and driver; the paper's is not known
 TORUS, SWITCH = f"torus:3x3x3,{LINK}", f"switch:27,{LINK}"

@@ -7,17 +7,17 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from ringwright.costs.nodes import NodeCosts
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES
 from ringwright.graph.algebra.account import wire_bytes
 from ringwright.graph.algebra.build import Build, partial, sliced
-from ringwright.costs.nodes import NodeCosts
-from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
-from ringwright.schedulers.decompose.centauri import centauri
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
 from ringwright.model.values import Work
 from ringwright.model.workload import Mesh, Workload
+from ringwright.schedulers.decompose.centauri import centauri
 
 PS = 1e12
 RANKS, PRODUCT_S = 4, 8.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from ringwright.fabrics import fabric
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.stages import StageProgram
+from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import Costs, LinkCosts, Stage
-from ringwright.fabrics import fabric
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.coconet import autotuned, coconet, step_s
 from ringwright.schedulers.decompose.coconet.schedules import message_schedules, optimizer_schedules, product_schedules
-from ringwright.jobs.pricing.costs import on_fabric
-from ringwright.model.workload import Workload
 
 RANKS = 128
 # Microseconds of an iteration on 128 V100-class GPUs, single precision, the best of NCCL's algorithms (ring, tree, its choice),

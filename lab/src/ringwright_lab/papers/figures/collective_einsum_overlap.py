@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
-from ringwright.graph.algebra.build import Build, sliced
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
-from ringwright_lab.papers.figures.fit import crossing
-from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap, looped_gain
+from ringwright.graph.algebra.build import Build, sliced
 from ringwright.jobs.generated import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Mesh, Workload
+from ringwright.schedulers.decompose.collective_einsum_overlap import collective_einsum_overlap, looped_gain
+from ringwright_lab.papers.figures.fit import crossing
 
 PRODUCT_S, BLOCK_BYTES = 1.0, 1 << 20
 SWEPT_R, SWEPT_P = (0.15, 0.25, 0.35, 0.5), (8, 16)

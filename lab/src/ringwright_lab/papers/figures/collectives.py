@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from ringwright.fabrics import fabric as made_fabric
-from ringwright.model.registry import algorithm as found
+from ringwright.base.units import parse_size
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulate import measure
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.fabrics import fabric as made_fabric
+from ringwright.model.registry import algorithm as found
 from ringwright.model.topology import Topology
-from ringwright.base.units import parse_size
 
 
 def taken_us(collective: str, topology: Topology, size_bytes: int, algorithm: str) -> float:

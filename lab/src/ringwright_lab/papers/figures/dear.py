@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import cache, partial
 from itertools import pairwise
 
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.decompose.dear import dear
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.order import GRADIENTS, released
 from ringwright.schedulers.priority._fusion import SlicedSeconds, Tensor, merge
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
-from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 
 HEADERS = 78  # bytes beside a packet's elements, as in SwitchML's figures

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.model.collective import Collective
 from ringwright.engines import choose
 from ringwright.fabrics import fabric as made_fabric
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.threadblocks import Schedule
 

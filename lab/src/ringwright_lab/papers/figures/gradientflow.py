@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright_lab.papers.figures.fit import turns
-from ringwright_lab.papers.figures.netai2020 import BATCH_S, log
-from ringwright.schedulers.fifo.gradientflow import gradientflow
+from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
+from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.workloads.layers import layerwise, measured
 from ringwright.workloads.models import model
+from ringwright_lab.papers.figures.fit import turns
+from ringwright_lab.papers.figures.netai2020 import BATCH_S, log
 
 # Scenario A: ResNet-50's measured backward pass on 16 ranks. A start-up here is that of one all-reduce, all its steps.
 RANKS, RATE = 16, 56e9 / 8

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from ringwright.algorithms.published.imagenet_4_minutes import fuse, imagenet_4_minutes, predicted_s
+from ringwright.engines.job.run import simulate
 from ringwright.model.collective import Collective
 from ringwright.model.stages import Stage
-from ringwright.engines.job.run import simulate
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model

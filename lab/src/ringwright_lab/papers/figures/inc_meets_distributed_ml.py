@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.ethernet.inc_meets_distributed_ml import inc_meets_distributed_ml, programs
 from ringwright.algorithms.innetwork.shared_pool import PoolJobs, shared
-from ringwright_lab.papers.figures.collectives import taken_us
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.winners import winners
+from ringwright.engines.choose import simulate
+from ringwright.fabrics import fabric
+from ringwright.model.collective import Collective
+from ringwright_lab.papers.figures.collectives import taken_us
 
 
 def gain(ranks: int, size_bytes: int, baseline: str) -> float:

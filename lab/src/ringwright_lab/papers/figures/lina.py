@@ -7,12 +7,12 @@ from functools import cache
 from itertools import islice
 
 from ringwright.costs.nodes import NodeCosts
-from ringwright.model.stages import seconds
 from ringwright.engines.job.run import JobRun, simulate
+from ringwright.model.stages import seconds
+from ringwright.model.workload import Edge, Gate, Payload, Task, Workload
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority.lina import GATES, GRADIENT_CLASS, lina, priority
 from ringwright.schedulers.priority.lina.inference import Skew, layer_times
-from ringwright.model.workload import Edge, Gate, Payload, Task, Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 NODE_RATE, PER_NODE, RANKS = 12.5e9, 4, 16  # 100 Gb/s a node, 4 nodes

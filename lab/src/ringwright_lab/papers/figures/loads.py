@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.model import registry
 from ringwright.model.program import Op, Program
-from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.model.topology import Topology
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.graph.memory import peak_bytes
+from ringwright.jobs.modelled import job
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx import LayerOperation, Recomputation, Window, chosen, lynx, partitioned
 from ringwright.schedulers.decompose.lynx.stages import even, imbalance
-from ringwright.jobs.modelled import job
-from ringwright.model.workload import Workload
 
 MODEL, PARALLEL, GPUS = "gpt3-6.7b", "tp4,pp4", 16
 RATES = {"nvlink": 250e9, "pcie": 20e9}  # bytes/s of a rank

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ringwright.model.stages import LinkCosts, Stage, seconds
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.schedulers.decompose.multidimensional_scheduling import link_seconds, multidimensional_scheduling
+from ringwright.model.stages import LinkCosts, Stage, seconds
 from ringwright.model.workload import Edge, Gate, Mesh, Payload, Queue, RankClass, Task, Workload
+from ringwright.schedulers.decompose.multidimensional_scheduling import link_seconds, multidimensional_scheduling
 
 PS = 1e12
 REPLICAS, LAYERS = 4, 2

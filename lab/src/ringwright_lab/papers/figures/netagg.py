@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.keyed import left_bytes
 from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, middlebox_tree, switches_with_middleboxes
+from ringwright.fabrics import fabric
+from ringwright.model.topology import Topology
 from ringwright_lab.papers.figures.collectives import taken_us
 from ringwright_lab.papers.figures.loads import busiest_s, loads_of
-from ringwright.model.topology import Topology
 
 STAR = "middleboxes:{ranks},rate={rate},middlebox_rate={middlebox_rate}"  # a master and its workers on one switch with one box
 CLUSTER = "middleboxes:16x4x4,oversubscription=4,at={at}"  # 16 servers of 1 Gb/s a rack, 1:4 above it, boxes of 10 Gb/s

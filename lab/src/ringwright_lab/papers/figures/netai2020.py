@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import as_file, files
 
-from ringwright.model.stages import Stage
 from ringwright.engines.job.run import simulate
 from ringwright.formats.read.backward_log import BackwardLog, backward_log, table
+from ringwright.model.stages import Stage
 from ringwright.model.workload import Queue, Rewrite
 from ringwright.workloads.layers import measured
 

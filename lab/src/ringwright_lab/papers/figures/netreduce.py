@@ -7,14 +7,14 @@ from functools import cache
 
 import numpy as np
 
-from ringwright.model.collective import Collective
+from ringwright.algorithms.innetwork.ring_connections import RingRun, ring_through_device
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.algorithms.innetwork.ring_connections import RingRun, ring_through_device
-from ringwright_lab.papers.figures.fit import crossing
-from ringwright_lab.papers.figures.machines import one_port
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Topology
+from ringwright_lab.papers.figures.fit import crossing
+from ringwright_lab.papers.figures.machines import one_port
 
 HEADERS = 78  # bytes beside a packet's data, as in SwitchML's figures
 NIC = 12.5e9

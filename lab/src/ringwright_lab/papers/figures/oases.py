@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log
 
-from ringwright.model.stages import Costs, Stage
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
-from ringwright_lab.papers.figures.oases_profile import SEQUENCE, LayerMs, layer_ms
-from ringwright.schedulers.decompose.oases import Schedule, oases
-from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.jobs.modelled import job
+from ringwright.jobs.pricing.costs import on_fabric
+from ringwright.model.stages import Costs, Stage
 from ringwright.model.values import PARTIAL, Placement, Value, Work
 from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Task, Workload
+from ringwright.schedulers.decompose.oases import Schedule, oases
+from ringwright_lab.papers.figures.oases_profile import SEQUENCE, LayerMs, layer_ms
 
 BATCH, WIDTH_BYTES = 4, 2
 LAYERS = {1024: 24, 2048: 24, 3072: 24, 4096: 16, 6144: 16, 8192: 8, 12288: 4}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from functools import cache
 
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright_lab.papers.figures.netai2020 import BATCH_S, log
-from ringwright_lab.papers.figures.pipelines import ELEMENTS, UnitCosts, computed, plain, units
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
-from ringwright.model.workload import Queue, Workload
 from ringwright.workloads.layers import layerwise, measured
 from ringwright.workloads.models import model
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
+from ringwright_lab.papers.figures.netai2020 import BATCH_S, log
+from ringwright_lab.papers.figures.pipelines import ELEMENTS, UnitCosts, computed, plain, units
 
 FREE = UnitCosts()
 

@@ -8,8 +8,8 @@ from itertools import islice
 
 from ringwright.algorithms.synthesis.p2.machine import levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, matrices
-from ringwright.fabrics import fabric
 from ringwright.calls.placed_reductions import reduction_s
+from ringwright.fabrics import fabric
 
 # Data sheets: NVLink3 300 GB/s each way a GPU, 100 Gb/s a node of 16 (Google Cloud a2-megagpu-16g); ndv2: NVLink2, 100 Gb/s.
 A100 = "rail-optimised:{},gpus=16,gpus_per_nic=16,nvlink_rate=300GB/s,pcie_rate=31.5GB/s,nic_rate=100Gb/s,layout=switch"

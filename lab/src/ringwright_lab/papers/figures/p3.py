@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from ringwright.model.stages import ServerCosts, Stage
 from ringwright.engines.job.run import simulate
-from ringwright_lab.papers.figures import bytescheduler
-from ringwright_lab.papers.figures.fit import crossing
+from ringwright.model.stages import ServerCosts, Stage
+from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.priority.p3 import p3
-from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
+from ringwright_lab.papers.figures import bytescheduler
+from ringwright_lab.papers.figures.fit import crossing
 
 MACHINES = 4  # each a worker and a server
 RATES_GBPS = (1, 2, 4, 6, 8, 10, 12, 15, 20, 30)

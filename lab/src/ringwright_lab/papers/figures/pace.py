@@ -7,16 +7,16 @@ import statistics
 from collections.abc import Callable
 from functools import cache, partial
 
-from ringwright.model.stages import LinkCosts
 from ringwright.engines.job.run import simulate
-from ringwright_lab.papers.figures.netai2020 import BATCH_S
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Workload
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority._fusion import first_come, preemptive
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.schedulers.priority.pace import pace
-from ringwright.model.workload import Workload
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
+from ringwright_lab.papers.figures.netai2020 import BATCH_S
 
 INSTANCES = 3000
 MOST_TENSORS = 30

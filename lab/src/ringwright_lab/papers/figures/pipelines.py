@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ringwright.model.stages import Stage
 from ringwright.engines.job.run import simulate
+from ringwright.model.stages import Stage
 from ringwright.model.workload import Workload
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.engines.job.run import simulate
-from ringwright_lab.papers.figures.fit import crossing
 from ringwright.model.rewrites import operations
-from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
+from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.workload import Workload
+from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
+from ringwright_lab.papers.figures.fit import crossing
 
 # Fig. 6, read from the bars: forward, backward, communication and update without overlap, as shares of their sum.
 PARTS = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.engines.job.run import simulate
+from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ringwright.algorithms.synthesis.sccl import sccl
-from ringwright.model.collective import Collective
 from ringwright.bounds.round_limits import wires_of
 from ringwright.bounds.rounds import rounds_bound
 from ringwright.fabrics import fabric as made_fabric
+from ringwright.model.collective import Collective
 from ringwright_lab.papers.figures.collectives import taken_us
 
 COLLECTIVES = ("all-gather", "all-reduce", "broadcast", "all-to-all")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from ringwright.model.collective import Collective
+from ringwright.algorithms.innetwork.infiniband.sharp import sharp
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.algorithms.innetwork.infiniband.sharp import sharp
+from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 
 # B of 309 GB/s fits the algorithm bandwidths of 5 to 8 GPUs of a DGX H100, whose NVLinks bring 450 GB/s each way.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringwright.fabrics import fabric
 from ringwright.algorithms.innetwork.pair_tables import Memory, Pair, expected_pairs, sent_bytes, through, totals
+from ringwright.fabrics import fabric
 from ringwright_lab.papers.figures.collectives import taken_us
 from ringwright_lab.papers.figures.loads import busiest_s
 from ringwright_lab.papers.figures.word_gradients import largest

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from ringwright.graph.algebra.build import BYTES, Build, partial, sliced
 from ringwright.costs.networks import NetworkCosts
-from ringwright.model.stages import LinkCosts, seconds
 from ringwright.engines.job.run import simulate
+from ringwright.graph.algebra.build import BYTES, Build, partial, sliced
+from ringwright.model.stages import LinkCosts, seconds
+from ringwright.model.workload import Gate, Mesh, Queue, Workload
 from ringwright.schedulers.decompose.syndicate import searched, syndicate
 from ringwright.schedulers.decompose.syndicate._motifs import MotifPlan, MotifTimes, every_plan, kinds_of, plain
 from ringwright.schedulers.search import enumerated
-from ringwright.model.workload import Gate, Mesh, Queue, Workload
 
 FAST, SLOW = "rdma", "ethernet"
 RATE, RATIO, START_S = 10e9, 4.0, 5e-6  # bytes/s of the fast network, how many times the other's, seconds a round

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.model.stages import LinkCosts
-from ringwright.engines.job.run import simulate
+from ringwright.model.workload import Mesh
 from ringwright.schedulers.decompose.t3 import t3
 from ringwright.schedulers.decompose.t3.stages import (
     Arbitration,
@@ -20,7 +21,6 @@ from ringwright.schedulers.decompose.t3.stages import (
     touched,
     triggered_s,
 )
-from ringwright.model.workload import Mesh
 
 GPU = (
     RingGpu()

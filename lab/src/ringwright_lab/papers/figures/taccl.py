@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.taccl import taccl
-from ringwright.model.collective import Collective
 from ringwright.engines.choose import simulate
-from ringwright_lab.papers.figures.collectives import time_us
-from ringwright.model.sketches import Sketch
 from ringwright.formats.read.topology.taccl import read_taccl_model
+from ringwright.model.collective import Collective
+from ringwright.model.sketches import Sketch
+from ringwright_lab.papers.figures.collectives import time_us
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

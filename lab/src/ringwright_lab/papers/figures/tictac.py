@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import permutations
 
-from ringwright.model.stages import ServerCosts, Stage
 from ringwright.engines.job.run import simulate
+from ringwright.model.stages import ServerCosts, Stage
+from ringwright.model.workload import Edge, Task, Workload
 from ringwright.schedulers.priority._tictac import TransferGraph, tac, tic
 from ringwright.schedulers.priority.tictac import tictac
-from ringwright.model.workload import Edge, Task, Workload
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
 

@@ -15,18 +15,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
-from ringwright.base import drafts
-from ringwright.base.errors import RingwrightError
-from ringwright.fabrics import fabric
-from ringwright.fabrics.faults import LANES_LEFT, apply
-from ringwright.base.steps import Advance
-from ringwright.jobs import generated, study
-from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
-from ringwright.jobs.generated import GeneratedJobSpec
-from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.advise.provision.buffers import Queued, RoleBurst, buffered_links, role_bursts, slowed_time
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.provision.optics import some_cables
+from ringwright.base import drafts
+from ringwright.base.errors import RingwrightError
+from ringwright.base.steps import Advance
+from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import LANES_LEFT, apply
+from ringwright.jobs import generated, study
+from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.model.topology import Topology
 
 GPUS, DEVICE, POLICY = 64, "h100", "pytorch-ddp"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, TypedDict
 
-from ringwright.analysis.slow.disturbance import NONE
 from ringwright.analysis.request_shapes import FEW, LIKE, REDUCTIONS, UNKNOWN
+from ringwright.analysis.slow.disturbance import NONE
 from ringwright_lab.papers.figures.kinds import EXACT, FORM
 from ringwright_lab.papers.poster.plan import ANOMALIES, MADE_ON, TRUE_SHAPE
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ringwright.model.collective import Collective
-from ringwright.engines.choose import simulate
+from ringwright.advise.provision.asked import POLICY
+from ringwright.advise.provision.forms import chosen_form
 from ringwright.base.errors import RingwrightError
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.model.registry import algorithm
 from ringwright.jobs import generated, study
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.advise.provision.asked import POLICY
-from ringwright.advise.provision.forms import chosen_form
+from ringwright.model.collective import Collective
+from ringwright.model.registry import algorithm
 
 HOSTS, MODEL, DEVICE = 32, "llama2-7b", "h100"
 MESSAGE, PAIR = 16 << 20, "switch:2,transport=roce"

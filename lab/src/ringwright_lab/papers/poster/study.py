@@ -8,10 +8,10 @@ from typing import Any, TypedDict
 
 from ringwright.base import drafts
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.base.steps import Advance
 from ringwright_lab.papers.figures.kinds import tally
 from ringwright_lab.papers.poster import SLUG, conclusion_rows, conclusions, figures, plan, published_cases
 from ringwright_lab.papers.poster.effects import effects
-from ringwright.base.steps import Advance
 from ringwright_lab.sweep import resumed
 from ringwright_lab.sweep.grid import Grid, legal
 from ringwright_lab.sweep.patterns import provisions

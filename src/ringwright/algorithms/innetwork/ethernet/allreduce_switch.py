@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.innetwork.slot_pool import SlotLease
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.base.knobs import Channels, Range, Segments, Slots
 
 if TYPE_CHECKING:

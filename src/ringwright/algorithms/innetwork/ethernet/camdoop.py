@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ringwright.algorithms.innetwork.torus_trees import TorusTrees, disjoint_trees, shortest_tree, sides
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import Pieces
 from ringwright.algorithms.tree_moves import TreeMoves
 from ringwright.algorithms.tree_rounds import TreeRounds
-from ringwright.model.collective import split
 from ringwright.base.errors import DeclinedError, UsageError
-from ringwright.algorithms.innetwork.torus_trees import TorusTrees, disjoint_trees, shortest_tree, sides
+from ringwright.model.collective import split
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ringwright.algorithms.blocks.double_binary_tree import double_binary_tree
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.engines.choose import simulate
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.algorithms.innetwork.infiniband.sharp import sharp
+from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.base.knobs import Range
+from ringwright.engines.choose import simulate
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.errors import UsageError
 from ringwright.algorithms.innetwork.middlebox_trees import (
     MiddleboxTree,
     centre,
@@ -27,6 +25,8 @@ from ringwright.algorithms.innetwork.middlebox_trees import (
     switches_with_middleboxes,
 )
 from ringwright.algorithms.innetwork.tree_turns import TreeTurns
+from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Channels, Range, Segments
 from ringwright.model.program import Program, nothing
 

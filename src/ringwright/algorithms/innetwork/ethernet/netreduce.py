@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from ringwright.algorithms.innetwork.slot_pool import SlotLease
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.base.errors import UsageError
-from ringwright.algorithms.innetwork.slot_pool import SlotLease
 from ringwright.base.knobs import Channels, Range, Segments
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, MiddleboxTree, centre, middlebox_tree
+from ringwright.algorithms.innetwork.tree_turns import TreeTurns
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.switch_trees import network_switches
 from ringwright.base.errors import UsageError
-from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, MiddleboxTree, centre, middlebox_tree
-from ringwright.algorithms.innetwork.tree_turns import TreeTurns
 from ringwright.base.knobs import Range, Segments
 from ringwright.model.program import Program, nothing
 

@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ringwright.algorithms.innetwork.slot_pool import BLOCK, SlotLease, offered
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.base.errors import UsageError
-from ringwright.algorithms.innetwork.slot_pool import BLOCK, SlotLease, offered
 from ringwright.base.knobs import Channels, Range, Segments, Slots
 
 if TYPE_CHECKING:

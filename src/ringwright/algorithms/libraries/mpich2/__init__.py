@@ -41,8 +41,8 @@ from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Choices, Radix, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.costs.selection import Choice, Tree
+    from ringwright.model.collective import Collective
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 

@@ -25,8 +25,8 @@ from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Choices, Range, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.costs.selection import RuleTable
+    from ringwright.model.collective import Collective
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 

@@ -19,9 +19,9 @@ from ringwright.engines.machine import machine
 from ringwright.model.program import Program
 
 if TYPE_CHECKING:
-    from ringwright.model.collective import Collective
     from ringwright.bounds.forests import Forest
     from ringwright.engines.machine import Machine
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 FIRST_CHUNK = 64 << 10  # bytes, the smallest that is tried

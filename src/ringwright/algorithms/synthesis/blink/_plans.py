@@ -16,8 +16,8 @@ from ringwright.algorithms.synthesis.blink._fewest import ChosenTrees, fewest_tr
 from ringwright.algorithms.synthesis.blink._forests import busy_s, depths, forests_of, hung_up, one_hop
 from ringwright.algorithms.synthesis.blink._packing import packed_trees, question_of
 from ringwright.algorithms.synthesis.blink._wiring import job_wiring
-from ringwright.model.collective import split
 from ringwright.bounds.lower_bounds import bounds
+from ringwright.model.collective import split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.flow_all_to_all._choice import ChosenRun
     from ringwright.algorithms.synthesis.flow_all_to_all._classes import Classes
     from ringwright.algorithms.synthesis.flow_all_to_all._rounds import Path, SentMessages
-    from ringwright.model.collective import Collective
     from ringwright.bounds.concurrent_flow import ConcurrentFlow
     from ringwright.engines.machine import Machine
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.algorithms.searching import Deadline
-    from ringwright.model.collective import Collective
     from ringwright.bounds.arcs import Arcs
+    from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
 MOST_KNOWN = 64

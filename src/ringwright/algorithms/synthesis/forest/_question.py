@@ -10,10 +10,10 @@ from ringwright.algorithms.synthesis.forest._packing import ForestPacking
 from ringwright.algorithms.tree_moves import cuts, even_cuts, is_listed, of_all_roots, tree_moves
 from ringwright.algorithms.tree_rounds import TreeRounds
 from ringwright.algorithms.tree_windows import windowed
-from ringwright.model.collective import Collective, split
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.forests import Forest, evened
 from ringwright.engines.machine import machine
+from ringwright.model.collective import Collective, split
 from ringwright.model.program import Program
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ from ringwright.algorithms.synthesis.forest import OPS
 from ringwright.algorithms.synthesis.forest._choice import candidates
 from ringwright.algorithms.synthesis.forest._packing import SHARED, both_phases
 from ringwright.algorithms.synthesis.forest._question import ForestQuestion
+from ringwright.base.errors import UsageError
 from ringwright.bounds.arcs import together as on_same_resources
 from ringwright.bounds.shared_trees import forests
 from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.engines.together import simulate_together
-from ringwright.base.errors import UsageError
 from ringwright.model.program import nothing
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.forest._choice import PiecedForest
-    from ringwright.model.collective import Collective
     from ringwright.bounds.forests import Forest
+    from ringwright.model.collective import Collective
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 

@@ -23,14 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from ringwright.algorithms.language import ChunkScript, compile_script
 from ringwright.algorithms.levels import factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.synthesis.gc3 import exchanges, programs
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.model.collective import Collective
 from ringwright.base.errors import DeclinedError, OperationError, UsageError
 from ringwright.base.knobs import Channels, Range, Ranks
-from ringwright.algorithms.language import ChunkScript, compile_script
+from ringwright.model.collective import Collective
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.algorithms.synthesis.gc3.programs import Plan
 from ringwright.algorithms.language import ChunkScript, Reference
+from ringwright.algorithms.synthesis.gc3.programs import Plan
 
 
 def direct_exchange(script: ChunkScript, plan: Plan) -> None:

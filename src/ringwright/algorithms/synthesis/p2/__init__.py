@@ -34,10 +34,10 @@ from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
-from ringwright.model.collective import ROOTED, Collective
-from ringwright.engines.choose import simulate
 from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.base.knobs import Range, Ranks
+from ringwright.engines.choose import simulate
+from ringwright.model.collective import ROOTED, Collective
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy as np
 
 from ringwright.algorithms.compose import Axis, beside, embed, lift
 from ringwright.algorithms.synthesis.p2.language import EMPTY, Hierarchy, Instruction
-from ringwright.model.collective import PER_RANK, Collective
 from ringwright.base.errors import UsageError
+from ringwright.model.collective import PER_RANK, Collective
 from ringwright.model.program import Cost, Layout, Program, Step, cut
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.pipeline import best_segments, pipeline
-from ringwright.model.collective import ROOTED, Collective
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.model.collective import ROOTED, Collective
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm

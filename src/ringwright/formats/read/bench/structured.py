@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from ringwright.bounds.laws.tables import Side
+from ringwright.formats.read.gate.salvage import whole_objects
 from ringwright.formats.read.gathered import whole_number
 from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable, SizeRow, op_in
-from ringwright.formats.read.gate.salvage import whole_objects
 
 _SUPERBENCH = re.compile(
     r"^(?P<bench>(?:nccl|rccl)-bw)(?::(?P<setting>[^/]*))?/(?:(?P<extra>\w+)_)?(?P<op>[a-z]+)_(?P<size>\d+)_(?P<what>time|algbw|busbw)(?::\d+)?$"

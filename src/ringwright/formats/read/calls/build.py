@@ -6,9 +6,9 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.trace_tables import CHECKPOINT, OUTSIDE
 from ringwright.formats.read.c10d import POINTWISE, sizes
 from ringwright.formats.read.calls.file import CallsFile, RecordedGroup
-from ringwright.base.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ringwright.base.trace_tables import CHECKPOINT, OUTSIDE
 from ringwright.formats.read.calls.lines import (
     DAMAGE,
     Begin,
@@ -31,7 +32,6 @@ from ringwright.formats.read.calls.lines import (
     whole,
 )
 from ringwright.formats.read.gate.inputs import chunks
-from ringwright.base.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,8 +16,8 @@ from ringwright.formats.read.gate.missing import entry
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.model.trace import Trace
     from ringwright.base.trace_tables import Row
+    from ringwright.model.trace import Trace
 
 
 class DumpedJob:
@@ -55,8 +55,8 @@ class DumpedJob:
 
     def trace(self, inputs: list[str], losses: list[str], refused: list[Row]) -> Trace:
         """Return the Trace of all dumps taken."""
-        from ringwright.model.trace import Trace
         from ringwright.base.trace_tables import rows
+        from ringwright.model.trace import Trace
 
         events, origin_ns = self._events()
         world = _world(self.groups, self.dumps)

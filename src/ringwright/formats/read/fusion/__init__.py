@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ringwright.base.trace_tables import rows
 from ringwright.formats.read.fusion.groups import match
 from ringwright.formats.read.fusion.operations import aligned
 from ringwright.formats.read.fusion.rows import merged
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.model.trace import Trace
     from ringwright.base.trace_tables import Row
+    from ringwright.model.trace import Trace
 
 
 def match(parts: Sequence[Trace], claims: list[Row]) -> tuple[list[Row], list[dict[int, int]]]:

@@ -20,8 +20,8 @@ from typing import IO, BinaryIO
 from ringwright.base.drafts import told
 from ringwright.base.errors import InputError, OutputError
 from ringwright.base.scratch import ROOM, TemporaryFolder
-from ringwright.formats.read.source import BOMB_FLOOR, Source
 from ringwright.base.trace_tables import TABLES
+from ringwright.formats.read.source import BOMB_FLOOR, Source
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MOST_FILES = 100_000

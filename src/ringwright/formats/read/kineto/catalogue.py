@@ -18,8 +18,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.base.errors import InputError
+from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.formats.read.kineto.names import datatype, operation
 
 VARIABLE = "RINGWRIGHT_KERNELS"

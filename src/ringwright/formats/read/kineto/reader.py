@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base.errors import InputError, RingwrightError
+from ringwright.base.trace_tables import rows
+from ringwright.formats.read.gate.temporary import ROWS_IN_MEMORY, Store
 from ringwright.formats.read.kineto import catalogue as kernels_catalogue
 from ringwright.formats.read.kineto.columns import RankFile
 from ringwright.formats.read.kineto.findings import KinetoFindings
@@ -19,9 +21,7 @@ from ringwright.formats.read.kineto.ranks import place, settle
 from ringwright.formats.read.kineto.sequences import Numbered, number
 from ringwright.formats.read.kineto.tables import communicators, devices
 from ringwright.formats.read.source import Source
-from ringwright.formats.read.gate.temporary import ROWS_IN_MEMORY, Store
 from ringwright.model.trace import Trace
-from ringwright.base.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,10 +6,10 @@ import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ringwright.formats.read.gate.reached import Reached, reached, renamed
 from ringwright.formats.read.nccl_inspector import require_records
 from ringwright.formats.read.nccl_inspector.job import InspectorJob
 from ringwright.formats.read.nccl_inspector.records import MOST_RECORD_BYTES, ObjectCutter, RecordContext
-from ringwright.formats.read.gate.reached import Reached, reached, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -24,9 +24,9 @@ from ringwright.formats.read.nccl_inspector.records import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
     from ringwright.model.trace import Trace
-    from ringwright.base.trace_tables import Row
 
 SOURCE = "inspector"
 LEAST_BYTES = 8192  # smaller messages are not recorded by default
@@ -156,8 +156,8 @@ class InspectorJob:
         """Return the Trace of all records taken."""
         import polars as pl
 
-        from ringwright.model.trace import Trace
         from ringwright.base.trace_tables import rows
+        from ringwright.model.trace import Trace
 
         self._flush()
         world, global_rank = self._world()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.native import Joiner
 from ringwright.formats.read.nccl_log.handlers import USER_REDUCE_OP
+from ringwright.native import Joiner
 
 if TYPE_CHECKING:
     import numpy.typing as npt

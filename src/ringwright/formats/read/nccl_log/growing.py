@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.formats.read.gate.inputs import Chunk
+from ringwright.formats.read.gate.reached import Reached, renamed
 from ringwright.formats.read.nccl_log import dialect
 from ringwright.formats.read.nccl_log.build import build
 from ringwright.formats.read.nccl_log.fold import RecordSink
@@ -16,7 +17,6 @@ from ringwright.formats.read.nccl_log.identity import JobIdentity, LogCommunicat
 from ringwright.formats.read.nccl_log.joined import Joined
 from ringwright.formats.read.nccl_log.reader import LogReader, require_log
 from ringwright.formats.read.nccl_log.settling import SettlingJoiner
-from ringwright.formats.read.gate.reached import Reached, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base.errors import InputError
-from ringwright.native import Scanner
 from ringwright.base.scratch import TemporaryFolder
 from ringwright.formats.read.gate.inputs import Chunk, chunks
 from ringwright.formats.read.looks import looks_like
@@ -22,6 +21,7 @@ from ringwright.formats.read.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, R
 from ringwright.formats.read.nccl_log.scanner_map import Process, ScannedChunk, ScannerMap
 from ringwright.formats.read.nccl_log.state import LogState
 from ringwright.formats.read.source import Source
+from ringwright.native import Scanner
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ringwright.formats.read.gate.reached import Reached, reached, renamed
 from ringwright.formats.read.nccl_profiler import records
 from ringwright.formats.read.nccl_profiler.file import NotOurFileError, ProfilerReading
 from ringwright.formats.read.nccl_profiler.reader import made, refuse
-from ringwright.formats.read.gate.reached import Reached, reached, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ringwright.model.trace import Trace
     from ringwright.base.trace_tables import Row
+    from ringwright.model.trace import Trace
 
 
 class GrowingProfiler:

@@ -13,9 +13,9 @@ from ringwright.formats.read.nccl_profiler.groups import ProfilerCommunicator, d
 if TYPE_CHECKING:
     import polars as pl
 
+    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
     from ringwright.model.trace import Trace
-    from ringwright.base.trace_tables import Row
 
 _SOURCE = "nccl-profiler"
 _MIXED_DRIFT_NS = 1_000_000
@@ -42,9 +42,9 @@ def made(names: list[str], files: list[ProfilerFile], losses: list[str], ledger:
         )
     import polars as pl
 
+    from ringwright.base.trace_tables import conform, rows
     from ringwright.formats.read.nccl_profiler.events import events_of
     from ringwright.model.trace import Trace
-    from ringwright.base.trace_tables import conform, rows
 
     groups = groups_of(files)
     how = place_ranks(files, groups)

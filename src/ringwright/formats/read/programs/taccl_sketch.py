@@ -1,4 +1,4 @@
-"""TACCL communication sketches, as ``ringwright.model.sketches`` reads them: algorithms take such files too, and import no source."""
+"""TACCL communication sketches, as ``model.sketches`` reads them: algorithms take such files too, and import no source."""
 
 from ringwright.model.sketches import Sketch, parse_sketch, read_sketch
 

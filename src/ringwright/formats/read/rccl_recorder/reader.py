@@ -18,9 +18,9 @@ from ringwright.formats.read.ranks import world_of
 from ringwright.formats.read.rccl_recorder.lines import RecorderCall, RecorderLines
 
 if TYPE_CHECKING:
+    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
     from ringwright.model.trace import Trace
-    from ringwright.base.trace_tables import Row
 
 KIND = "rccl-recorder"
 LONGEST_LINE = 1 << 21

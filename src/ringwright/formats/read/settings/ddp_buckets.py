@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ringwright.base.errors import InputError, UsageError
-from ringwright.graph.frameworks.buckets import BucketPlan
 from ringwright.formats.read.gate.whole import read_whole
+from ringwright.graph.frameworks.buckets import BucketPlan
 
 _REMEDY = "compare with what ringwright.formats.write.ddp_buckets writes"
 _CAPS = "bucket_cap_mb_list"

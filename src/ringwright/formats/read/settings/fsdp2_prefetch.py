@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ringwright.base.errors import InputError, UsageError
-from ringwright.graph.frameworks.prefetch import PrefetchPlan
 from ringwright.formats.read.gate.whole import read_whole
+from ringwright.graph.frameworks.prefetch import PrefetchPlan
 
 _REMEDY = "compare with what ringwright.formats.write.fsdp2_prefetch writes"
 

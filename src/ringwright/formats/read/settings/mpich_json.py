@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.costs.selection import Branch, Choice, Tree, parse_test
 from ringwright.base.errors import InputError, UsageError
+from ringwright.costs.selection import Branch, Choice, Tree, parse_test
 from ringwright.formats.read.gate.whole import read_whole
 
 KINDS = ("algorithm", "composition")

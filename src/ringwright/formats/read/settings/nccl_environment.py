@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
+from ringwright.base.errors import InputError, UsageError
 from ringwright.costs.nccl.constants import PROTOCOLS
 from ringwright.costs.nccl.environment import (
     OWN,
@@ -21,7 +22,6 @@ from ringwright.costs.nccl.environment import (
     lists_of,
 )
 from ringwright.costs.nccl.names import spelled
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gate.whole import read_whole
 
 _REMEDY = "compare with what ringwright.formats.write.nccl_environment writes"

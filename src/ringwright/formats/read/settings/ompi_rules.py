@@ -12,9 +12,9 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ringwright.base.errors import InputError
 from ringwright.costs.mpi_names import OUR_NAMES, RULES_FILE_OPS
 from ringwright.costs.selection import DISTRIBUTIONS, RanksRule, RuleTable, SizeRule
-from ringwright.base.errors import InputError
 from ringwright.formats.read.gate.whole import read_whole
 
 _VERSION = "rule-file-version-"

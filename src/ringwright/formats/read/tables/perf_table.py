@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.costs.nccl.names import printed_algorithm
 from ringwright.base.errors import InputError
+from ringwright.costs.nccl.names import printed_algorithm
 from ringwright.formats.read.c10d import operation
 from ringwright.formats.read.datatypes import BYTES, datatype
 from ringwright.formats.read.gathered import Gathered, whole_number

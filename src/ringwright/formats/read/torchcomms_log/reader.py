@@ -15,9 +15,9 @@ from ringwright.formats.read.ranks import rank_in_name, world_of
 from ringwright.formats.read.torchcomms_log.lines import ClogCall, ClogFile
 
 if TYPE_CHECKING:
+    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
     from ringwright.model.trace import Trace
-    from ringwright.base.trace_tables import Row
 
 KIND = "torchcomms-log"
 LONGEST_LINE = 1 << 20

@@ -27,9 +27,9 @@ from ringwright.formats.read.tracelens.tables import (
 )
 
 if TYPE_CHECKING:
+    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
     from ringwright.model.trace import Trace
-    from ringwright.base.trace_tables import Row
 
 KIND = "tracelens"
 MOST_BYTES = 512 << 20

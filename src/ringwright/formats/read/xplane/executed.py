@@ -9,17 +9,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.native import events
-from ringwright.native.twin_events import text_at
 from ringwright.formats.read.wire import WireError
 from ringwright.formats.read.xplane.space import MOST_PS, PS_PER_NS, unpacked
+from ringwright.native import events
+from ringwright.native.twin_events import text_at
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from ringwright.native.twin_events import XlaEventColumns
     from ringwright.formats.read.xplane.space import TraceLine, Xplane
+    from ringwright.native.twin_events import XlaEventColumns
 
 DEVICE = re.compile(r"/device:(?P<kind>[A-Za-z_]+):(?P<number>\d{1,6})")
 HOST = "/host:CPU"

@@ -25,19 +25,19 @@ from functools import cached_property, partial
 from math import inf
 from typing import Annotated
 
-from ringwright.graph.algebra import rewritten
-from ringwright.graph.algebra.valued import valued
-from ringwright.model.stages import Costs
-from ringwright.engines.job.reuse import Layouts
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import WorkloadError
 from ringwright.base.knobs import Range
+from ringwright.engines.job.reuse import Layouts
+from ringwright.engines.job.run import simulate
+from ringwright.graph.algebra import rewritten
+from ringwright.graph.algebra.valued import valued
 from ringwright.graph.memory import peak_bytes
+from ringwright.model.stages import Costs
+from ringwright.model.workload import Payload, Workload
 from ringwright.schedulers.decompose.centauri._operation import Axes, OperationTier, PartitionChoice, SentPart
 from ringwright.schedulers.decompose.centauri._plan import Planned, Todo, carried_out
 from ringwright.schedulers.decompose.centauri._stretches import Site, sites, stretch_of, travels
 from ringwright.schedulers.decompose.centauri._tiers import fetched, ordered, summed
-from ringwright.model.workload import Payload, Workload
 
 CHANGES = ("mesh", "classes", "tasks", "edges", "payloads", "values", "applied")
 GIB = 1 << 30

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from ringwright.model.stages import Costs, seconds
-from ringwright.schedulers.search import list_scheduled
 from ringwright.model.workload import asked_on
+from ringwright.schedulers.search import list_scheduled
 
 WHOLE = "whole"
 FEW = 8  # ranks up to which a ring's shifts are operations of their own; more would only be more latencies

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.centauri._operation import WHOLE, PartitionChoice
 from ringwright.schedulers.decompose.centauri._stretches import Site
-from ringwright.model.workload import Workload
 
 Todo = list[tuple[str, str, Mapping[str, Any]]]
 LEVELS = {

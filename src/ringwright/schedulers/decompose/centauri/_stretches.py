@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ringwright.schedulers.decompose.centauri._operation import ComputedPart, SentPart, Stretch
 from ringwright.model.values import PARTIAL, SLICED
 from ringwright.model.workload import Payload, Task, Workload
+from ringwright.schedulers.decompose.centauri._operation import ComputedPart, SentPart, Stretch
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
 

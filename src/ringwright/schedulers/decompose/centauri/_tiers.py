@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ringwright.graph.algebra import rewritten
 from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import Payload, Task, Workload
 from ringwright.schedulers.decompose.centauri._plan import Todo
 from ringwright.schedulers.search import list_scheduled
-from ringwright.model.workload import Payload, Task, Workload
 
 
 # ------------------------------------------------------------------------------------------------------------- layers

@@ -19,11 +19,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from ringwright.graph.algebra import RewriteError, rewritten
-from ringwright.model.stages import Costs, seconds
-from ringwright.engines.job.run import simulate
 from ringwright.base.errors import WorkloadError
 from ringwright.base.knobs import Range
+from ringwright.engines.job.run import simulate
+from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import Payload, Workload, asked_on
 from ringwright.schedulers.decompose.coconet.products import overlapped, summed_products, worth
 from ringwright.schedulers.decompose.coconet.schedules import (
     Readers,
@@ -38,7 +39,6 @@ from ringwright.schedulers.decompose.coconet.schedules import (
     updates_apart,
 )
 from ringwright.schedulers.order import GRADIENTS
-from ringwright.model.workload import Payload, Workload, asked_on
 
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")
 Schedule = Literal["auto", "ar-c", "rs-c-ag", "fuse", "ol"]

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from ringwright.graph.algebra import rewritten
 from ringwright.model.stages import Costs, seconds
-from ringwright.schedulers.decompose._sites import ProductSite, sites
 from ringwright.model.values import SLICED
 from ringwright.model.workload import Payload, Workload, asked_on
+from ringwright.schedulers.decompose._sites import ProductSite, sites
 
 Dims = Mapping[str, str]  # sum -> the dimension of its blocks
 

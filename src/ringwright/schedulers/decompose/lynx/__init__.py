@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError, WorkloadError
 from ringwright.base.knobs import Range
+from ringwright.model.stages import Costs
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx.layers import LayersOfClass
 from ringwright.schedulers.decompose.lynx.program import LayerOperation, Recomputation, RecomputeChoice, Window, chosen
 from ringwright.schedulers.decompose.lynx.search import MemoryLimits, planned
 from ringwright.schedulers.decompose.lynx.stages import partitioned
-from ringwright.model.workload import Workload
 
 __all__ = ["LayerOperation", "Recomputation", "RecomputeChoice", "Window", "chosen", "lynx", "partitioned"]
 NEEDS = ("workload.tensor-parallel",)

@@ -10,10 +10,10 @@ from itertools import pairwise
 from ringwright.graph.algebra.recompute import BACKWARD, same_again
 from ringwright.graph.algebra.rule import Refused
 from ringwright.model.stages import Costs, seconds
-from ringwright.schedulers.decompose._orders import Pass, stretches
-from ringwright.schedulers.decompose.lynx.program import LayerOperation, Window
 from ringwright.model.values import KEPT
 from ringwright.model.workload import Payload, Task, Workload
+from ringwright.schedulers.decompose._orders import Pass, stretches
+from ringwright.schedulers.decompose.lynx.program import LayerOperation, Window
 
 FORWARD, BACK = "forward", "backward"
 

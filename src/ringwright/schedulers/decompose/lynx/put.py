@@ -7,10 +7,10 @@ from typing import Any
 
 from ringwright.graph.algebra import rewritten
 from ringwright.graph.algebra.recompute import BACKWARD
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._orders import Item, Pass, added, ordered, stretches
 from ringwright.schedulers.decompose.lynx.layers import BACK, FORWARD, LayersOfClass, StageLayer, WindowBefore
 from ringwright.schedulers.decompose.lynx.program import KEPT
-from ringwright.model.workload import Workload
 
 Sources = Mapping[tuple[str, int], Mapping[str, str]]  # (class, layer) -> operation -> kept, demand or a window
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ringwright.base.errors import InfeasibleError
+from ringwright.base.units import format_size
 from ringwright.graph.memory import memory
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx.layers import LayersOfClass, StageLayer, joint
 from ringwright.schedulers.decompose.lynx.program import (
     DEMAND,
@@ -19,8 +21,6 @@ from ringwright.schedulers.decompose.lynx.program import (
 )
 from ringwright.schedulers.decompose.lynx.put import Sources, put
 from ringwright.schedulers.decompose.lynx.stages import imbalance, partitioned
-from ringwright.base.units import format_size
-from ringwright.model.workload import Workload
 
 TRIES = 4  # budgets of a stage, each by how far the last one's peak was from the limit
 

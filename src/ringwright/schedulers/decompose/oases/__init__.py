@@ -23,16 +23,16 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Dimension
+from ringwright.model.stages import Costs
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.oases.columns import by_columns
 from ringwright.schedulers.decompose.oases.halves import cut_in_two, twice
 from ringwright.schedulers.decompose.oases.pairs import paired
 from ringwright.schedulers.decompose.oases.passes import beside
 from ringwright.schedulers.decompose.oases.planner import DegreePlan, PlannedLayer, planned
 from ringwright.schedulers.decompose.oases.turns import in_turns
-from ringwright.model.workload import Workload
 
 __all__ = ["DegreePlan", "PlannedLayer", "Schedule", "oases", "planned"]
 NEEDS = ("workload.tensor-parallel",)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ringwright.graph.algebra import rewritten
 from ringwright.graph.algebra.columns import has_columns
-from ringwright.schedulers.decompose._orders import added
-from ringwright.schedulers.decompose.oases.halves import Halves
 from ringwright.model.values import SLICED
 from ringwright.model.workload import Payload, Task, Workload
+from ringwright.schedulers.decompose._orders import added
+from ringwright.schedulers.decompose.oases.halves import Halves
 
 SENT = ("all-reduce", "reduce-scatter")
 PARTS = 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ringwright.base.errors import WorkloadError
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.cut import CUTTABLE
-from ringwright.base.errors import WorkloadError
-from ringwright.schedulers.decompose._orders import added
 from ringwright.model.values import Value
 from ringwright.model.workload import Payload, Task, Workload
+from ringwright.schedulers.decompose._orders import added
 
 WEIGHTS = "dW"
 

@@ -13,9 +13,9 @@ from itertools import zip_longest
 from ringwright.base.errors import WorkloadError
 from ringwright.graph.pipelines.shape import BACKWARD, FORWARD
 from ringwright.graph.pipelines.stages import stages_of
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
 from ringwright.schedulers.decompose.oases.turns import HalfTurns
-from ringwright.model.workload import Workload
 
 
 def beside(workload: Workload) -> Workload:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from ringwright.schedulers.decompose._orders import Item, ordered, stretches
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose._orders import Item, ordered, stretches
 
 BOTH = 2  # what needs both halves goes behind the second
 

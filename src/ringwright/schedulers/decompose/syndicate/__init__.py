@@ -22,12 +22,13 @@ from dataclasses import replace
 from math import inf
 from typing import Annotated
 
+from ringwright.base.errors import WorkloadError
+from ringwright.base.knobs import Range, Seed
+from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.algebra.valued import valued
 from ringwright.model.stages import Costs, NetworkedCosts
-from ringwright.engines.job.run import simulate
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range, Seed
+from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.syndicate._motifs import (
     MotifPlan,
     MotifTimes,
@@ -39,7 +40,6 @@ from ringwright.schedulers.decompose.syndicate._motifs import (
 )
 from ringwright.schedulers.decompose.syndicate._plan import carried_out
 from ringwright.schedulers.search import annealed
-from ringwright.model.workload import Workload
 
 CHANGES = ("mesh", "classes", "tasks", "edges", "payloads", "values", "applied")
 STEPS = 4

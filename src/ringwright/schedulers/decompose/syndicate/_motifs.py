@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import pairwise, permutations, product
 
 from ringwright.model.stages import Costs, seconds
-from ringwright.schedulers.search import list_scheduled
 from ringwright.model.workload import ON, Payload, Workload
+from ringwright.schedulers.search import list_scheduled
 
 UPDATE, WORK = "U", "work"
 WHOLE, HALVES, LEVELS = "whole", "scatter-gather", "levels"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringwright.graph.algebra import rewritten
+from ringwright.model.values import SLICED
+from ringwright.model.workload import Gate, Payload, Queue, Workload
 from ringwright.schedulers.decompose.centauri._plan import LEVELS as BY_LEVELS
 from ringwright.schedulers.decompose.centauri._plan import Todo, pieces_of
 from ringwright.schedulers.decompose.syndicate._motifs import HALVES, LEVELS, MotifPlan, OperationKind
-from ringwright.model.values import SLICED
-from ringwright.model.workload import Gate, Payload, Queue, Workload
 
 
 def carried_out(

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from ringwright.graph.algebra import RewriteError, rewritten
-from ringwright.model.stages import Costs
 from ringwright.base.errors import WorkloadError
 from ringwright.base.knobs import Range
-from ringwright.schedulers.decompose._sites import ProductSite, sites
+from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose._sites import ProductSite, sites
 
 NEEDS = ("workload.tensor-parallel",)
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")

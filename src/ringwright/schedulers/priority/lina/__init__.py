@@ -24,14 +24,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.model.stages import Costs
 from ringwright.base.errors import UsageError
 from ringwright.base.knobs import Choices, Piece, Range, Seed
+from ringwright.model.stages import Costs
+from ringwright.model.workload import Gate, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.priority.lina._chunks import TOKENS, pipelined
 from ringwright.schedulers.priority.lina._packing import decided, packed
 from ringwright.schedulers.priority.lina.inference import PLANS, Skew, skewed
-from ringwright.model.workload import Gate, Queue, Rewrite, Workload
 
 NEEDS = ("workload.all-to-all",)
 CHANGES = ("tasks", "edges", "payloads", "values")  # experts are packed, and their work and exchanges cut into chunks

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ringwright.model.stages import Costs, seconds
 from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.model.stages import Costs, seconds
+from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 from ringwright.schedulers.priority.lina._chunks import EXPERTS, TOKENS, carries_tokens
 from ringwright.schedulers.priority.lina._memory import free_bytes, held_bytes
-from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 
 AXIS, COPIES = "ep", "epx"
 GRADIENTS = "edp"  # role of what experts exchange with their copies

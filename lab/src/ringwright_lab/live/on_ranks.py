@@ -11,8 +11,8 @@ from ringwright.base.errors import MissingExtraError, UsageError
 from ringwright.model.registry import scheduler
 
 if TYPE_CHECKING:
-    from ringwright_lab.live.live import Live
     from ringwright.model.workload import Policy, Workload
+    from ringwright_lab.live.live import Live
 
 
 def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Workload], **options: Any) -> Live:
@@ -25,7 +25,7 @@ def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Wo
     policy
         A name as ``--policy`` takes it (``p3``, ``bytescheduler:partition_mb=1``, ``p3+gradientflow``), a scheduler, or a Policy.
     options
-        Those of ``ringwright_lab.live.schedule``: ``aggregate="switchml:codec=int8"`` sums through a switch that adds.
+        Those of ``ringwright_lab.live.on_ranks``: ``aggregate="switchml:codec=int8"`` sums through a switch that adds.
 
     Returns
     -------

@@ -1,0 +1,23 @@
+"""A verb of a package that is not installed: says which package that is, and how to install it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.base import laboratory
+
+
+def absent(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+    """Raise MissingExtraError, whatever follows the verb.
+
+    Parameters
+    ----------
+    words
+        What was typed behind the verb.
+    """
+    verb = next((word for word in sys.argv[1:] if word in laboratory.VERBS), "this verb")
+    laboratory.check(f"ringwright {verb}")
+    return len(words)
