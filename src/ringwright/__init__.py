@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.base import errors
     from ringwright.calls.bounds import bound
     from ringwright.calls.calibrate import calibrate
-    from ringwright.calls.spelled import algorithm, scheduler
+    from ringwright.calls.spelled import algorithm
     from ringwright.calls.verify import verify
     from ringwright.capture.difference import difference as diff
     from ringwright.capture.run import run
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ringwright.jobs.exporting import export
     from ringwright.jobs.modelled import job
     from ringwright.jobs.predict import simulate
+    from ringwright.jobs.spelled import scheduler
     from ringwright.model.collective import Collective
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
@@ -80,7 +81,7 @@ _HOMES = {
     "run": ("ringwright.capture.run", "run"),
     "sample": ("ringwright.formats.read.sample", "sample"),
     "schedule": ("ringwright_lab.live.on_ranks", "schedule"),
-    "scheduler": ("ringwright.calls.spelled", "scheduler"),
+    "scheduler": ("ringwright.jobs.spelled", "scheduler"),
     "simulate": ("ringwright.jobs.predict", "simulate"),
     "summary": ("ringwright.analysis.summary", "summarise"),
     "survey": ("ringwright_lab.survey", ""),  # a room that is called like the function of its name

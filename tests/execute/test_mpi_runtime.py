@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.algorithms.libraries import mpich2
+from ringwright.algorithms.libraries import mpich2, open_mpi
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
 from ringwright.algorithms.libraries.open_mpi.rules import Decision
@@ -104,7 +104,9 @@ class TestForcedTables:
     def test_open_mpi_numbers_are_those_of_our_menu(self) -> None:
         for op, ways in OPEN_MPI.items():
             for slug, way in ways.items():
-                made = MENU[op][int(way.called) - 1](Decision(int(way.called), "", "", segment_bytes=1024))
+                made = MENU[op][int(way.called) - 1](
+                    Decision(int(way.called), "", "", segment_bytes=1024), open_mpi.open_mpi
+                )
                 name = made.func.__name__ if isinstance(made, partial) else getattr(made, "__name__", "")
                 assert name.replace("_", "-") == slug, (op, slug)
 

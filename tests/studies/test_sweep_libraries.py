@@ -13,10 +13,10 @@ import pytest
 from ringwright.base.errors import UsageError
 from ringwright_lab.reports import swept
 from ringwright_lab.sweep import run, simulated
+from ringwright_lab.sweep.checks import check
 from ringwright_lab.sweep.environment import knobs, library_of, settings
 from ringwright_lab.sweep.grid import grid_of, legal
 from ringwright_lab.sweep.point import GridPoint
-from ringwright_lab.sweep.program import check
 from ringwright_lab.sweep.run import sweep
 from ringwright_lab.sweep.table import gather
 

@@ -60,7 +60,8 @@ _TOGETHER = {
         "tree_pool tree_search"
     ),
     ("costs", "ringwright.model"): "links stages",
-    ("execute", "ringwright_lab"): "live models parallel",
+    ("execute", "ringwright_lab"): "live models",
+    ("execute", "ringwright_lab.models"): "parallel",
     ("reports", "ringwright.reports.calls"): (
         "bounded calibrated choices fault_costs judged_tables mpi_ranks probable shared_machine simulated "
         "synthesised synthesised_next verified winners"

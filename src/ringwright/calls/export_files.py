@@ -14,6 +14,7 @@ from ringwright.formats.write.placement import claim_file
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:
+    from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
 TAKES = ("program", "collective", "topology")
@@ -44,6 +45,12 @@ def export(
     _, make, knobs = algorithm(spelling)
     program = make(question.collective(size_bytes), topology, **knobs)
     return [*target.files(program if target.takes == "program" else program.collective)]
+
+
+def write_program(program: Program, kind: str, output: Path, *, force: bool = False) -> list[Path]:
+    """Write a Program, or its Collective where that is what the format holds, and return the files' paths."""
+    target = exports.find(kind, "program", "collective")
+    return write([*target.files(program if target.takes == "program" else program.collective)], output, force=force)
 
 
 def write(files: list[bytes], output: Path, *, force: bool = False) -> list[Path]:

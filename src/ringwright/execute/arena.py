@@ -104,3 +104,8 @@ def local_moves(arena: Arena, runs: Sequence[Extent], *, kept: bool) -> tuple[Ac
     scratch = arena.scratch(sum(run.size for run in runs))
     keep = together(arena.gather(runs, scratch, arena.raw, there=True))
     return keep, together(arena.put_runs(runs, scratch, there=False))
+
+
+def ordinary(size: int, collective: Collective) -> Arena:
+    """Return an arena in this process's own memory."""
+    return Arena(np.zeros(max(size, 1), np.uint8), collective)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from ringwright.base.errors import UsageError
-from ringwright.execute.arena import Arena
+from ringwright.execute.arena import Arena, ordinary
 
 if TYPE_CHECKING:
     from ringwright.execute.job import RankJob
@@ -70,11 +68,6 @@ class Embedded:
 
     def close(self) -> None:
         """Nothing to leave."""
-
-
-def ordinary(size: int, collective: Collective) -> Arena:
-    """Return an arena in this process's own memory."""
-    return Arena(np.zeros(max(size, 1), np.uint8), collective)
 
 
 def backend(job: RankJob, folder: Path, node: int | None) -> Backend:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.execute.arena import ordinary
 from ringwright.execute.arithmetic import element
-from ringwright.execute.backends import ordinary
 from ringwright.execute.mpi_native import native
 from ringwright.execute.mpi_wire import MpiWire
 from ringwright.execute.native import Buffers, Bystander

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.base.errors import MissingExtraError, UsageError
-from ringwright.execute.arena import Action, Arena
+from ringwright.execute.arena import Action, Arena, ordinary
 from ringwright.execute.arithmetic import element
-from ringwright.execute.backends import ordinary
 from ringwright.execute.native import Buffers, Bystander
 from ringwright.execute.torch_native import native
 

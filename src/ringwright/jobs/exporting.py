@@ -56,10 +56,7 @@ def export(
     """
     output = Path(output)
     if isinstance(what, Program):
-        target = find(to, "program", "collective")
-        return export_files.write(
-            [*target.files(what if target.takes == "program" else what.collective)], output, force=force
-        )
+        return export_files.write_program(what, to, output, force=force)
     if isinstance(what, Topology):
         return export_files.write([*find(to, "topology").files(what)], output, force=force)
     if isinstance(what, Workload):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from ringwright.base import drafts
 from ringwright.base.errors import ProgramError, RingwrightError, UsageError
 from ringwright.base.units import format_size, parse_size
+from ringwright.calls import export_files
 from ringwright.engines.choose import simulate
 from ringwright.formats.write.msccl_config import MOST_FILES, msccl_config
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.formats.write.placement import claim_folder
-from ringwright.jobs.exporting import export
 from ringwright.model import registry
 from ringwright.model.threadblocks.msccl_load import MscclLoad
 from ringwright.search.question import searched
@@ -80,7 +80,7 @@ def write(result: Synthesised, to: str, output: Path, *, force: bool = False) ->
         if to in SUFFIX:
             name, program, said = _fastest(result, size, to)
             said = (*said, f"what is written is {name}'s") if said else ()
-        return WrittenRegions(tuple(export(program, to, output, force=force)), (), said)
+        return WrittenRegions(tuple(export_files.write_program(program, to, output, force=force)), (), said)
     files = regions(result, to)
     folder = claim_folder(output, force=force)
     with drafts.draft_folder(folder) as draft:

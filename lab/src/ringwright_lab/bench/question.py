@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from ringwright.base.errors import UsageError
 from ringwright.execute.executors import EXECUTORS, Executor, executor
+from ringwright.execute.switched import runner
+from ringwright.execute.switched.terms import SwitchTerms, is_switched, read_terms
 from ringwright.model.collective import Collective
-
-if TYPE_CHECKING:
-    from ringwright.execute.switched.terms import SwitchTerms
 
 LIBRARIES = ("openmpi", "mpich", "gloo", "nccl")
 OURS = "ringwright"
@@ -59,9 +59,7 @@ class BenchSpec:
     @cached_property
     def through_switch(self) -> dict[str, SwitchTerms]:
         """The algorithms that a switch carries out, as they are spelled; UsageError where one cannot."""
-        from ringwright_lab.bench.switched import switched
-
-        return switched(self)
+        return _switched(self)
 
     def candidates(self) -> list[Candidate]:
         """Return the contenders; UsageError for an unknown name, or for one that cannot run here."""
@@ -77,3 +75,22 @@ class BenchSpec:
         if self.lab and over == "memory":
             raise UsageError("ranks in a lab do not share memory", remedy=f"--backend {OURS}")
         return Candidate(name, executor(over or ("sockets" if self.lab else "memory")), native=False)
+
+
+def _switched(question: BenchSpec) -> dict[str, SwitchTerms]:
+    """Return the spellings of a question that go through a switch, each a job of its own; UsageError where one cannot."""
+    spelled = [each for each in dict.fromkeys(question.algorithms) if is_switched(each)]
+    reason = runner.declines(question.op, question.reduce_op, question.dtype) if spelled else ""
+    if reason:
+        raise UsageError(reason, where=spelled[0], remedy="bench all-reduce --dtype float32")
+    asked = {
+        each: msgspec.structs.replace(read_terms(each, question.ranks), job=job) for job, each in enumerate(spelled)
+    }
+    inside = [each for each, terms in asked.items() if terms.xdp]
+    if inside and question.lab is None:
+        raise UsageError(
+            "the kernel adds on the ports of a lab's switches, and this machine's loopback has none",
+            where=inside[0],
+            remedy="--lab switch:4,rate=100Mb/s",
+        )
+    return asked

@@ -7,16 +7,12 @@ import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ringwright.base import drafts
-from ringwright.base.errors import UsageError
 from ringwright.execute import launch
 from ringwright.execute.place import Place
-from ringwright.execute.switched import runner
-from ringwright.execute.switched.serving import ALL_PORTS, PORT, read_key
+from ringwright.execute.switched.serving import PORT, read_key
 from ringwright.execute.switched.started import AskedSwitch, started
-from ringwright.execute.switched.terms import SwitchTerms, WorkerPort, is_switched, read_terms
+from ringwright.execute.switched.terms import ALL_PORTS, SwitchTerms, WorkerPort
 from ringwright.execute.switched.tree import SwitchSeat, seats
 
 if TYPE_CHECKING:
@@ -26,25 +22,6 @@ if TYPE_CHECKING:
     from ringwright_lab.network import LabNetwork
 
 WIRE = "switch"
-
-
-def switched(question: BenchSpec) -> dict[str, SwitchTerms]:
-    """Return the spellings of a question that go through a switch, each a job of its own; UsageError where one cannot."""
-    spelled = [each for each in dict.fromkeys(question.algorithms) if is_switched(each)]
-    reason = runner.declines(question.op, question.reduce_op, question.dtype) if spelled else ""
-    if reason:
-        raise UsageError(reason, where=spelled[0], remedy="bench all-reduce --dtype float32")
-    asked = {
-        each: msgspec.structs.replace(read_terms(each, question.ranks), job=job) for job, each in enumerate(spelled)
-    }
-    inside = [each for each, terms in asked.items() if terms.xdp]
-    if inside and question.lab is None:
-        raise UsageError(
-            "the kernel adds on the ports of a lab's switches, and this machine's loopback has none",
-            where=inside[0],
-            remedy="--lab switch:4,rate=100Mb/s",
-        )
-    return asked
 
 
 def lost_at_switches(question: BenchSpec, terms: SwitchTerms) -> float:

@@ -92,7 +92,7 @@ def main() -> int:
     ranks = len(steps[0].devices)
     store = torch.distributed.FileStore(str(folder / "store"), ranks)
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
-    from ringwright_lab.parallel import ordered
+    from ringwright_lab.models.parallel import ordered
 
     wrong = [
         ordered.differing(

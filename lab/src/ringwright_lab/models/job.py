@@ -24,10 +24,10 @@ from ringwright_lab.models.families import ModelFamily, family
 from ringwright_lab.models.label import NOW
 from ringwright_lab.models.language import answering, tokens
 from ringwright_lab.models.loop import Done, serve, train
+from ringwright_lab.models.parallel import data, expert, pipeline, sharded, tensor
+from ringwright_lab.models.parallel.groups import join, roles
 from ringwright_lab.models.spec import ExperimentSpec, read_spec
 from ringwright_lab.models.tune import prepare
-from ringwright_lab.parallel import data, expert, pipeline, sharded, tensor
-from ringwright_lab.parallel.groups import join, roles
 
 
 def run(spec: ExperimentSpec) -> Done:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.base.errors import InputError, RingwrightError, UsageError
+from ringwright_lab.sweep.checks import check
 from ringwright_lab.sweep.environment import known
 from ringwright_lab.sweep.point import GridPoint, point
-from ringwright_lab.sweep.program import check
 
 MOST_CELLS = 100_000
 EXAMPLE = """a TOML file such as: axes = {model = ["gpt2"], parallel = ["ddp:dp=2"]}, and below it all = {steps = 4}"""

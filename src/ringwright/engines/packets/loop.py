@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 from ringwright.costs.protocols import CREDIT, PAUSE
 from ringwright.engines.packets.connection import Connection, connections
 from ringwright.engines.packets.event import ACK, BEHIND, DATA, PORT, START, TIMER, PacketEvent
+from ringwright.engines.packets.gates import Gates
 from ringwright.engines.packets.network import GATES
 from ringwright.engines.packets.ports import NEVER, PortStates
+from ringwright.engines.packets.receiver import Receiver
+from ringwright.engines.packets.sender import Sender
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.network import PacketNetwork
@@ -51,10 +54,6 @@ class PacketLoop:
     """Runs one network; ``acknowledged``: a message counts as arrived at its sender's last acknowledgement."""
 
     def __init__(self, net: PacketNetwork, *, acknowledged: bool, trains: bool, bin_ps: int) -> None:
-        from ringwright.engines.packets.gates import Gates
-        from ringwright.engines.packets.receiver import Receiver
-        from ringwright.engines.packets.sender import Sender
-
         self.net, self.acknowledged, self.trains, self.bin_ps = net, acknowledged, trains, bin_ps
         self.ports = PortStates(net)
         self.connections: list[Connection] = connections(net)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PORT = 0xBEE0  # the first of the public program's sixteen
 COALESCE_S = 0.0008  # more frames come meanwhile, and many cost hardly more than one
-ALL_PORTS = "all"  # on which the kernel can add
 READY = "switch at "  # begins the line that says where it listens
 MANY = 16  # frames in a batch from which on others are waited for
 LOOK_S = 0.2

@@ -20,6 +20,7 @@ from ringwright.execute.switched.worker import Membership
 from ringwright.model.codecs.fixed_point import USUAL_SCALE
 
 SLUG = "switchml"
+ALL_PORTS = "all"  # on which the kernel can add
 ELEMENT_BYTES = 4  # of what a payload counts, whatever travels
 
 

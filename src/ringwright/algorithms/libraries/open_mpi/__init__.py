@@ -83,7 +83,7 @@ def open_mpi(
         segment_bytes=segment_bytes or decision.segment_bytes,
         max_requests=max_requests or decision.max_requests,
     )
-    program = MENU[op][decision.number - 1](decision)(collective, topology)
+    program = MENU[op][decision.number - 1](decision, open_mpi)(collective, topology)
     chosen = {"algorithm": decision.name, "number": decision.number, "ground": decision.ground}
     return dataclasses.replace(program, name="open-mpi", knobs={**program.knobs, **chosen})
 

@@ -41,48 +41,47 @@ if TYPE_CHECKING:
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
-Maker = Callable[[Decision], Algorithm]
+Maker = Callable[[Decision, Algorithm], Algorithm]  # of a decision, and of the library whose menu this is
 
 
 def _plain(algorithm: Algorithm) -> Maker:
-    return lambda decision: algorithm
+    return lambda decision, own: algorithm
 
 
 def _segmented(algorithm: Algorithm) -> Maker:
-    return lambda decision: partial(algorithm, segment_bytes=decision.segment_bytes)
+    return lambda decision, own: partial(algorithm, segment_bytes=decision.segment_bytes)
 
 
 def _fanned(algorithm: Algorithm, knob: str, usual: int = DEFAULT_FANOUT) -> Maker:
     """Return the maker of an algorithm whose fan-out or radix is ``knob``."""
-    return lambda decision: partial(algorithm, segment_bytes=decision.segment_bytes, **{knob: decision.fanout or usual})
+    return lambda decision, own: partial(
+        algorithm, segment_bytes=decision.segment_bytes, **{knob: decision.fanout or usual}
+    )
 
 
-def _windowed(decision: Decision) -> Algorithm:
+def _windowed(decision: Decision, own: Algorithm) -> Algorithm:
     return partial(direct, window=decision.max_requests)
 
 
-def _k_bruck(decision: Decision) -> Algorithm:
+def _k_bruck(decision: Decision, own: Algorithm) -> Algorithm:
     return partial(bruck, radix=max(decision.fanout, 2))
 
 
-def _segmented_ring(decision: Decision) -> Algorithm:
+def _segmented_ring(decision: Decision, own: Algorithm) -> Algorithm:
     # Without a segment size the library's segmented ring is its ring.
     return partial(segmented_ring, segment_bytes=decision.segment_bytes) if decision.segment_bytes else ring
 
 
-def _own_two(decision: Decision) -> Algorithm:
+def _own_two(decision: Decision, own: Algorithm) -> Algorithm:
     """Reduce and broadcast as the library itself would choose them."""
-    from ringwright.algorithms.libraries.open_mpi import open_mpi  # it is made of this menu
-
-    return partial(nonoverlapping, inner=open_mpi, outer=open_mpi)
+    return partial(nonoverlapping, inner=own, outer=own)
 
 
-def _own_reduce(decision: Decision) -> Algorithm:
+def _own_reduce(decision: Decision, own: Algorithm) -> Algorithm:
     """Reduce as the library would choose it, whole, since a scatter follows."""
-    from ringwright.algorithms.libraries.open_mpi import open_mpi  # it is made of this menu
 
     def whole(collective: Collective, topology: Topology | None = None) -> Program:
-        program = open_mpi(collective, topology)
+        program = own(collective, topology)
         return program if program.layout.n_chunks == 1 else binomial(collective, topology)
 
     return partial(nonoverlapping, inner=whole, outer=linear)

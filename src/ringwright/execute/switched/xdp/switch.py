@@ -22,7 +22,6 @@ from ringwright.execute.switched.frames import (
     headers,
 )
 from ringwright.execute.switched.pool import PoolOutcome, SwitchSlots
-from ringwright.execute.switched.serving import ALL_PORTS
 from ringwright.execute.switched.switch import (
     NO_PORT,
     PORT_DOES_NOT_SEND,
@@ -32,6 +31,7 @@ from ringwright.execute.switched.switch import (
     SwitchJob,
     SwitchSettings,
 )
+from ringwright.execute.switched.terms import ALL_PORTS
 from ringwright.execute.switched.xdp import ports
 from ringwright.execute.switched.xdp.compiling import no_xdp
 from ringwright.execute.switched.xdp.tables import JOB, SLOT, Address, PortSeat, SwitchTables

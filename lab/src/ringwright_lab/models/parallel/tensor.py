@@ -15,8 +15,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, Ro
 
 from ringwright.base.errors import UsageError
 from ringwright_lab.models.families import ModelFamily
+from ringwright_lab.models.parallel.regions import enter, leave
 from ringwright_lab.models.spec import ExperimentSpec
-from ringwright_lab.parallel.regions import enter, leave
 
 
 class Experts(ParallelStyle):

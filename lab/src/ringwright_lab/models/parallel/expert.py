@@ -18,8 +18,8 @@ from torch.distributed.fsdp import fully_shard
 
 from ringwright.base.errors import UsageError
 from ringwright_lab.models.families import ModelFamily
+from ringwright_lab.models.parallel.groups import line
 from ringwright_lab.models.spec import ExperimentSpec
-from ringwright_lab.parallel.groups import line
 
 
 class _Exchange(torch.autograd.Function):
