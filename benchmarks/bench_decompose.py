@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.units import format_size
 from ringwright.fabrics import fabric
 from ringwright.formats.read import read
+from ringwright.ground.units import format_size
 from ringwright.jobs import generated, recorded, rows
 from ringwright.jobs.memory import limited
 from ringwright.jobs.model_workload import WorkloadSpec

@@ -11,7 +11,7 @@ import argparse
 import math
 import sys
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright_lab.bench import BenchSpec, bench
 
 CASES = (

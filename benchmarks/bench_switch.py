@@ -17,8 +17,8 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 
-from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError
 from ringwright_lab.bench import BenchSpec, bench
 from ringwright_lab.bench.by_slots import median_s, pool_of
 

@@ -22,13 +22,13 @@ import numpy as np
 import synthesis_greedy as greedy
 from published_bounds import BOUNDS_US
 
-from ringwright.base.errors import RingwrightError
-from ringwright.base.units import parse_size
 from ringwright.bounds.certificates import certificate, proved_s
 from ringwright.bounds.lower_bounds import lowest
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.fabrics import fabric
 from ringwright.formats.read.topology import read_topology
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.units import parse_size
 from ringwright.model.collective import Collective
 from ringwright.model.topology import RANK, SWITCH, Topology
 from ringwright.search.question import SynthesisSpec

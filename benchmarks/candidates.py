@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ringwright.base.errors import RingwrightError
 from ringwright.engines.job import layout, run
 from ringwright.engines.job.reuse import Layouts
+from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import study
 from ringwright.jobs.generated import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ringwright.base.drafts import draft
+from ringwright.ground.drafts import draft
 from ringwright.model.codecs.formats import added
 from ringwright_lab.reports.learning_curves import LearningCurve, learning_curves
 

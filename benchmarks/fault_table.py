@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
@@ -26,6 +25,7 @@ from ringwright.calls.without_faults import PER_MILLE
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.ground.errors import UsageError
 from ringwright.reports.calls.simulated import in_words
 
 FASTER = 1 - 1e-9  # of the healthy time, below which a fault has made something faster

@@ -76,8 +76,8 @@ def _case(fabric: str, op: str, algorithm: str, size: str, line: str, rounds: in
 
 def predicted_s(case: dict[str, Any]) -> np.ndarray:
     """Return the seconds of each round of each seed. float64 of shape (seeds, rounds)."""
-    from ringwright.base.units import parse_size
     from ringwright.fabrics import fabric, faults
+    from ringwright.ground.units import parse_size
     from ringwright.model.collective import Collective
     from ringwright.model.registry import algorithm
     from ringwright_lab.bench.by_packets import flow_programs, of_lab, rounds_s

@@ -9,8 +9,8 @@ import multiprocessing
 import time
 
 from ringwright.algorithms.synthesis.sccl import sccl
-from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.collective import Collective
 
 # fabric, collective, (chunks a block, steps, rounds), seconds of the tool's query with z3 5.4 (wall where it says so)

@@ -1,4 +1,4 @@
-"""Writes the reference of the Trace tables from ``ringwright.base.trace_tables``: columns and types from the data, notes from the
+"""Writes the reference of the Trace tables from ``ringwright.ground.trace_tables``: columns and types from the data, notes from the
 comments beside them, so that the page cannot fall behind the code."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
-from ringwright.base import trace_tables
+from ringwright.ground import trace_tables
 
 UNITS = {"bytes": "B", "s": "s"}
 TYPES = {

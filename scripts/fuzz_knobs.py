@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ringwright
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.knobs import Knob
 from ringwright.cli import main
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.knobs import Knob
 from ringwright.model import registry
 from ringwright_lab.contracts.knob_values import Spelling, spellings
 from ringwright_lab.testing.knob_witnesses import WITNESS, figures

@@ -430,7 +430,7 @@ def arguments_of(description: str | None) -> argparse.ArgumentParser:
 
 def watched(try_it: Callable[[], object], *, loud: bool = False) -> Outcome:
     """Try something; what must come is an answer or an error of ours, in time and within memory."""
-    from ringwright.base.errors import RingwrightError
+    from ringwright.ground.errors import RingwrightError
 
     floor = _peak(reset=True)
     began = time.process_time()

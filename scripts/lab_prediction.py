@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright_lab.bench import BenchSpec, bench, capture, compare
 
 STAR = "switch:4,rate=100Mb/s"

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 import live_policies
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.workload import Policy, Rewrite
 from ringwright_lab.live import schedule
 

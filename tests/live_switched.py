@@ -15,9 +15,9 @@ from torch import nn
 
 import live_policies
 from live_cases import refused
-from ringwright.base.errors import RanksFailedError
 from ringwright.execute.switched.serving import SwitchServer, read_key
 from ringwright.execute.switched.switch import SwitchSettings
+from ringwright.ground.errors import RanksFailedError
 from ringwright.model.codecs import block_exponent
 from ringwright_lab.live import schedule
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ringwright.base.errors import DeclinedError
 from ringwright.execute.mpi_native import native
 from ringwright.execute.mpi_wire import MpiWire
+from ringwright.ground.errors import DeclinedError
 
 COMM = MPI.COMM_WORLD
 ME, P = COMM.rank, COMM.size

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base import plugins
+from ringwright.ground import plugins
 
 
 def install(

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-from ringwright.base.errors import RingwrightError
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.costs import gpus, nccl
 from ringwright.costs.nccl import node_types
@@ -23,6 +22,7 @@ from ringwright.costs.nccl.constants import constants
 from ringwright.costs.nccl.occupancy import occupancy
 from ringwright.costs.nccl.timing import NcclOverride, Stages, stages
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import links
 from ringwright.model.collective import Collective
 from ringwright.model.stages import LinkCosts, ServerCosts

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from algebra_cases import CASES
-from ringwright.base.errors import RingwrightError
 from ringwright.formats.read.programs.workload_json import read_workload_json
 from ringwright.formats.write.workload_json import workload_json
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
 

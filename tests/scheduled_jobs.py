@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright.base.plugins import HOUSE
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS
+from ringwright.ground.plugins import HOUSE
 from ringwright.model.registry import schedulers
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Workload

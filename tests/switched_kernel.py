@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, Sent, SwitchSettings
 from ringwright.execute.switched.xdp.switch import KernelSwitch
 from ringwright.execute.switched.xdp.tables import SEAT, PortSeat, SwitchTables
+from ringwright.ground.errors import InfeasibleError
 
 OWN, PARENT = ("10.9.255.1", 48864), ("10.9.255.2", 48864)
 PASSED, SENT, DROPPED = 2, 4, 1

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import RanksFailedError
 from ringwright.execute.switched.frames import JOIN, JOINED, WAITING, ControlFrame, control_bytes
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, SwitchSettings
 from ringwright.execute.switched.worker import Membership, Worker
+from ringwright.ground.errors import RanksFailedError
 
 HOP_S = 0.001
 Script = Callable[[Any, Any, np.ndarray], list[float]]  # (from, to, frame) -> delay of each copy that arrives

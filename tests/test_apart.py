@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.base import apart
-from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
-from ringwright.base.trace_tables import TABLES
 from ringwright.cli import main
 from ringwright.formats.read import read
+from ringwright.ground import apart
+from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

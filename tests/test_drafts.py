@@ -19,11 +19,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.base import drafts, scratch
-from ringwright.base.errors import EXIT_GOOD, EXIT_USAGE, OutputError, UsageError
-from ringwright.base.scratch import Scratch, remove_left
 from ringwright.cli import main
 from ringwright.formats.read.gate import archives
+from ringwright.ground import drafts, scratch
+from ringwright.ground.errors import EXIT_GOOD, EXIT_USAGE, OutputError, UsageError
+from ringwright.ground.scratch import Scratch, remove_left
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

@@ -8,7 +8,6 @@ from itertools import accumulate, product
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.run import simulate
 from ringwright.formats.write.pipeline_csv import as_csv
 from ringwright.graph.algebra.equal import small
@@ -16,6 +15,7 @@ from ringwright.graph.algebra.meaning import carry_out
 from ringwright.graph.memory import memory
 from ringwright.graph.pipelines import Slot, order
 from ringwright.graph.pipelines.stages import stages_of
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.explained.pipeline_picture import picture
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec

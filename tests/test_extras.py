@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base import extras
-from ringwright.base.errors import MissingExtraError
+from ringwright.ground import extras
+from ringwright.ground.errors import MissingExtraError
 
 pytestmark = pytest.mark.once
 

@@ -11,15 +11,15 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from ringwright.base.errors import DeclinedError, RingwrightError, UsageError
-from ringwright.base.knobs import Choices, Pattern, Range, knobs_of
-from ringwright.base.spellings import parse
-from ringwright.base.units import parse_rate, parse_size, parse_time
 from ringwright.cli import main
 from ringwright.costs.nccl import constants, releases
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import DeclinedError, RingwrightError, UsageError
+from ringwright.ground.knobs import Choices, Pattern, Range, knobs_of
+from ringwright.ground.spellings import parse
+from ringwright.ground.units import parse_rate, parse_size, parse_time
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

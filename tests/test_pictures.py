@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 import ringwright
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.notebook import rows_shown, shown
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.notebook import rows_shown, shown
 from ringwright.model.trace import Trace
 from ringwright.reports.notebook import Picture
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from outsiders import install
-from ringwright.base import plugins
-from ringwright.base.errors import PluginError
 from ringwright.cli import main
+from ringwright.ground import plugins
+from ringwright.ground.errors import PluginError
 from ringwright.model import registry
 
 pytestmark = pytest.mark.once

@@ -14,10 +14,10 @@ import pytest
 from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.machine import topology
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, InputError, RingwrightError
-from ringwright.base.trace_tables import TABLES
 from ringwright.cli import main
 from ringwright.formats.read import read
+from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, InputError, RingwrightError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))

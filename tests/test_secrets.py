@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.base import scrub
-from ringwright.base.errors import EXIT_GOOD
 from ringwright.cli import main
+from ringwright.ground import scrub
+from ringwright.ground.errors import EXIT_GOOD
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from declared_programs import MSCCL, MSCCLPP, assert_result, put, rules, step, verdict, xml
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import ProgramError
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
 from ringwright.formats.read.programs.opened import read_program, verify_file
 from ringwright.formats.write.threadblocks import scheduled
+from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.base.units import format_time
+from ringwright.ground.units import format_time
 
 
 @pytest.mark.parametrize(

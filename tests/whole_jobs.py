@@ -17,9 +17,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 import ringwright
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.jobs.explained.account import account
 from ringwright.jobs.generated import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec

@@ -16,15 +16,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ringwright.base import laboratory
-from ringwright.base.moved import remember
+from ringwright.ground.moved import remember
 
 if TYPE_CHECKING:
     from ringwright.advise.by_name import advice
     from ringwright.algorithms import language
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
-    from ringwright.base import errors
     from ringwright.calls.bounds import bound
     from ringwright.calls.calibrate import calibrate
     from ringwright.calls.spelled import algorithm
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from ringwright.fabrics import fabric
     from ringwright.formats.read import read
     from ringwright.formats.read.sample import sample
+    from ringwright.ground import errors
     from ringwright.jobs.exporting import export
     from ringwright.jobs.modelled import job
     from ringwright.jobs.predict import simulate
@@ -68,7 +67,7 @@ _HOMES = {
     "bound": ("ringwright.calls.bounds", "bound"),
     "calibrate": ("ringwright.calls.calibrate", "calibrate"),
     "diff": ("ringwright.capture.difference", "difference"),
-    "errors": ("ringwright.base.errors", ""),
+    "errors": ("ringwright.ground.errors", ""),
     "export": ("ringwright.jobs.exporting", "export"),
     "fabric": ("ringwright.fabrics", "fabric"),
     "job": ("ringwright.jobs.modelled", "job"),
@@ -127,12 +126,12 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load a public name on first use (PEP 562)."""
     if name == "__version__":
-        return import_module("ringwright.base.version").VERSION
+        return import_module("ringwright.ground.version").VERSION
     if name not in _HOMES:
         raise AttributeError(f"module 'ringwright' has no attribute '{name}'")
     module_name, attribute = _HOMES[name]
-    if module_name.startswith(laboratory.PACKAGE):
-        laboratory.check(f"ringwright.{name}")
+    if module_name.startswith("ringwright_lab"):
+        import_module("ringwright.ground.laboratory").check(f"ringwright.{name}")
     module = import_module(module_name)
     value: object = getattr(module, attribute) if attribute else module
     globals()[name] = value

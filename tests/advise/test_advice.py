@@ -19,9 +19,9 @@ from ringwright.advise.mended import factors
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
 from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer

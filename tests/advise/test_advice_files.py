@@ -19,14 +19,14 @@ from ringwright.advise.measures import measure_of
 from ringwright.advise.settings import FORM, MACHINE, OPERATION, ORDER, PREFETCH, Setting, Setup
 from ringwright.advise.situation import Situation, named, of_model, of_recording
 from ringwright.advise.software import job_command, library_of, mpi_library, nccl_release
-from ringwright.base.errors import OutputError, UsageError
-from ringwright.base.trace_tables import rows
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.formats.read.programs.opened import read_program
 from ringwright.formats.read.settings.msccl_config import read_msccl_config
 from ringwright.formats.read.settings.nccl_environment import parse_nccl_environment
+from ringwright.ground.errors import OutputError, UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer

@@ -24,10 +24,10 @@ from ringwright.advise.links import SOCKETS, slow_link, sockets_seen
 from ringwright.advise.lumps import lumped
 from ringwright.advise.settings import BROKEN, GRAPH, LINK, MACHINE, NETWORK, ORDER, Setup
 from ringwright.advise.situation import of_recording
-from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.jobs.recorded import FAR
 from ringwright.model.registry import scheduler
 from ringwright.reports.steps.backtested import write_judged
@@ -109,7 +109,7 @@ def test_halves_of_a_job_that_slows_down_differ() -> None:
     calm = of_halves(steady)
     assert abs(calm["measured_gain"]) < 0.2, "one half is as long as the other"
     assert (calm["change"], calm["kind"]) == ("", "halves")
-    from ringwright.base.trace_tables import TABLES
+    from ringwright.ground.trace_tables import TABLES
     from ringwright.model.trace import Trace
 
     frames = {name: steady.table(name) for name in TABLES}

@@ -13,10 +13,10 @@ from ringwright.advise import networks
 from ringwright.advise.exported import AdvisedFile
 from ringwright.advise.provision.asked import ProvisionSpec
 from ringwright.advise.provision.document import ProvisionDocument
-from ringwright.base.errors import OutputError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.formats.read.topology import read_topology
+from ringwright.ground.errors import OutputError
 from ringwright.reports.steps.provisioned import write
 
 pytestmark = pytest.mark.once

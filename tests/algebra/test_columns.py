@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 import ringwright
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.computing import COLUMN
 from ringwright.graph.algebra.equal import prove, small
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.spelled import apply_spelled
+from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check
 
 

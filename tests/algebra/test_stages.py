@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra import RULES, RewriteError, rewritten
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.equal import prove
 from ringwright.graph.algebra.stages import LAYOUTS, StageProgram, StageValue
+from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Mesh, Workload
 from ringwright_lab.papers.figures.coconet import optimizer

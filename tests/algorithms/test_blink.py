@@ -16,13 +16,13 @@ from ringwright.algorithms.synthesis.blink._fewest import fewest_trees
 from ringwright.algorithms.synthesis.blink._packing import PackingQuestion, TreePacking, packed_trees
 from ringwright.algorithms.synthesis.blink._plans import Effort, Planner, beside_pcie
 from ringwright.algorithms.synthesis.blink._wiring import job_wiring
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.bounds.maxflow import FlowNetwork
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics._cube import NVLINKS, NVLINKS_P100
 from ringwright.fabrics._parts import connected_parts, part
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.topology import Topology
 from ringwright_lab.papers.figures import blink as figures

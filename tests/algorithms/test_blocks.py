@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter
 from ringwright.model.collective import REDUCING, ROOTED, Collective
 from ringwright.model.program import Op, Program

@@ -14,10 +14,10 @@ from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
-from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

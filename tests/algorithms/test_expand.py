@@ -11,13 +11,13 @@ import pytest
 from ringwright.algorithms.synthesis import expand as package
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.expand._yards import partitions
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.formats.read.topology import read_topology
 from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective
 from ringwright.model.topology import RANK, SWITCH, Topology

@@ -12,13 +12,13 @@ from ringwright.algorithms.networks import network
 from ringwright.algorithms.synthesis.flow_all_to_all import _choice, flow_all_to_all
 from ringwright.algorithms.synthesis.flow_all_to_all._classes import classes
 from ringwright.algorithms.synthesis.flow_all_to_all._paths import sizes
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.formats.read.topology import read_topology
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.topology import RANK, SharedCapacity, Topology

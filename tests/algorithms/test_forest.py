@@ -12,7 +12,6 @@ from ringwright import Collective
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.synthesis.forest import ForestQuestion, forest
 from ringwright.algorithms.synthesis.forest._choice import PiecedForest
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.automorphisms import closure, free_group
 from ringwright.bounds.cheapest_trees import arborescence
@@ -25,6 +24,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.flat import gather
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model import interpreter, validity
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import pytest
 from declared_programs import assert_result, assert_same_lanes, put
 from ringwright.algorithms.language import ChunkScript, compile_script
 from ringwright.algorithms.synthesis.gc3 import _DOES, gc3
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.execute import batch, check
 from ringwright.execute.executors import executor
 from ringwright.fabrics import fabric
@@ -20,6 +19,7 @@ from ringwright.formats.read.programs.msccl_xml import read_msccl_xml
 from ringwright.formats.read.programs.opened import read_program
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.mscclpp_json import mscclpp_json
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.threadblocks import Opcode, Schedule

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ringwright.algorithms.language import ChunkScript, compile_script, compiled
 from ringwright.algorithms.language.script import WIDTH
-from ringwright.base.errors import ProgramError, UsageError
+from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model import interpreter
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -25,7 +25,6 @@ from ringwright.algorithms.libraries.mvapich.rules import staging_s
 from ringwright.algorithms.libraries.open_mpi import OPS, mpi_op, open_mpi
 from ringwright.algorithms.libraries.open_mpi import rules as ompi_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
-from ringwright.base.errors import UsageError
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
 from ringwright.engines import events
 from ringwright.engines import machine as machines
@@ -35,6 +34,7 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.full import full
 from ringwright.fabrics.switch import switch
 from ringwright.formats.read.settings.mpich_json import parse_mpich_json
+from ringwright.ground.errors import UsageError
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology

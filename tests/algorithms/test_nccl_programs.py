@@ -12,7 +12,6 @@ from ringwright.algorithms.blocks.double_binary_tree import double_binary_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, around
 from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, rings
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.calls.answered_calls import laid_out
 from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
 from ringwright.costs.nccl import NODE_TYPES, placed
@@ -21,6 +20,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit

@@ -13,10 +13,10 @@ from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, around
 from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Op, Program

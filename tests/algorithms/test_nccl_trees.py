@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl import NcclTree, binary_tree, double_tree, rank_trees
+from ringwright.ground.errors import UsageError
 from shared_data import needs_shared_data, real
 
 NODES = [*range(1, 65), 100, 127, 128, 129, 255, 256, 1000, 1023, 1024, 3072]

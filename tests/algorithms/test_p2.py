@@ -25,7 +25,7 @@ from ringwright.algorithms.synthesis.p2.machine import given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import devices, groups, matrices, reduced_levels
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
 from ringwright.algorithms.synthesis.p2.search import Sequences
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective
 

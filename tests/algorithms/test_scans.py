@@ -12,12 +12,12 @@ from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.libraries.mpich2 import mpich2
 from ringwright.algorithms.libraries.open_mpi import open_mpi
-from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter, registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Op, Step, explicit

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ringwright.algorithms.synthesis.sccl import sccl
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -19,9 +19,9 @@ from ringwright.algorithms.synthesis.sccl import _automorphisms, answers, sccl
 from ringwright.algorithms.synthesis.sccl.model import AskedSearch, Model, RoundsSchedule
 from ringwright.algorithms.synthesis.sccl.pipelined import batches
 from ringwright.algorithms.synthesis.sccl.question import RoundsQuestion, question_of
-from ringwright.base.errors import InfeasibleError
 from ringwright.bounds.round_limits import RoundLimit, UnitLinks, wires_of
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.collective import Collective
 from small_fabrics import wrong
 

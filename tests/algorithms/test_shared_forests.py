@@ -11,7 +11,6 @@ from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.algorithms.synthesis.forest.together import together
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.arcs import together as on_same_resources
 from ringwright.bounds.joint_bounds import joint_bound
@@ -23,6 +22,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.program import Op, Program
 from ringwright.model.topology import Topology

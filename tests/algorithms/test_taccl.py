@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ringwright.algorithms.synthesis.taccl import taccl
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.formats.read.programs.taccl_sketch import Sketch, read_sketch
 from ringwright.formats.read.topology.taccl import read_taccl_model
 from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

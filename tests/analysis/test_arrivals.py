@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.slow.arrivals import arrivals
-from ringwright.base.trace_tables import rows
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import noise, slow_ranks
 

@@ -11,7 +11,7 @@ import pytest
 
 from ringwright.analysis.traffic import bursts
 from ringwright.analysis.traffic.bursts import GAP_S, bursts_of
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 PS = 1e-12
 

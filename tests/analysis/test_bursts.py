@@ -9,7 +9,7 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.analysis.traffic.traffic_over_time import timeline
-from ringwright.base.trace_tables import rows
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from ringwright.reports import terminal
 

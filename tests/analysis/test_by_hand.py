@@ -21,8 +21,8 @@ from ringwright.analysis.slow.disturbance import NONE, UNKNOWN, Signs, _judge
 from ringwright.analysis.slow.fail_slow import fail_slow, pair_slowdown
 from ringwright.analysis.slow.lateness import FEWEST_STEPS, lateness
 from ringwright.analysis.slow.slow_cells import Slow, explained
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import rows
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ import pytest
 from ringwright.analysis.timeline import event_view
 from ringwright.analysis.timeline.event_levels import FULL, EventLevels, levels
 from ringwright.analysis.timeline.event_view import Sight, view
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

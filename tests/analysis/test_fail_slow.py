@@ -10,9 +10,9 @@ import pytest
 
 from ringwright.analysis.slow.fail_slow import change_points, fail_slow, pair_slowdown
 from ringwright.analysis.slow.slow_cells import explained
-from ringwright.base import extras
-from ringwright.base.errors import MissingExtraError
-from ringwright.base.trace_tables import rows
+from ringwright.ground import extras
+from ringwright.ground.errors import MissingExtraError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 

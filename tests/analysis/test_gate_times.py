@@ -11,8 +11,8 @@ import pytest
 from analysis.test_diff_times import inspector, table
 from analysis.test_disturbance import job
 from ringwright.analysis.compared import gate
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
+from ringwright.ground.errors import UsageError
 
 SUMMARY: dict[str, Any] = {
     "operations": [{"op": "all-reduce", "count": 4, "size_histogram": [{"size_bytes": 1 << 20, "count": 4}]}],

@@ -13,7 +13,7 @@ from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.intervals import covered, length, union
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.steps import steps_us
-from ringwright.base.trace_tables import rows
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 NONE = float("nan")

@@ -13,7 +13,7 @@ from ringwright.analysis.benchmarks import BenchmarkTimes, gpu_model, same_gpu, 
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.peers import Peers
 from ringwright.analysis.table_claims import TableClaims
-from ringwright.base.trace_tables import rows
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from work_done import calls_made
 

@@ -11,7 +11,7 @@ from ringwright.analysis.slow.own_work import own_work
 from ringwright.analysis.slow.places import Places
 from ringwright.analysis.slow.slow_groups import slow_groups
 from ringwright.analysis.slow.slow_work import slow_work
-from ringwright.base.trace_tables import rows
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 STEPS = 4

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import UsageError
 from ringwright.capture.mpi import FILE_NAME, build, environment, family_of, with_variables
 from ringwright.capture.mpi.launcher import FAMILIES, UNKNOWN, is_launcher
 from ringwright.execute.mpi_runtime import available, command, runtime
+from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
 

@@ -22,13 +22,13 @@ import polars as pl
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InputError, UsageError
 from ringwright.capture.nccl_profiler import FILE_NAME, build
 from ringwright.cli import main
 from ringwright.formats.read.detect import kind_of
 from ringwright.formats.read.gate.inputs import find
 from ringwright.formats.read.nccl_profiler import clocks, read_nccl_profiler, sequence
 from ringwright.formats.read.nccl_profiler.file import read_file
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.trace import Trace
 
 HERE = Path(__file__).resolve().parents[1]

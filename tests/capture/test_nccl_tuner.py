@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import UsageError
 from ringwright.capture.nccl_tuner import TUNER_FILE_NAME, build_tuner, tuner_environment
 from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS, choose, named_system, sweep
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match, rules_from_choices
 from ringwright.formats.write.nccl_tuner_csv import nccl_tuner_csv
+from ringwright.ground.errors import UsageError
 
 HERE = Path(__file__).resolve().parents[1]
 SOURCE = HERE.parent / "src" / "ringwright" / "capture" / "nccl_tuner"

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import profiler_recording
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError
 from ringwright.formats.read import read
 from ringwright.formats.read.nccl_profiler import records
+from ringwright.ground.errors import InputError
 
 pytestmark = pytest.mark.once
 HEAD_BYTES = records.HEADER_BYTES + 64  # of the file and of its first block

@@ -20,8 +20,8 @@ import zstandard
 
 from patience import HANG_S
 from reading import operations, put, small_job, summary_of
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.formats.read import read
+from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.reports.html import page
 from ringwright_lab.testing import write_log
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 import ringwright.cli
-from ringwright.base import called, steps
-from ringwright.base.errors import UsageError
 from ringwright.cli import main, progress
 from ringwright.cli.application import app, examples
 from ringwright.cli.verbs import GROUPS, VERBS
+from ringwright.ground import called, steps
+from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
 

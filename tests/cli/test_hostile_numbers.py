@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import EXIT_OUR_BUG, UsageError
-from ringwright.base.trace_tables import rows
 from ringwright.bounds.laws.tables import factor_of
 from ringwright.cli import main
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.formats.read import read
+from ringwright.ground.errors import EXIT_OUR_BUG, UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.native import engine
 
 pytestmark = pytest.mark.once

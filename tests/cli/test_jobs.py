@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import EXIT_PROGRAM, EXIT_USAGE
 from ringwright.cli import main
+from ringwright.ground.errors import EXIT_PROGRAM, EXIT_USAGE
 from ringwright.jobs import generated, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model import registry

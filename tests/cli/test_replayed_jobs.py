@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import EXIT_USAGE
 from ringwright.cli import main
+from ringwright.ground.errors import EXIT_USAGE
 from ringwright.model.trace import Trace
 from shared_data import real
 

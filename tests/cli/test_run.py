@@ -12,8 +12,8 @@ import pytest
 
 from patience import HANG_S
 from recorded_jobs import Job, environment, wait_for
-from ringwright.base.errors import UsageError
 from ringwright.capture.folder import PATTERNS, Manifest, claim, job_name
+from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
 

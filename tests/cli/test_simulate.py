@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import EXIT_INFEASIBLE, EXIT_USAGE
 from ringwright.cli import main
+from ringwright.ground.errors import EXIT_INFEASIBLE, EXIT_USAGE
 
 NIC_GBS = 50.0
 

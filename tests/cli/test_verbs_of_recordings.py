@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import rows
 from ringwright.capture.doctor import examine
 from ringwright.capture.live.following import Snapshot, follow
 from ringwright.cli import main
 from ringwright.formats.read import read
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from ringwright.reports import checkup
 from ringwright.reports.live import screen

@@ -15,11 +15,11 @@ import pytest
 import ringwright
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import UsageError
 from ringwright.calls import numerics as study
 from ringwright.calls.numerics import normal_inputs, numerics
 from ringwright.execute.switched.worker import Membership, Worker
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter
 from ringwright.model.codecs.adding_nodes import OF_PROGRAMS, AddingNodes
 from ringwright.model.codecs.deviation import deviation

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model import codecs
 from ringwright.model.codecs.contributions import NodeSum
 from ringwright.model.codecs.formats import FORMATS, MODULES, OF_WHOLE_NUMBERS, added, numbers_in, wire_bytes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model import registry, validity
 from ringwright.model.collective import Collective
 from ringwright_lab.contracts import algorithm as conformance

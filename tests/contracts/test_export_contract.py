@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.formats import write as exports
 from ringwright.formats.read.topology import read_topology
+from ringwright.ground.errors import UsageError
 from ringwright.model.topology import Topology
 from ringwright.workloads import families
 from ringwright.workloads.families import resnet

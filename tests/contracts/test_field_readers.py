@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import ringwright
 from algebra_cases import CASES
-from ringwright.base.errors import RingwrightError
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.engines.choose import simulate
 from ringwright.execute.job import AskedCollective
@@ -40,6 +39,7 @@ from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.formats.write.topology_json import topology_json
 from ringwright.graph.algebra import RULES, replayed
 from ringwright.graph.algebra.equal import prove
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import collective, interpreter, program, registry, streams, topology, validity, values, workload
 from ringwright.model.validity import workloads
 from ringwright_lab.contracts import scheduler as scheduler_contract

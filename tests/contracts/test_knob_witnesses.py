@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric, knobs
+from ringwright.ground.errors import UsageError
 from ringwright.model import registry
 from ringwright_lab.testing.knob_witnesses import WITNESS, WITNESSES, Witness
 

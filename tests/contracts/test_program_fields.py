@@ -10,12 +10,12 @@ import pytest
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import RingwrightError
 from ringwright.engines.choose import simulate
 from ringwright.execute.job import AskedCollective
 from ringwright.fabrics import fabric
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.threadblocks import scheduled
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit

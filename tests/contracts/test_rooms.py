@@ -18,8 +18,8 @@ import conformance_pieces as pieces
 from outsiders import install
 from ringwright import fabrics
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
+from ringwright.ground.errors import UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.rewrites import KINDS

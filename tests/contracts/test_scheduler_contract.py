@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model import registry
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from every_recording import MADE, put
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gathered import Gathered
 from ringwright.formats.read.kinds import kinds
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.trace import Trace
 from ringwright_lab.contracts.conformance import check_source, failures
 

@@ -17,15 +17,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from every_recording import MADE, put
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import RingwrightError
-from ringwright.base.reopened import META
-from ringwright.base.trace_tables import TABLES, rows, schema
 from ringwright.capture.recordings import about
 from ringwright.formats.read import read
 from ringwright.formats.read.sample import sample
 from ringwright.formats.write.perfetto import perfetto
 from ringwright.formats.write.prometheus import lines
 from ringwright.formats.write.workload_json import workload_json
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.reopened import META
+from ringwright.ground.trace_tables import TABLES, rows, schema
 from ringwright.jobs.one_clock import one_clock
 from ringwright.model.trace import Trace
 from ringwright.workloads.replay import replay

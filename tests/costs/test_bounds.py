@@ -20,7 +20,6 @@ import pytest
 from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.bounds.cuts import distances
 from ringwright.bounds.lower_bounds import Bound, bound, bounds, forest_s
 from ringwright.bounds.maxflow import Cut, tightest, weakest
@@ -30,6 +29,7 @@ from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.model.collective import OPS, Collective
 from ringwright.model.topology import SharedCapacity, Topology
 from ringwright.model.wiring import Wires

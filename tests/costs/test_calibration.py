@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.calibration import (
     Calibration,
@@ -26,6 +25,7 @@ from ringwright.costs.calibration import (
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InputError, UsageError
 
 SIZES = tuple(1 << power for power in range(3, 31))
 TRUTH = Calibration(

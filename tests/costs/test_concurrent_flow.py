@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.bounds import concurrent_flow as module
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.concurrent_flow import concurrent_flow, link_prices, proved_s
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import DeclinedError, InfeasibleError
 from ringwright.model.topology import RANK, SharedCapacity, Topology
 
 MIB = 1 << 20

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.movers import MOVERS, asked, bus_s, payload_rate, traffic_rate
 from ringwright.costs.contention.multiprocessors import BOOST_HZ, Multiprocessors, multiprocessors
 from ringwright.costs.contention.passes import TensorPass, fused, passes_s, traffic
@@ -26,6 +25,7 @@ from ringwright.costs.contention.triggers import (
     by_kernel,
     one_after_another_s,
 )
+from ringwright.ground.errors import UsageError
 
 H100, H200 = multiprocessors("h100"), multiprocessors("h200")
 PRODUCTS = [Product(*sides) for sides in ((1024, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192), (300, 777, 5000))]

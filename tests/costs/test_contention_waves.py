@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.waves import TileKernel, gets_in, queued_turns, room, turns
+from ringwright.ground.errors import UsageError
 
 SMS = 132
 WIDE, TALL = TileKernel(128, 256), TileKernel(128, 320)

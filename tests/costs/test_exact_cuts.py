@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import engine_cases as cases
-from ringwright.base.errors import InfeasibleError
 from ringwright.bounds.certificates import certificate, proved_s
 from ringwright.bounds.demands import demand
 from ringwright.bounds.lower_bounds import UNASKED, UNSEEN, bound, bounds
 from ringwright.bounds.maxflow import Cut, weakest
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ringwright.base.errors import InputError
 from ringwright.costs.learnt import TRANSPORTS, LibraryCall, expected, of_calls, shipped
 from ringwright.costs.learnt.call import STEP, usual
 from ringwright.costs.learnt.described import described, release_of
@@ -18,6 +17,7 @@ from ringwright.costs.learnt.trusted import MOST_POINTS, MeasuredCall, thinned
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.constants import releases
 from ringwright.costs.nccl.timing import stages
+from ringwright.ground.errors import InputError
 
 SIZES = tuple(1 << power for power in range(10, 33, 2))
 

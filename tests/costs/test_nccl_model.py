@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.costs.nccl import (
     ALGORITHMS,
     NODE_TYPES,
@@ -31,6 +30,7 @@ from ringwright.costs.nccl import (
     tree_threshold_bytes,
 )
 from ringwright.costs.nccl.selection import ALWAYS_TREE, algorithm_2_4
+from ringwright.ground.errors import InfeasibleError, UsageError
 from shared_data import needs_shared_data, real
 
 SIZES = [0, *(1 << power for power in range(3, 37))]

@@ -10,12 +10,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.bounds.cheapest_trees import least_route, least_tree
 from ringwright.bounds.lower_bounds import bound
 from ringwright.bounds.round_limits import RoundLimit, UnitLinks, wires_of
 from ringwright.bounds.rounds import Flow, proven_rounds, rounds_bound, steps_bound
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.base.errors import DeclinedError, RingwrightError, UsageError
 from ringwright.bounds.late_bounds import late_bound
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import DeclinedError, RingwrightError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.calls.neighbours import programs
 from ringwright.cli import main
 from ringwright.engines import beside, events, flows
@@ -21,6 +20,7 @@ from ringwright.engines.slots import machines
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion
 from ringwright.fabrics.faults import apply, effects
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm

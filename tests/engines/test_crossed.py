@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ringwright.base.errors import RingwrightError
 from ringwright.engines.choose import simulate
 from ringwright.engines.crossed import crossed
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm, systems
 

@@ -7,10 +7,10 @@ import pytest
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.engines import closed_form, events, flat, recurrence
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
 

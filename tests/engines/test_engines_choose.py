@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.engines import closed_form, events, flat, recurrence
 from ringwright.engines.choose import ENGINES, simulate
 from ringwright.engines.machine import ALPHAS, machine
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Fault
 

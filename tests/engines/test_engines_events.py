@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.engines import event_loop, events, flat, flows, loops
 from ringwright.engines.choose import simulate
 from ringwright.engines.hazards import hazards
 from ringwright.engines.machine import ALPHAS, machine
+from ringwright.ground.errors import DeclinedError, InfeasibleError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.topology import Fault, Topology

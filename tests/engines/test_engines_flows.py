@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines import events, flat, flow_loop, flows, loops
 from ringwright.engines.fairness import UNIT, fair_rates
 from ringwright.engines.machine import machine
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Fault
 

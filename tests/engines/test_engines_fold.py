@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import DeclinedError
 from ringwright.engines import events, flat, flows
 from ringwright.engines.folding.fold import evened, fold
 from ringwright.engines.folding.patterns import recognise
 from ringwright.engines.machine import ALPHAS, machine
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, cut, explicit
 from ringwright.model.topology import Fault, Topology

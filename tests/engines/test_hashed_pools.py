@@ -8,11 +8,11 @@ import pytest
 
 from hashed_packets import simulate_hashed
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.engines.choose import simulate
 from ringwright.engines.pools.hashed import HashedPool, missed, packet_time_ps
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import ringwright
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.run import JobRun, simulate
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.explained.account import account
 from ringwright.model.registry import scheduler
 from ringwright.model.stages import LinkCosts

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import job_cases as cases
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Gate, Queue, Task
 from ringwright.native import engine

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.movers import BUS_SHARE_OF_PRODUCT
 from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.products import Product
@@ -15,6 +14,7 @@ from ringwright.costs.contention.sharing import beside
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.measured import MOST_HELD, measured, without_products
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.generated import interference
 from ringwright.model.stages import Stage
 from ringwright.model.values import MatrixProduct, Work, WorkPart

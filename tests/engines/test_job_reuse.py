@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import random_workloads as drawn
-from ringwright.base.errors import RingwrightError
 from ringwright.engines.job import layout
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.sending import Sending
 from ringwright.engines.job.timed_anew import timed_anew
+from ringwright.ground.errors import RingwrightError
 from ringwright.jobs.study import Job, answer
 from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.workload import Mesh, RankClass, Workload

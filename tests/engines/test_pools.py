@@ -8,7 +8,6 @@ from statistics import mean
 import numpy as np
 import pytest
 
-from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
@@ -17,6 +16,7 @@ from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.of_program import slot_pool
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import DeclinedError, InfeasibleError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm

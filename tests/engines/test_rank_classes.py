@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.rank_classes import rank_classes
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Mesh, RankClass, Task, Workload
 
 AXES = ("tp", "dp", "pp")

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engine_cases as cases
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines.choose import simulate
 from ringwright.engines.result import Run
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.software import Software

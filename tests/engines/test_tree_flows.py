@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.base.errors import DeclinedError
 from ringwright.bounds.lower_bounds import lowest
 from ringwright.engines import events, flat, flows
 from ringwright.engines.choose import simulate
@@ -17,6 +16,7 @@ from ringwright.engines.machine import Machine
 from ringwright.engines.messages import MessageGraph
 from ringwright.engines.slots import machines
 from ringwright.engines.tree_flows import with_carriers
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.formats.write.ddp_buckets import ddp_plan, text
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import UsageError
 from ringwright.execute import arithmetic, check, data
 from ringwright.execute.job import AskedCollective, NodeResult
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter
 from ringwright.model.collective import REDUCE_OPS, Collective
 from ringwright.model.program import Program

@@ -23,7 +23,6 @@ import pytest
 
 from patience import HANG_S
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.execute import batch, check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
 from ringwright.execute.backends import ordinary
@@ -34,6 +33,7 @@ from ringwright.execute.push import Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.execute.watch import let_others_say
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import find

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import UsageError
 from ringwright.execute.halves import HalvesJob
+from ringwright.ground.errors import UsageError
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.values import Applied
 from ringwright.model.workload import Queue, Rewrite, Workload

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from live_ranks import ranks
-from ringwright.base.errors import RanksFailedError, UsageError
+from ringwright.ground.errors import RanksFailedError, UsageError
 
 pytestmark = [
     pytest.mark.torch,

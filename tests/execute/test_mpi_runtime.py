@@ -21,12 +21,12 @@ from ringwright.algorithms.libraries import mpich2, open_mpi
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
 from ringwright.algorithms.libraries.open_mpi.rules import Decision
-from ringwright.base import extras
-from ringwright.base.errors import DeclinedError, MissingExtraError, UsageError
 from ringwright.execute import mpi_runtime
 from ringwright.execute.mpi_forced import MPICH, OPEN_MPI, forced, offered
 from ringwright.execute.mpi_runtime import Runtime, available, command, runtime
 from ringwright.execute.place import Place, here
+from ringwright.ground import extras
+from ringwright.ground.errors import DeclinedError, MissingExtraError, UsageError
 
 ABSENT = importlib.util.find_spec("mpi4py") is None or len(available()) < 2
 real = [pytest.mark.mpi, pytest.mark.skipif(ABSENT, reason="the MPI wheels are absent: no ranks over MPI")]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import UsageError, WorkloadError
 from ringwright.cli import main
 from ringwright.formats.write.pipeline_csv import as_csv
 from ringwright.graph.pipelines import order
+from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     CONTROL_BYTES,
     DATA,
@@ -23,6 +22,7 @@ from ringwright.execute.switched.frames import JOIN as JOINS
 from ringwright.execute.switched.pool import PoolOutcome, SwitchSlots
 from ringwright.execute.switched.switch import IDLE_S, MOST_WORKERS, AddingSwitch, SwitchSettings
 from ringwright.execute.switched.worker import LEAST_RTO_S, Membership, Worker
+from ringwright.ground.errors import UsageError
 from ringwright.model.codecs import block_exponent
 from ringwright.model.codecs.block_exponent import NO_EXPONENT
 from switched_network import HOP_S, Network, at_once

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.cli import main
 from ringwright.execute.executors import executor
 from ringwright.execute.job import NodeResult, RankJob
@@ -17,6 +16,7 @@ from ringwright.execute.switched import runner
 from ringwright.execute.switched.terms import SwitchTerms, WorkerPort
 from ringwright.execute.switched.tree import SwitchSeat, WorkerSeat, seats
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright_lab.bench import BenchSpec, jobs, study, switched
 from ringwright_lab.bench.jobs import BenchSample
 from ringwright_lab.reports import benched

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "bench_switch.py"
 

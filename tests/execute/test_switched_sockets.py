@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InfeasibleError, InputError, RanksFailedError, UsageError
 from ringwright.cli import main
 from ringwright.execute.switched import datagrams, many, serving
 from ringwright.execute.switched.client import SwitchClient
@@ -26,6 +25,7 @@ from ringwright.execute.switched.serving import SwitchServer, read_key
 from ringwright.execute.switched.started import AskedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
 from ringwright.execute.switched.worker import Membership
+from ringwright.ground.errors import InfeasibleError, InputError, RanksFailedError, UsageError
 
 pytestmark = pytest.mark.once
 HERE = ("127.0.0.1", 0)

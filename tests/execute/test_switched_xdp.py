@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     CONTROL_BYTES,
     DATA,
@@ -23,6 +22,7 @@ from ringwright.execute.switched.frames import (
 from ringwright.execute.switched.switch import ABOVE, IDLE_S, SwitchSettings
 from ringwright.execute.switched.worker import Membership, Worker
 from ringwright.execute.switched.xdp.tables import SIZES, SwitchTables
+from ringwright.ground.errors import UsageError
 from switched_kernel import DROPPED, OWN, PASSED, TriedSwitch, packet, tables_or_skip
 from switched_network import HOP_S, Network
 

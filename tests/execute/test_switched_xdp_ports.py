@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InfeasibleError, RanksFailedError, RingwrightError, UsageError
 from ringwright.cli import main
 from ringwright.execute.place import Place
 from ringwright.execute.switched.client import SwitchClient
@@ -26,6 +25,7 @@ from ringwright.execute.switched.serving import SwitchServer, read_key
 from ringwright.execute.switched.started import AskedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
 from ringwright.execute.switched.worker import Membership
+from ringwright.ground.errors import InfeasibleError, RanksFailedError, RingwrightError, UsageError
 from ringwright_lab import network as lab
 from ringwright_lab.network import LabNetwork
 from ringwright_lab.network.namespace_daemon import without_offloads

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.cli import main
 from ringwright.execute.switched.xdp import compiling, loaded, ports
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright_lab import network as lab
 from ringwright_lab.bench import BenchSpec, switched
 from ringwright_lab.network import bypass, script, spec

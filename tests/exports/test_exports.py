@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import TABLES, rows
 from ringwright.formats.write.csv import csv
 from ringwright.formats.write.jsonl import jsonl
 from ringwright.formats.write.log import log
 from ringwright.formats.write.parquet import parquet
 from ringwright.formats.write.redact import Redactor, redact
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import TABLES, rows
 from ringwright.model.trace import Trace
 from shared_data import real
 

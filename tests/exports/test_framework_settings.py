@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ringwright
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.settings.megatron_flags import parse_megatron_flags, read_megatron_flags
 from ringwright.formats.read.settings.torchtitan_toml import parse_torchtitan_toml, read_torchtitan_toml
 from ringwright.formats.write.megatron_flags import as_flags, megatron_flags
 from ringwright.formats.write.torchtitan_toml import as_toml, torchtitan_toml
 from ringwright.graph.frameworks.settings import RECOMPUTED, FrameworkSettings
 from ringwright.graph.frameworks.told import settings_of
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.values import Applied
 from ringwright.model.workload import Gate, Mesh, Queue, Rewrite, Workload

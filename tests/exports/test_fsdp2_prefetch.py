@@ -15,12 +15,12 @@ import pytest
 
 import ringwright
 from patience import HANG_S
-from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.formats.read.settings.fsdp2_prefetch import parse_fsdp2_prefetch, read_fsdp2_prefetch
 from ringwright.formats.write.fsdp2_prefetch import as_json, as_python, prefetch_plans
 from ringwright.graph.algebra import rewritten
 from ringwright.graph.frameworks.prefetch import PrefetchPlan
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.decompose.centauri._tiers import fetched
 

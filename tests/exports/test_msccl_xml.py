@@ -27,12 +27,12 @@ from declared_programs import (
 from ringwright.algorithms import blocks as algorithms
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import InputError, ProgramError, UsageError
 from ringwright.formats.read.findings import READING_RULES
 from ringwright.formats.read.programs.msccl_xml import check_windows, read_msccl_xml
 from ringwright.formats.read.programs.opened import CODES, read_program, sniff, verify_file
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.places import CARRIED
+from ringwright.ground.errors import InputError, ProgramError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Block, Cost, Op, Program, Step, cut, explicit, turn

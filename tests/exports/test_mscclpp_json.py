@@ -16,12 +16,12 @@ from declared_programs import MSCCL, MSCCLPP, assert_result, assert_same_lanes, 
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import ProgramError
 from ringwright.fabrics import fabric
 from ringwright.formats.read.programs.mscclpp_json import read_mscclpp_json
 from ringwright.formats.read.programs.opened import read_program, verify_file
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.mscclpp_json import mscclpp_json
+from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit

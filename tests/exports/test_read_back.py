@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.settings.ddp_buckets import parse_ddp_buckets, read_ddp_buckets
 from ringwright.formats.read.settings.msccl_config import read_msccl_config
 from ringwright.formats.write.ddp_buckets import ddp_plan, text
 from ringwright.formats.write.msccl_config import msccl_config
 from ringwright.graph.frameworks.buckets import BucketPlan
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.threadblocks.msccl_load import MscclLoad
 from ringwright.model.workload import Workload

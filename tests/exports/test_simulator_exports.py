@@ -13,13 +13,13 @@ import pytest
 from declared_programs import MSCCL
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.base.errors import ProgramError
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
 from ringwright.formats.read.programs.opened import read_program
 from ringwright.formats.write.chakra import chakra_collective, chakra_program
 from ringwright.formats.write.goal import goal, goal_binary
 from ringwright.formats.write.operations import CALC, RECV, SEND, operations
+from ringwright.ground.errors import ProgramError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from shared_data import needs_shared_data, real

@@ -12,10 +12,10 @@ import pytest
 
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError, UsageError
-from ringwright.base.trace_tables import rows
 from ringwright.formats.write.perfetto import perfetto
 from ringwright.formats.write.prometheus import bucket, lines, prometheus
+from ringwright.ground.errors import InputError, UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from ringwright.reports import html, terminal
 from ringwright_lab.testing import blind, faulty_fabric

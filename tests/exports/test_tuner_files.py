@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange, aligned, per_rank_rules, total_rules
@@ -21,6 +20,7 @@ from ringwright.formats.read.settings.rccl_tuner_csv import parse_rccl_tuner_csv
 from ringwright.formats.read.settings.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner
 from ringwright.formats.write.rccl_tuner_csv import rccl_tuner_csv
 from ringwright.formats.write.torchcomms_tuner import torchcomms_tuner
+from ringwright.ground.errors import InputError, UsageError
 
 pytestmark = pytest.mark.once
 

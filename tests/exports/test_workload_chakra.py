@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.costs.gpus import gpu
 from ringwright.engines.job.run import simulate
 from ringwright.formats.read import read
 from ringwright.formats.write.chakra_workload import chakra_workload
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Rewrite, Workload
 from ringwright.workloads.chain import ChainLayer, chain

@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric, families, family, knobs
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model.topology import NIC, RANK, SWITCH, Topology
 from ringwright.model.wiring import Dimension, Names, Wires, lattice
 from shared_data import needs_shared_data, real

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import InfeasibleError, InputError, RingwrightError, UsageError
 from ringwright.engines.events import run
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply, describe, dumps, effects, loads
+from ringwright.ground.errors import InfeasibleError, InputError, RingwrightError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Fault, Topology
 

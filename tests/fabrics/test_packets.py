@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 
 RATE, LATENCY_S, HOP_S = 50e9, 0.5e-6, 0.2e-6

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base import errors, trace_tables
+from ringwright.ground import errors, trace_tables
 
 pytestmark = pytest.mark.once
 

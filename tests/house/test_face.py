@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import ringwright
-from ringwright.base.notebook import MOST_ROWS, card, table
-from ringwright.base.trace_tables import rows
+from ringwright.ground.notebook import MOST_ROWS, card, table
+from ringwright.ground.trace_tables import rows
 from ringwright_lab import testing
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -10,9 +10,9 @@ import pytest
 
 from ringwright.algorithms.innetwork.ethernet.camdoop import camdoop
 from ringwright.algorithms.innetwork.torus_trees import ROOT, TorusTrees, disjoint_trees, shortest_tree, sides
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -8,9 +8,9 @@ import pytest
 
 from ringwright.algorithms.innetwork.ethernet.allreduce_switch import allreduce_switch
 from ringwright.algorithms.innetwork.ethernet.netreduce import netreduce
-from ringwright.base.errors import UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

@@ -6,13 +6,13 @@ import pytest
 
 from ringwright.algorithms.innetwork.ethernet.fpisa import fpisa
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
-from ringwright.base.errors import UsageError
 from ringwright.calls.numerics import numerics
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.sums import MOST_NUMBERS
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.base.errors import UsageError
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 
 pytestmark = pytest.mark.once

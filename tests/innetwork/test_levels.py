@@ -13,9 +13,9 @@ from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.algorithms.innetwork.infiniband.sharp import sharp
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
-from ringwright.base.errors import UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check

@@ -11,9 +11,9 @@ from ringwright.algorithms.innetwork.ethernet.netagg import netagg
 from ringwright.algorithms.innetwork.keyed import KeyedPairs, best, joined, left_bytes, summed
 from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, middlebox_tree, switches_with_middleboxes
 from ringwright.algorithms.innetwork.redirected import collected
-from ringwright.base.errors import UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -8,7 +8,7 @@ import pytest
 from ringwright.algorithms.innetwork import ring_connections
 from ringwright.algorithms.innetwork.in_path_sums import InPathDevice, RingPacket
 from ringwright.algorithms.innetwork.ring_connections import LINK_TICKS, RingHost, RingRun, ring_through_device
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
 

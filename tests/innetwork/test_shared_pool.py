@@ -8,7 +8,7 @@ import pytest
 
 from ringwright.algorithms.innetwork import shared_pool
 from ringwright.algorithms.innetwork.shared_pool import PoolJobs, shared
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
 

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from ringwright.algorithms.innetwork.infiniband.sharp import sharp
-from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

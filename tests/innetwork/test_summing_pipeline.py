@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ringwright.algorithms.innetwork.summing_pipeline import SummingPipeline, SummingRun, aggregated, cascaded, summed
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
 

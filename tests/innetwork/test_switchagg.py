@@ -17,9 +17,9 @@ from ringwright.algorithms.innetwork.pair_tables import (
     through,
     totals,
 )
-from ringwright.base.errors import UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Op, Program

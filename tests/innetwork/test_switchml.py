@@ -8,9 +8,9 @@ import pytest
 
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

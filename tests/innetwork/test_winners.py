@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ringwright.algorithms.innetwork.ethernet.inc_meets_distributed_ml import inc_meets_distributed_ml, programs
-from ringwright.base.errors import UsageError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology
 from ringwright.model.validity import check

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright_lab import network as lab
 from ringwright_lab.network import leftovers, script, spec, switch, verdict
 from ringwright_lab.network.counters import CounterSample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab import network as lab
 from ringwright_lab.bench import BenchSpec, bench
 from ringwright_lab.network import bridges, spec

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright_lab.bench import BenchSpec, bench
 from ringwright_lab.network import spec
 from ringwright_lab.reports import benched

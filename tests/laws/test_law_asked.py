@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.version import VERSION
 from ringwright.calls.asked import asked_of, release_of
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply, in_words
+from ringwright.ground.version import VERSION
 from ringwright.jobs.predict import simulate
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Workload

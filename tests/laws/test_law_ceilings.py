@@ -15,13 +15,13 @@ from laws.test_law_tables import read as read_table
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.benchmarks import tables
 from ringwright.analysis.summary import summarise
-from ringwright.base.trace_tables import rows
 from ringwright.bounds.laws import reason
 from ringwright.bounds.laws.ceilings import above, ceiling
 from ringwright.bounds.laws.ranks import census
 from ringwright.costs.nccl import OPS, choose, placed, releases
 from ringwright.costs.nccl.node_types import NVLINK_GBS
 from ringwright.formats.read import read
+from ringwright.ground.trace_tables import rows
 from ringwright.model.links import LINKS, links_of
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real

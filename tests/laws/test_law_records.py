@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import StrictError
 from ringwright.bounds.laws.records import gap
 from ringwright.cli.reading import summarised
 from ringwright.formats.read import read
 from ringwright.formats.read.nccl_inspector import read_inspector
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import StrictError
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 from sources.test_inspector import record

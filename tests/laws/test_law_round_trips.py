@@ -17,9 +17,9 @@ import pytest
 import ringwright
 from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError
-from ringwright.base.trace_tables import TABLES
 from ringwright.cli import main
+from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 from ringwright.reports.serve import opened
 from ringwright.workloads.replay import STEPS_UNKNOWN, replayed

@@ -20,9 +20,9 @@ import ringwright
 from every_recording import MADE, put
 from ringwright.analysis.made_by import OF_NCCL, made_by
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import RingwrightError
 from ringwright.capture.doctor import examine
 from ringwright.cli import main
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.trace import Trace
 from ringwright.reports import terminal
 from shared_data import data_folder, is_present, needs_shared_data

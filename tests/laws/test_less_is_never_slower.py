@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ringwright.algorithms.searching import ALPHA_OF
-from ringwright.base.errors import RingwrightError
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

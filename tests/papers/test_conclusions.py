@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated, study
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec

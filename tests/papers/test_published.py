@@ -23,8 +23,8 @@ from ringwright.algorithms.published.imagenet_4_minutes import (
 from ringwright.algorithms.published.plink import Monitor, adapted, infer_groups, plan_time_s, plink, probe, rounds
 from ringwright.algorithms.published.ring_allreduce import ring_allreduce, ring_order
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
-from ringwright.base.errors import UsageError
-from ringwright.base.plugins import HOUSE
+from ringwright.ground.errors import UsageError
+from ringwright.ground.plugins import HOUSE
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import find, systems

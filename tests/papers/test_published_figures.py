@@ -18,10 +18,10 @@ from ringwright.algorithms.published.imagenet_4_minutes import imagenet_4_minute
 from ringwright.algorithms.published.plink import plink
 from ringwright.algorithms.published.ring_allreduce import ring_allreduce
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import LinkCosts

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
 from ringwright.cli import main
+from ringwright.ground.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
 from ringwright.model import registry
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures.fit import crossing, least, turns

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.base.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, UsageError
-from ringwright.base.trace_tables import TABLES
 from ringwright.cli import main
+from ringwright.ground.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, UsageError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.reports.learning_curves import HEIGHT, LEGEND, WIDTH, LearningCurve, learning_curves
 
 pytestmark = pytest.mark.once

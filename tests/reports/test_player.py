@@ -14,7 +14,6 @@ import pytest
 
 from fixtures_summary import job_summary
 from ringwright.analysis.summary import summarise
-from ringwright.base.units import format_size
 from ringwright.calls.detail import detail
 from ringwright.calls.followed import FollowedRun, all_followed, follow, followed
 from ringwright.calls.simulation_spec import SimulationSpec
@@ -22,6 +21,7 @@ from ringwright.engines.machine import FOREVER
 from ringwright.engines.passages import passages
 from ringwright.fabrics import fabric
 from ringwright.formats.read import read
+from ringwright.ground.units import format_size
 from ringwright.reports import cuts
 from ringwright.reports.draw.log_player import log_play
 from ringwright.reports.draw.player import PARTS, Play, PlayedRun, play

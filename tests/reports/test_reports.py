@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fixtures_summary import HOSTILE, changed_summary, empty_summary, job_summary
 from ringwright.analysis.compared import diff, gate
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.reports import cuts, html, layout, terminal
 from ringwright.reports.completion import absence, complete, operation_rows
 from ringwright.reports.draw import charts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import KINDS, operations
 from ringwright.model.rewrites.kind import carried_by, settings_of
 from ringwright.model.validity.workloads import check

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import JobRun, simulate
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import generated, rows, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model import registry

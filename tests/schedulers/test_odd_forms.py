@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import InfeasibleError, RingwrightError, WorkloadError
-from ringwright.base.plugins import HOUSE
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import InfeasibleError, RingwrightError, WorkloadError
+from ringwright.ground.plugins import HOUSE
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.registry import schedulers

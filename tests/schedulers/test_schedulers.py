@@ -8,9 +8,9 @@ from itertools import permutations
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nic import NicCosts
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.rewrites import operations

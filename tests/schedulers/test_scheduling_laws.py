@@ -148,7 +148,7 @@ def test_a_random_order_is_drawn_anew_and_repeats_with_its_seed(seed: int) -> No
 
 
 def test_a_rewrite_that_does_not_exist_is_named() -> None:
-    from ringwright.base.errors import UsageError
+    from ringwright.ground.errors import UsageError
 
     job = Layers((1,), (1,), (1,)).job().with_policy("odd", rewrites=(Rewrite("melt"),))
     with pytest.raises(UsageError, match="'melt' is no rewrite"):

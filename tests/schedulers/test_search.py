@@ -8,7 +8,7 @@ from itertools import permutations, product
 
 import pytest
 
-from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.schedulers.search import Constraints, annealed, enumerated, integer_program, list_scheduled, threshold
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from cyclopts import CycloptsError
 
-from ringwright.base.errors import UsageError
 from ringwright.cli.application import app
+from ringwright.ground.errors import UsageError
 from ringwright.reports.serve import questions
 from ringwright.reports.serve.questions import FORMS, AskForm, Field
 

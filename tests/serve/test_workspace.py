@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.reports.serve import workspace
 from ringwright.reports.serve.workspace import AskedRun, OpenedJob, Workspace
 

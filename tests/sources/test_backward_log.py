@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.backward_log import backward_log, table
+from ringwright.ground.errors import InputError
 from ringwright_lab.papers.figures import netai2020
 
 GOOD = "head\n1\n2\n5.5,400\n0,8\n"

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
-from ringwright.base.errors import InputError
-from ringwright.base.trace_tables import rows
 from ringwright.formats.read.bench import read_bench
 from ringwright.formats.read.detect import kind_of
 from ringwright.formats.read.gate.inputs import find
+from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 from sources.test_nccl_tests_source import NEW

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read import read
 from ringwright.formats.read.calls import read_calls, reader
 from ringwright.formats.read.gate.inputs import find
+from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 
 pytestmark = pytest.mark.once

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.base.errors import InputError
-from ringwright.base.trace_tables import TABLES
 from ringwright.formats.read.captures import parted
+from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import noise, slow_ranks
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.chakra_et import read_chakra_et
 from ringwright.formats.read.detect import detect, kind_of
 from ringwright.formats.read.gate.inputs import find
 from ringwright.formats.write.chakra import chakra_collective
+from ringwright.ground.errors import InputError
 from ringwright.model.collective import Collective
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real

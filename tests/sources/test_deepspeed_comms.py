@@ -10,10 +10,10 @@ import pytest
 
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError
 from ringwright.formats.read import read
 from ringwright.formats.read.deepspeed_comms.grammar import op_of, size
 from ringwright.formats.read.deepspeed_comms.rates import world
+from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 
 FILES = Path(__file__).parent / "deepspeed"

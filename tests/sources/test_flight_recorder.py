@@ -15,13 +15,13 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.formats.read.detect import kind_of
 from ringwright.formats.read.flight_recorder import names, opcodes, read_flight_recorder
 from ringwright.formats.read.flight_recorder.columns import total_bytes
 from ringwright.formats.read.flight_recorder.opcodes import RefusedError, interpret, load
 from ringwright.formats.read.gate.inputs import find
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.trace import Trace
 from ringwright.native import plain
 from ringwright_lab.testing.flight_dumps import as_json, pickled

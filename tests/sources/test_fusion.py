@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.clocks import Clock, align
-from ringwright.base.errors import InputError
-from ringwright.base.trace_tables import rows
 from ringwright.formats.read.detect import kind_of
 from ringwright.formats.read.fusion import fuse
 from ringwright.formats.read.fusion.operations import best_shift
 from ringwright.formats.read.gate.archives import unpack
 from ringwright.formats.read.gate.inputs import find
+from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 Row = dict[str, Any]

@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.formats.read.detect import kind_of
 from ringwright.formats.read.nccl_inspector import read_inspector
 from ringwright.formats.read.prometheus import bucket_bytes, read_prometheus
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 

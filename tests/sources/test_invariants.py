@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reading import members, operations, put, small_job, summary_of
-from ringwright.base.errors import InputError, RingwrightError, SchemaError, UsageError
-from ringwright.base.trace_tables import TABLES
 from ringwright.formats.read import read
+from ringwright.ground.errors import InputError, RingwrightError, SchemaError, UsageError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import META_FILE, Trace
 from ringwright_lab.testing import GeneratedLog, NcclJob, make_job, training_job, write_log
 from ringwright_lab.testing.nccl_job import everywhere

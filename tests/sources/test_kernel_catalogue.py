@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from kineto_traces import Maker, claims, collectives, read, source
-from ringwright.base.errors import InputError
 from ringwright.formats.read.kineto import read_kineto
 from ringwright.formats.read.kineto.catalogue import Kernel, bare, load
 from ringwright.formats.read.kineto.names import datatype, operation
+from ringwright.ground.errors import InputError
 
 KNOWN = {
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)": Kernel(

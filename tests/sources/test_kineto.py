@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from kineto_traces import ALL_REDUCE, GEMM, Maker, claims, collectives, meta, read, source
-from ringwright.base.errors import InputError
 from ringwright.formats.read.detect import kind_of
 from ringwright.formats.read.gate.inputs import find
 from ringwright.formats.read.kineto import pieces, read_kineto, reader, stream
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError
 
 
 def test_kernel_record_and_call_become_one_row() -> None:

@@ -15,9 +15,9 @@ from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.steps import steps_us
-from ringwright.base.errors import RingwrightError
 from ringwright.formats.read.gate.inputs import find
 from ringwright.formats.read.kineto import read_kineto, stream
+from ringwright.ground.errors import RingwrightError
 
 pytestmark = pytest.mark.once
 

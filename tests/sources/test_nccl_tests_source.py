@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.tables.nccl_tests import read_tables
 from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable, SizeRow
+from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
 NEW = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError
 from ringwright.formats.read import read
+from ringwright.ground.errors import InputError
 
 FILES = Path(__file__).parent / "rccl"
 JOB = [str(path) for path in sorted(FILES.glob("job.*.json"))]

@@ -15,14 +15,14 @@ import pytest
 from nsys_export import write
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.expected import cliffs, expected
-from ringwright.base.errors import RingwrightError
-from ringwright.base.trace_tables import TABLES
 from ringwright.formats.read.bench import read_bench
 from ringwright.formats.read.chakra_et import read_chakra_et
 from ringwright.formats.read.nsys import read_nsys
 from ringwright.formats.read.param_comms import read_param_comms
 from ringwright.formats.read.pytorch_et import read_pytorch_et
 from ringwright.formats.read.tables.perf_table import read_perf_table
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 from sources.test_chakra_et import coll
 from sources.test_nccl_tests_source import NEW

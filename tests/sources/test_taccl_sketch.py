@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.programs.taccl_sketch import parse_sketch, read_sketch
+from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
 GOOD: dict[str, Any] = {

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.base.errors import InputError
 from ringwright.formats.read import read
+from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 
 DOCUMENTED = Path(__file__).parent / "torchcomms" / "documented.log"

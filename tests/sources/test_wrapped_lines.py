@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.base.errors import InputError
 from ringwright.cli import main
 from ringwright.formats.read.gate.wrapped import LONGEST_LINE, unwrapped
 from ringwright.formats.read.launchers import plain
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError
 
 # All-to-all before 2.13: its column redop is empty, so that the places of the words count.
 TABLE = """\

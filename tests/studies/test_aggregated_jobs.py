@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import EXIT_USAGE, FanInError, UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import EXIT_USAGE, FanInError, UsageError
 from ringwright.jobs import aggregated, generated
 from ringwright.jobs.explained.exposed_operations import exposed_operations
 from ringwright.jobs.explained.obstacles import Obstacle, obstacles

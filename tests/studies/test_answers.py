@@ -243,9 +243,9 @@ def test_what_nothing_was_learnt_of_is_said(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_transport_is_kept_by_our_file_and_refused_where_unknown(tmp_path: Path) -> None:
-    from ringwright.base.errors import InputError, UsageError
     from ringwright.formats.read.topology import read_topology
     from ringwright.formats.write.topology_json import topology_json
+    from ringwright.ground.errors import InputError, UsageError
 
     assert fabric("polaris:2").transport == "slingshot"
     assert fabric("dgx-h100:2,transport=roce").transport == "roce"

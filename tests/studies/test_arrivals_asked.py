@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import rows
 from ringwright.calls.arrivals import arriving, of_recording
 from ringwright.calls.bounds import bounds
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.cli import main
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 SWITCH = "switch:4,rate=50GB/s"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.calibration import load
 from ringwright.engines.choose import simulate
 from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.registry import algorithm
 from ringwright.model.trace import Trace
 from ringwright_lab.bench import BenchSpec, bench, calibration_of, capture, compare, probe

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.base.errors import UsageError
 from ringwright.calls.calibrate import calibrate
+from ringwright.ground.errors import UsageError
 from ringwright.reports.calls import calibrated as report
 
 HEAD = "case,system,gpu,nodes,gpus_per_node,ranks,collective,intra_node,inter_node,software,settings,source"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import DeclinedError
 from ringwright.cli import main
+from ringwright.ground.errors import DeclinedError
 from ringwright.reports.calls import simulated
 
 ASKED = ["simulate", "all-reduce", "--fabric", "switch:6", "-b", "1K", "-e", "1M", "-f", "1024", "--algorithm"]

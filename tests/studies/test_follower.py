@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.capture.live import live_late
 from ringwright.capture.live.following import Follower, Snapshot, follow
 from ringwright.capture.live.live_alerts import METRICS as ASKED
@@ -25,6 +24,7 @@ from ringwright.cli import main
 from ringwright.formats.write.grafana import dashboard
 from ringwright.formats.write.otlp import REST_S, OtlpSender
 from ringwright.formats.write.prometheus import LIVE_METRICS, METRICS, MetricSample, lines
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.reports.live import drawn, screen
 
 LINE = (

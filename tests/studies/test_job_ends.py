@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import EXIT_INFEASIBLE, InfeasibleError
 from ringwright.cli import main
+from ringwright.ground.errors import EXIT_INFEASIBLE, InfeasibleError
 from ringwright.reports import notebook as pictures
 
 pytestmark = pytest.mark.once

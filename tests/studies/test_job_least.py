@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import auto
 from ringwright.jobs.least import least_step_s
 from ringwright.jobs.study import Job, answer

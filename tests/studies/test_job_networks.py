@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.costs.networks import LINKS_APART, NetworkCosts
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra.spelled import apply_spelled
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import study, written
 from ringwright.jobs.pricing.networks import NetworkedFabrics, named, on_networks
 from ringwright.model.stages import LinkCosts, PlacedCosts, Stage, seconds

@@ -6,10 +6,10 @@ from importlib.resources import files
 
 import pytest
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.formats.read import read
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import faults, recorded
 from ringwright.jobs.explained.passing import staying
 from ringwright.jobs.pricing.costs import FabricCosts

@@ -9,8 +9,8 @@ from itertools import product
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.tune import SPACES, spelled, tune, tuned

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.base.errors import DeclinedError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import by_packets

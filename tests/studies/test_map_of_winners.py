@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from ringwright.base.errors import EXIT_USAGE, UsageError
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.winners import ARCHITECTURES, WinnerMap, groups_of, regions, winners
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import EXIT_USAGE, UsageError
 from ringwright.model.collective import Collective
 from ringwright.reports.calls import winners as report
 

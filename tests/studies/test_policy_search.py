@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.cli import main
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import auto, rows
 from ringwright.jobs.explained.remedies import remedies
 from ringwright.jobs.study import Job, answer

@@ -20,9 +20,9 @@ from ringwright.advise.provision.prices import read_prices
 from ringwright.advise.provision.sent import transfers
 from ringwright.advise.provision.sized import SizedNetwork
 from ringwright.advise.provision.study import provision
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import generated, study
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec

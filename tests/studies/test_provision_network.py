@@ -14,8 +14,8 @@ from ringwright.advise.provision.network import Cabling, NetworkPlan, NetworkTie
 from ringwright.advise.provision.prices import Prices, read_prices
 from ringwright.advise.provision.search import below, least
 from ringwright.advise.provision.variants import with_fewer_nics
-from ringwright.base.errors import InputError, UsageError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InputError, UsageError
 
 BY_HAND = [  # fabric, ports a GPU, tiers with their ratios, rails, ports of NICs and switches, cables
     ("dgx-h100:8", 1, {"spine": 1}, 8, Cabling(64, 192, 128)),

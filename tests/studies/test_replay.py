@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import InputError, UsageError, WorkloadError
-from ringwright.base.trace_tables import rows
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
 from ringwright.formats.read import read
+from ringwright.ground.errors import InputError, UsageError, WorkloadError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.stages import LinkCosts, seconds
 from ringwright.model.trace import Trace
 from ringwright.model.validity.workloads import check

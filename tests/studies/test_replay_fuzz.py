@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import RingwrightError
-from ringwright.base.trace_tables import rows
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.stages import LinkCosts
 from ringwright.model.trace import Trace
 from ringwright.workloads.replay import Replay, replayed

@@ -9,12 +9,12 @@ import pytest
 from tests.shared_data import needs_shared_data, real
 
 from ringwright.accuracy.jobs import Predictor, document, fitted, judge, median
-from ringwright.base.errors import InputError, UsageError
 from ringwright.cli import main
 from ringwright.costs.fits import load, names
 from ringwright.costs.gpus import gpu
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.condensed import condensed
 from ringwright.jobs.measured import half, read

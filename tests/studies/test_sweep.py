@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import InputError, MissingExtraError, UsageError
+from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 from ringwright.reports.draw import plots
 from ringwright_lab.papers.poster import figures, plan, study
 from ringwright_lab.papers.poster.effects import interval

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.reports import swept
 from ringwright_lab.sweep import run, simulated
 from ringwright_lab.sweep.checks import check

@@ -16,12 +16,12 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.declared_order import Order
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.forest import forest
-from ringwright.base.errors import UsageError
 from ringwright.bounds.certificates import certificate, proved_s
 from ringwright.bounds.lower_bounds import bounds
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Op, Step, explicit
 from ringwright.search import kept, study
 from ringwright.search.proof import is_right, shrunk

@@ -12,11 +12,11 @@ import pytest
 from ringwright import Collective
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.synthesis.forest import forest
-from ringwright.base.errors import InfeasibleError
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import InfeasibleError
 from ringwright.search import study
 from ringwright.search.question import SynthesisSpec
 from ringwright.search.replan import WORTH, Replanned, TimedFind, replanned, spelled, together

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.search.together import call, grouped, share
 
 pytestmark = pytest.mark.once

@@ -12,8 +12,8 @@ import pytest
 
 from patience import HANG_S
 from ringwright.algorithms.searching import Deadline, stoppable
-from ringwright.base.errors import InfeasibleError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import InfeasibleError
 from ringwright.search import study
 from ringwright.search.question import SynthesisSpec
 from ringwright.search.study import Synthesised

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.judges.tile_triggers import TriggeredProduct, expected_s, measure
 
 

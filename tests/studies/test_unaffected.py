@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import EXIT_INFEASIBLE
 from ringwright.calls import unaffected
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.calls.simulate import sweep
@@ -21,6 +20,7 @@ from ringwright.cli import main
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion
+from ringwright.ground.errors import EXIT_INFEASIBLE
 from ringwright.model.topology import Topology
 
 pytestmark = pytest.mark.once

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.wire import sent_by_ranks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.testing import (
     RELEASES,
     Launch,

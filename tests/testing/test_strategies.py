@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright.base.errors import UsageError
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter, registry, validity
 from ringwright.model.collective import Collective
 from ringwright_lab.testing import strategies

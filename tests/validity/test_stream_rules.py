@@ -13,12 +13,12 @@ import ringwright
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.two_level import two_level
-from ringwright.base.errors import ProgramError
 from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics._capabilities import SHARP
 from ringwright.formats.write.topology_json import topology_json
+from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

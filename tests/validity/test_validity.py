@@ -9,7 +9,7 @@ import pytest
 
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.levels import Levels
-from ringwright.base.errors import ProgramError, UsageError
+from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Op, Program, Step, cut, explicit

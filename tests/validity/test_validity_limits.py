@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from ringwright.base.errors import ProgramError
+from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Op, Program, Step, cut, explicit

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ringwright.base.errors import ProgramError
+from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit

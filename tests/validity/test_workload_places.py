@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import WorkloadError
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.validity import workload_order, workloads
 from ringwright.model.validity.workload_finding import Finding, doubt
 from ringwright.model.workload import Edge, Mesh, Payload, Policy, RankClass, Resource, Rewrite, Task, Workload

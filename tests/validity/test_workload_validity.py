@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import EXIT_PROGRAM, InfeasibleError, UsageError, WorkloadError
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import EXIT_PROGRAM, InfeasibleError, UsageError, WorkloadError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import RULES, check, require, sequences
 from ringwright.model.workload import (

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.gpus import gpu
 from ringwright.engines.job.run import simulate
 from ringwright.graph.pipelines import order
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
 from ringwright.workloads.collectives import collectives

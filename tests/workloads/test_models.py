@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes

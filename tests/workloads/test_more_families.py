@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.workloads.families.dlrm import KAGGLE, tables
 from ringwright.workloads.flops import flops_per_token, forward

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.base.errors import EXIT_USAGE, UsageError
 from ringwright.calls.placed_reductions import placed_reductions, reduction_s
 from ringwright.calls.renumbered import renumbered
 from ringwright.cli import main
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import EXIT_USAGE, UsageError
 from ringwright.jobs import generated, placements
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.memory import memory, peak_bytes
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.validity.workloads import require

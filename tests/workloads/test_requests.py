@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ringwright.cli
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.workloads.models import model
 from ringwright.workloads.parallel import parse

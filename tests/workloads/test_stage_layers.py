@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ringwright
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.flops import block_flops
 from ringwright.workloads.models import model
 from ringwright.workloads.parallel import parse

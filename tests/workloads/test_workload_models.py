@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import ringwright.cli
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected

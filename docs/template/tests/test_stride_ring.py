@@ -4,7 +4,7 @@ import pytest
 from ringwright_template.stride_ring import OPS, stride_ring
 
 import ringwright
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.testing import check_algorithm, failures
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import steps
-from ringwright.base.errors import UsageError
 from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.engines.job.run import simulate
+from ringwright.ground import steps
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.condensed import condensed
 from ringwright.jobs.measured import MeasuredStep

@@ -15,13 +15,13 @@ from ringwright.accuracy import mpi_accuracy
 from ringwright.accuracy.judged_choices import choices
 from ringwright.accuracy.judged_engines import EVENTS, PROGRAM, bounds_s, engine_times_s
 from ringwright.accuracy.measured_calls import MeasuredFolder, RefusedRow, measured_folder, mpi_tables
-from ringwright.base.errors import InputError
 from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.calls.library_calls import LIBRARY
 from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, MeasuredCall
 from ringwright.costs.probable import NINETY
+from ringwright.ground.errors import InputError
 
 SCHEMA = "ringwright.accuracy/2"
 ENGINE, CLOSED = "library", "closed-form"

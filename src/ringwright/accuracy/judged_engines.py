@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.base.errors import RingwrightError
 from ringwright.calls.asked_fabric import AskedFabric
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.costs.learnt.described import MESH_GPUS
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:

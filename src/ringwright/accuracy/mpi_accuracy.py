@@ -17,10 +17,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.mpi_names import OUR_NAMES
 from ringwright.formats.read.tables.csv_rows import csv_rows, finite, whole_number
+from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.collective import Collective
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from ringwright.workloads.replay import GROUNDS
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluation
     from ringwright.advise.situation import Situation
-    from ringwright.base.steps import Advance
+    from ringwright.ground.steps import Advance
     from ringwright.jobs.study import PolicyResult
 
 LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told

@@ -19,7 +19,7 @@ from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import Draws
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_recording
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 from ringwright.jobs.recorded import FAR
 from ringwright.workloads.recorded.lines import steady_steps
 
@@ -94,7 +94,7 @@ def _part(trace: Trace, low: int, high: int) -> Trace:
     """Return the steps from ``low`` to before ``high``, with what is of no step."""
     import polars as pl
 
-    from ringwright.base.trace_tables import TABLES
+    from ringwright.ground.trace_tables import TABLES
 
     frames = {name: trace.scan(name).collect() for name in TABLES if name != "edges"}
     at = pl.col("iteration")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import Seen, card, shown, table
-from ringwright.base.units import parse_size, parse_time
 from ringwright.calls import spelled
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import Seen, card, shown, table
+from ringwright.ground.units import parse_size, parse_time
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:

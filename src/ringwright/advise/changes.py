@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.machines import FASTER, NAMED
 from ringwright.advise.settings import BROKEN, GRAPH, MACHINE, OPERATION, ORDER, PREFETCH, Setting, Setup
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.registry import scheduler, schedulers, systems
 from ringwright.model.stages import VOLUME
 

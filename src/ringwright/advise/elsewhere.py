@@ -12,8 +12,8 @@ from ringwright.advise.settings import OPERATION, Setting, Setup
 from ringwright.algorithms.searching import OutOfTimeError, limited
 from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.exposed.overlap_account import patterns
-from ringwright.base.errors import RingwrightError
-from ringwright.base.units import format_size
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.units import format_size
 from ringwright.jobs.aggregated import competitors, fabric_costs, gains, stepped, switches_add
 from ringwright.jobs.pricing.costs import LIBRARY
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
 from ringwright.advise.unmeasured import told_unmeasured, too_small
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.engines.job.reuse import Layouts
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.jobs.aggregated import fabric_costs
 from ringwright.jobs.least import LeastStep
 from ringwright.jobs.memory import fits

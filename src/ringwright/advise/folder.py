@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
-from ringwright.base.errors import OutputError, RingwrightError, UsageError
 from ringwright.formats.read.settings.msccl_config import read_msccl_config
 from ringwright.formats.write.msccl_config import msccl_config
 from ringwright.formats.write.placement import claim_folder
+from ringwright.ground import drafts
+from ringwright.ground.errors import OutputError, RingwrightError, UsageError
 from ringwright.model.threadblocks.msccl_load import MscclLoad
 from ringwright.search.written import protocol_of
 

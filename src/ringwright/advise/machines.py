@@ -8,9 +8,9 @@ import numpy as np
 
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.settings import MACHINE, PLACED, Setup
-from ringwright.base.errors import UsageError
 from ringwright.calls.renumbered import renumbered
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.placements import PlacedAxes, every_placement, placements
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from ringwright.advise.interval import Draws
 from ringwright.advise.provision.study import provision
 from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
-from ringwright.base import drafts
 from ringwright.formats.write.topology_json import topology_json
+from ringwright.ground import drafts
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.model.registry import scheduler
 from ringwright.workloads.replay import GROUNDS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ringwright.advise.provision.asked import ProvisionSpec
     from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
     from ringwright.advise.provision.sized import SizedNetwork
-    from ringwright.base.steps import Advance
+    from ringwright.ground.steps import Advance
     from ringwright.jobs.study import Job
     from ringwright.model.topology import Topology
 

@@ -32,7 +32,7 @@ from ringwright.advise.settings import (
 )
 from ringwright.advise.software import library_of, mpi_library
 from ringwright.advise.unmeasured import LikenedCosts
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.jobs.recorded import Changed

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
-from ringwright.base.scrub import scrub
 from ringwright.costs.nccl.constants import constants, release_numbers
+from ringwright.ground.errors import UsageError
+from ringwright.ground.scrub import scrub
 from ringwright.jobs.pricing.costs import LIBRARY
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ringwright.advise.layers.rewrites import graph_settings
 from ringwright.advise.layers.switch import switch_settings
 from ringwright.advise.settings import FORM, GRAPH, LAYERS, MACHINE, PLACED, Setting
 from ringwright.algorithms.searching import OutOfTimeError, limited
-from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.ground.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

@@ -15,7 +15,7 @@ import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, Axis, lift
 from ringwright.algorithms.rows_in_network import RowsInNetwork, adds_in_network, rows_in_network
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Program, Step, cut
 

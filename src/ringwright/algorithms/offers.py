@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, OperationError, UsageError
+from ringwright.ground.errors import DeclinedError, OperationError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

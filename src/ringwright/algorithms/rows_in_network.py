@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.compose import Algorithm, beside
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Block, Program, Step
 from ringwright.model.streams import leased_bytes

@@ -17,9 +17,9 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ringwright.base.errors import InfeasibleError
-from ringwright.base.knobs import Range
 from ringwright.costs.link_models import ALPHA_OF
+from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.knobs import Range
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import FanInError, UsageError
 from ringwright.bounds.cuts import distances
+from ringwright.ground.errors import FanInError, UsageError
 from ringwright.model.streams import CODECS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut
 from ringwright.model.streams import Stream, leased_bytes
 

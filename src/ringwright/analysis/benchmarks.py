@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
 from ringwright.analysis.table_claims import TableClaims
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.costs import nccl
 from ringwright.costs.transports import carrier
+from ringwright.ground.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Row

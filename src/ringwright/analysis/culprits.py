@@ -15,7 +15,7 @@ from ringwright.analysis.hangs.hang_gauge import hang_gauge
 from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.slow.fail_slow import fail_slow
 from ringwright.analysis.slow.slow_groups import slow_groups
-from ringwright.base.errors import MissingExtraError
+from ringwright.ground.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

@@ -14,9 +14,9 @@ from ringwright.analysis import remedies
 from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, system_of, tables
 from ringwright.analysis.document import CliffFinding, JobFinding
 from ringwright.analysis.peers import Peers
-from ringwright.base.errors import RingwrightError, UsageError
-from ringwright.base.units import format_size
 from ringwright.costs import nccl
+from ringwright.ground.errors import RingwrightError, UsageError
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Row

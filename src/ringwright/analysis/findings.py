@@ -8,8 +8,8 @@ from typing import Any
 
 from ringwright.analysis import remedies
 from ringwright.analysis.document import JobFinding, Judged, Origin, Row
-from ringwright.base.units import format_count
 from ringwright.bounds.laws import LAWS, of_ledger
+from ringwright.ground.units import format_count
 
 APART = "processes ran the benchmark apart"
 _UNKNOWN_LAYOUT = "unknown layout"

@@ -12,8 +12,8 @@ from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
 from ringwright.analysis.findings import APART
 from ringwright.analysis.slow.places import KINDS as PLACES
-from ringwright.base.units import format_count, format_size, format_time
 from ringwright.bounds.laws import told_by, wrong_results
+from ringwright.ground.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     from ringwright.analysis.call_times import OperationTime

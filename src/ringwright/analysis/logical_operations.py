@@ -39,7 +39,7 @@ def folded(trace: Trace) -> Trace:
     """
     import polars as pl
 
-    from ringwright.base.trace_tables import conform
+    from ringwright.ground.trace_tables import conform
 
     events = trace.scan("events")
     calls = pl.col("kind").is_in(["collective", "p2p"])

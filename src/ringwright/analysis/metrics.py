@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.traced import HANDED_IN, SIMULATED_JOB
 
 if TYPE_CHECKING:

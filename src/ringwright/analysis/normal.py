@@ -18,12 +18,12 @@ from ringwright.analysis.benchmarks import BenchmarkTimes, tables
 from ringwright.analysis.made_by import OF_NCCL, UNKNOWN, made_by
 from ringwright.analysis.normal_document import NormalRow
 from ringwright.analysis.table_claims import TableClaims
-from ringwright.base.units import format_size
 from ringwright.costs.learnt.call import LibraryCall
 from ringwright.costs.learnt.described import described
 from ringwright.costs.learnt.prior import shipped
 from ringwright.costs.learnt.trusted import Expected, expected
 from ringwright.costs.transports import NETWORKS, carrier
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import JobFinding, Row

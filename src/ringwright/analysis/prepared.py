@@ -11,8 +11,8 @@ from ringwright.analysis.document import Row
 from ringwright.analysis.kernels import on_device
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.verdict import errors
-from ringwright.base.trace_tables import CHECKPOINT
 from ringwright.bounds.laws.ranks import Census, census
+from ringwright.ground.trace_tables import CHECKPOINT
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ringwright.analysis.answer_document import FirstAnswer
 from ringwright.analysis.compared.diff_document import RunDifference, TimedWhole
 from ringwright.analysis.document import Summary
-from ringwright.base.notebook import Seen, card, table
-from ringwright.base.units import format_size
+from ringwright.ground.notebook import Seen, card, table
+from ringwright.ground.units import format_size
 
 MOST_SIZES = 10
 

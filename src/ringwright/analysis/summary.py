@@ -45,7 +45,7 @@ from ringwright.analysis.timeline.bars import bars
 from ringwright.analysis.traffic import of_trace as trace_bursts
 from ringwright.analysis.traffic import traffic_over_time
 from ringwright.analysis.verdict import verdict
-from ringwright.base.notebook import shown
+from ringwright.ground.notebook import shown
 from ringwright.model.traced import SIMULATED_JOB
 
 if TYPE_CHECKING:

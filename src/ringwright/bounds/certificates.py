@@ -11,8 +11,8 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.bounds.cuts import goodput
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import PREFIXES
 
 if TYPE_CHECKING:

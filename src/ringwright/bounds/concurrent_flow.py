@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, InfeasibleError, MissingExtraError
 from ringwright.bounds.cuts import goodput
+from ringwright.ground.errors import DeclinedError, InfeasibleError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -240,7 +240,7 @@ def demand(collective: Collective, topology: Topology) -> Demand:
     """Return what the collective asks of a machine; raise UsageError where its group is not on it."""
     import numpy as np
 
-    from ringwright.base.errors import UsageError
+    from ringwright.ground.errors import UsageError
 
     ranks = np.asarray(collective.group, np.int64)
     if ranks.max() >= topology.n_ranks:

@@ -16,10 +16,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.bounds.cuts import Partition, at_best, partitions
 from ringwright.bounds.demands import Demand, demand
 from ringwright.bounds.lower_bounds import Bound, bound, bounds
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import PREFIXES, Collective
 
 if TYPE_CHECKING:

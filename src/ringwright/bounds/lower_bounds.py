@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.notebook import card, line
-from ringwright.base.units import format_size, format_us
 from ringwright.bounds.cuts import Partition, at_best, distances, goodput, partitions
 from ringwright.bounds.demands import MOST_EXACT, MOST_WORK, Demand, demand
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.notebook import card, line
+from ringwright.ground.units import format_size, format_us
 from ringwright.model.collective import PREFIXES
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.bounds.cuts import goodput
+from ringwright.ground.errors import InfeasibleError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np

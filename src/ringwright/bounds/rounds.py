@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ringwright.base.errors import InfeasibleError, MissingExtraError, UsageError
 from ringwright.bounds.cheapest_trees import Price, least_route, least_tree
 from ringwright.bounds.round_limits import UnitLinks
+from ringwright.ground.errors import InfeasibleError, MissingExtraError, UsageError
 
 Flow = tuple[int, tuple[int, ...]]  # where a chunk is, and where it must go
 MOST_CUTS = 40  # rounds of cutting planes

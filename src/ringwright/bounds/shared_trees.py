@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import MissingExtraError
 from ringwright.bounds.forests import Forest, unsolved, whole_shares
 from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.bounds.tree_pool import CALM, TreePool
+from ringwright.ground.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, MissingExtraError
 from ringwright.bounds.forests import Forest, unsolved, whole_shares
 from ringwright.bounds.shared_trees import PRECISE, forests
 from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.bounds.tree_pool import CALM, TreePool
+from ringwright.ground.errors import InfeasibleError, MissingExtraError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.calls.without_faults import AskedOnce
 from ringwright.costs.nccl import placed
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.calls.simulation_spec import SimulationSpec

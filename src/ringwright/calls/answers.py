@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.calls.asked_fabric import AskedFabric, lasting, without_rates
 from ringwright.calls.library_calls import LIBRARY, is_of, library_call, measured_calls
 from ringwright.calls.lossy_times import LossyTime, LossyTimes, Seconds
@@ -25,6 +24,7 @@ from ringwright.costs.learnt import Expected, expected, rising
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import chance, joint
 from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
+from ringwright.ground.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.calls.simulation_spec import SimulationSpec

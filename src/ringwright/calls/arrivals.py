@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
-from ringwright.base.units import format_us, parse_time
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import format_us, parse_time
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

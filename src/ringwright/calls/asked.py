@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.base.errors import RingwrightError
-from ringwright.base.version import VERSION
 from ringwright.costs.transports import USUAL_TRANSPORT
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.version import VERSION
 from ringwright.model import registry
 
 if TYPE_CHECKING:

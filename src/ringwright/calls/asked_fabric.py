@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type
-from ringwright.base.errors import RingwrightError
 from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated
 from ringwright.costs.learnt.call import usual
 from ringwright.costs.probable import PRIOR
 from ringwright.costs.transports import USUAL_TRANSPORT
+from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
     from ringwright.costs.nccl.node_types import NodeType

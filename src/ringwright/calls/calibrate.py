@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import UsageError
 from ringwright.calls import spelled
 from ringwright.calls.answered_calls import answered, laid_out
 from ringwright.calls.library_calls import LIBRARY
@@ -16,6 +15,7 @@ from ringwright.costs.learnt.described import forced, named_release
 from ringwright.costs.transports import carrier
 from ringwright.formats.read.tables.nccl_tests import read_tables
 from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.costs.probable import Probable

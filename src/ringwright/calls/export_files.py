@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
 from ringwright.calls import rules
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.formats import write as exports
 from ringwright.formats.write.placement import claim_file
+from ringwright.ground import drafts
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from ringwright.base.errors import DeclinedError, InfeasibleError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.calls.library_calls import LIBRARY
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.carriage import inside, spoken, without_losses
+from ringwright.ground.errors import DeclinedError, InfeasibleError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import NIC, RANK

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.calls import spelled
 from ringwright.calls.answered_calls import answered, columns, first_of_hosts
 from ringwright.calls.asked import asked_of
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.ground.errors import UsageError
 from ringwright.model.registry import System, find, systems
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import PluginError, UsageError
+from ringwright.ground.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.registry import System

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter
 from ringwright.model.codecs.adding_nodes import AddingNodes
 from ringwright.model.codecs.deviation import Deviation, deviation

@@ -7,9 +7,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import steps
-from ringwright.base.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
-from ringwright.base.units import format_size
 from ringwright.calls import job_ends, spelled
 from ringwright.calls.answers import FAR_APART, Answered, Answers
 from ringwright.calls.floors import Floors
@@ -23,6 +20,9 @@ from ringwright.costs.link_models import NAME_OF
 from ringwright.costs.probable import LEARNT
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.engines.packets.carriage import carriers
+from ringwright.ground import steps
+from ringwright.ground.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
+from ringwright.ground.units import format_size
 from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.calls.arrivals import Arrivals, Asked, arriving
 from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.engines.packets.carriage import acts_on_packets
 from ringwright.engines.packets.options import PacketOptions
+from ringwright.ground.errors import DeclinedError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.model.collective import Collective, carried
 
 if TYPE_CHECKING:

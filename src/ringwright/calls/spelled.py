@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import card
-from ringwright.base.units import parse_size
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import card
+from ringwright.ground.units import parse_size
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.topology import Topology

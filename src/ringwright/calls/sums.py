@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.base.errors import RingwrightError
 from ringwright.calls import spelled
 from ringwright.calls.numerics import measured
+from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.units import format_time, format_us
 from ringwright.calls.unaffected_reasons import REASONS, UNKNOWN, FaultPair, of_hash
 from ringwright.engines.beside import BY_CHANCE
 from ringwright.engines.flat import flatten
 from ringwright.engines.slots import machines
+from ringwright.ground.units import format_time, format_us
 
 if TYPE_CHECKING:
     from ringwright.calls.asked_faults import AskedFaults

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ringwright.base.errors import RingwrightError
-from ringwright.base.units import format_size
 from ringwright.costs.nccl import PROTOCOLS
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.calls.spelled import Algorithm

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import card, line, table
 from ringwright.calls import spelled
 from ringwright.calls.numerics import Numerics, measured
 from ringwright.calls.seats import seated
 from ringwright.formats.read.programs.opened import verify_file
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import card, line, table
 from ringwright.model.program import Program
 from ringwright.model.validity import Violation, check
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.base import steps
-from ringwright.base.errors import UsageError
 from ringwright.calls.simulate import sweep
+from ringwright.ground import steps
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.calls.asked import AskedOf

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import RingwrightError
 from ringwright.calls import unaffected
 from ringwright.calls.answers import Answers
 from ringwright.calls.floors import Floors
+from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
     from ringwright.calls.asked_faults import AskedFaults

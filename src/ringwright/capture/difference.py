@@ -10,7 +10,7 @@ from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.shown import of_difference
 from ringwright.analysis.slow.disturbance import can_be_told, disturbance
 from ringwright.analysis.summary import summarise
-from ringwright.base.notebook import shown
+from ringwright.ground.notebook import shown
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:

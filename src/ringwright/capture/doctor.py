@@ -137,7 +137,7 @@ def _inspector(given: Mapping[str, str]) -> Check:
 
 def _machine() -> list[Check]:
     from ringwright import native
-    from ringwright.base import extras
+    from ringwright.ground import extras
 
     torch = importlib.util.find_spec("torch") is not None
     compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.notebook import card, line
-from ringwright.base.units import format_us
 from ringwright.execute import batch, check, record
 from ringwright.execute.executors import executor as named
 from ringwright.execute.plan import plans
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.notebook import card, line
+from ringwright.ground.units import format_us
 from ringwright.model import validity
 from ringwright.model.program import Program
 from ringwright.model.trace import claim_folder

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ringwright.base import drafts
-from ringwright.base.errors import UsageError
+from ringwright.ground import drafts
+from ringwright.ground.errors import UsageError
 
 FORMAT = "run/1"
 PRIVATE_FOLDER = 0o700  # of a folder that a recording makes: NCCL and PyTorch write into it as the user's mask says

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from ringwright.base.errors import EXIT_INFEASIBLE, UsageError
+from ringwright.ground.errors import EXIT_INFEASIBLE, UsageError
 
 LOOK_S = 0.1
 GRACE_S = 10.0  # between SIGTERM and SIGKILL at the end of the time allowed

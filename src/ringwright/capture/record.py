@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.document import Summary
-from ringwright.base import drafts, scrub
-from ringwright.base.errors import RingwrightError
-from ringwright.base.notebook import card, line
-from ringwright.base.version import VERSION
 from ringwright.capture.folder import Manifest, claim, job_name
 from ringwright.capture.launch import JobExit, launch
 from ringwright.capture.mpi.launcher import is_launcher
 from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
+from ringwright.ground import drafts, scrub
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.notebook import card, line
+from ringwright.ground.version import VERSION
 
 SCHEMA = "ringwright.run/1"
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
 from ringwright.capture.mpi.build import build, environment
 from ringwright.capture.mpi.launcher import with_variables
 from ringwright.capture.nccl_profiler import FILE_NAME
 from ringwright.capture.nccl_profiler import environment as plugin_environment
+from ringwright.ground.errors import UsageError
 
 SITE = Path(__file__).parent / "recorder" / "site"
 RECORDS = 2000  # of the Flight Recorder's ring

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 from types import FrameType
 
-from ringwright.base import called
-from ringwright.base.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 from ringwright.cli import progress, recorded
 from ringwright.cli.application import app, explain
 from ringwright.cli.verbs import VERBS
+from ringwright.ground import called
+from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 
 __all__ = ["VERBS", "app", "harmless", "main"]
 STDIN = "<stdin>"
@@ -82,7 +82,7 @@ def _silence() -> None:
 
 def _refused_by_the_system(error: OSError, arguments: list[str]) -> int:
     """Tell what stands in the way of an output, or of an input that no reader told of; anything else is a bug of ours."""
-    from ringwright.base import drafts
+    from ringwright.ground import drafts
 
     if error.errno not in drafts.REFUSED or error.errno == errno.ENOENT:
         return _our_bug(error, arguments)
@@ -96,7 +96,7 @@ def _refused_by_the_system(error: OSError, arguments: list[str]) -> int:
 
 def _cannot_be_read(error: OSError) -> int:
     """Say that an input is closed to us."""
-    from ringwright.base.errors import InputError
+    from ringwright.ground.errors import InputError
 
     reason = os.strerror(error.errno or 0).lower()
     told = InputError(f"{error.filename} cannot be read: {reason}", remedy=f"ls -l {shlex.quote(str(error.filename))}")
@@ -106,7 +106,7 @@ def _cannot_be_read(error: OSError) -> int:
 
 def _cannot_be_written(error: OSError) -> int:
     """Say that an output takes no more, or stands where nothing can be written."""
-    from ringwright.base.errors import OutputError
+    from ringwright.ground.errors import OutputError
 
     _silence()
     where = error.filename or "standard output"
@@ -193,7 +193,7 @@ def harmless(text: str) -> str:
 
 def _our_bug(error: Exception, arguments: list[str]) -> int:
     """Say what went wrong inside, and whose fault it is: ours, or that of a plug-in whose code it came through."""
-    from ringwright.base.plugins import blame
+    from ringwright.ground.plugins import blame
 
     if os.environ.get("RINGWRIGHT_DEBUG"):
         import traceback

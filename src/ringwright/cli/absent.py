@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base import laboratory
+from ringwright.ground import laboratory
 
 
 def absent(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:

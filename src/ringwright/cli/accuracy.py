@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from ringwright.base.errors import EXIT_INPUT
 from ringwright.cli import options, progress, reading
+from ringwright.ground.errors import EXIT_INPUT
 
 
 def accuracy(

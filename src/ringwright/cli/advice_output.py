@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
 from ringwright.cli import reading
+from ringwright.ground import drafts
 
 if TYPE_CHECKING:
     from ringwright.advise.advise import Advised
@@ -35,7 +35,7 @@ def show(made: Advised, command: str, output: Path | None, *, json: bool) -> int
     """Print the answer, and write what was asked for."""
     from ringwright.advise import folder
     from ringwright.advise.pictures import drawn_steps
-    from ringwright.base.scrub import scrub
+    from ringwright.ground.scrub import scrub
     from ringwright.reports.pages import advised_page
     from ringwright.reports.steps import advised
 

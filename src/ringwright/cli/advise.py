@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
@@ -146,8 +146,8 @@ def advise(
     from ringwright.advise.situation import of_recording
     from ringwright.advise.software import asked_release
     from ringwright.advise.space import asked_layers
-    from ringwright.base.units import parse_size, parse_time
     from ringwright.cli import advice_output
+    from ringwright.ground.units import parse_size, parse_time
 
     if seed < 0:
         raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")

@@ -6,9 +6,9 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ringwright.base import called, laboratory
 from ringwright.cli import recorded
 from ringwright.cli.verbs import GROUPS, VERBS
+from ringwright.ground import called, laboratory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, progress, reading
+from ringwright.ground.errors import UsageError
 
 
 def calibrate(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright.base import called, drafts
+from ringwright.ground import called, drafts
 
 
 def completion(

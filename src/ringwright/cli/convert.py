@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ringwright.base import called
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, reading
+from ringwright.ground import called
+from ringwright.ground.errors import UsageError
 
 
 def convert(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
 from ringwright.cli import options, reading
+from ringwright.ground.errors import EXIT_GATE, EXIT_GOOD
 
 
 def diff(

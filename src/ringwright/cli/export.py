@@ -6,9 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.units import parse_size
 from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions, group
+from ringwright.ground.units import parse_size
 
 EVERYWHERE = MachineOptions()
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 from ringwright.cli import options
+from ringwright.ground.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -247,8 +247,8 @@ class JobOptions:
         compared: _Compared | None = None,
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
-        from ringwright.base.units import parse_size
         from ringwright.cli import progress, reading
+        from ringwright.ground.units import parse_size
         from ringwright.jobs import aggregated, auto, rows, study, tune
         from ringwright.jobs import bursts as job_bursts
 

@@ -47,6 +47,6 @@ Sample = Annotated[
 
 def gap_seconds(gap: str | None) -> float | None:
     """Return the seconds of ``--gap``, None where it is left out; raise UsageError for what is no time."""
-    from ringwright.base.units import parse_time
+    from ringwright.ground.units import parse_time
 
     return None if gap is None else parse_time(gap)

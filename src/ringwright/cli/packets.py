@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.options import PacketOptions

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options
 from ringwright.cli.fabrics import MachineOptions
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.jobs.model_workload import WorkloadSpec

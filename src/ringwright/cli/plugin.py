@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Literal
 
-from ringwright.base import called
 from ringwright.cli import options, reading
+from ringwright.ground import called
 
 
 def plugin(

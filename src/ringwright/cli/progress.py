@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
 
-from ringwright.base.steps import Advance
-from ringwright.base.units import format_size
+from ringwright.ground.steps import Advance
+from ringwright.ground.units import format_size
 
 QUIET, VERBOSE = ("-q", "--quiet"), ("-v", "--verbose")
 LINE_SHARE = 0.1  # a plain line for each tenth

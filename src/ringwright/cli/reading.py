@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import drafts
-from ringwright.base.errors import EXIT_GOOD, StrictError, UsageError
 from ringwright.cli import STDIN, options, progress
+from ringwright.ground import drafts
+from ringwright.ground.errors import EXIT_GOOD, StrictError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +121,7 @@ def write_json(target: Path, document: Mapping[str, Any]) -> None:
 
 def command_line() -> str:
     """Return the command that was given, for a page that can be made again."""
-    from ringwright.base.scrub import words
+    from ringwright.ground.scrub import words
 
     return shlex.join(words(["ringwright", *sys.argv[1:]]))
 

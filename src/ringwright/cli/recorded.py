@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 KERNELS, RANKS = "--kernel-patterns", "--rank-from"
 READING = frozenset("advise check convert diff doctor live provision query read report simulate summary survey".split())

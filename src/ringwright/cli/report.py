@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.base import drafts
 from ringwright.cli import options, reading
+from ringwright.ground import drafts
 
 
 def report(

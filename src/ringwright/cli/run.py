@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright.base import called
-from ringwright.base.units import parse_time
 from ringwright.cli import options, reading
+from ringwright.ground import called
+from ringwright.ground.units import parse_time
 
 
 def run(

@@ -53,7 +53,7 @@ def serve(
     --------
     ringwright serve --sample --port 0 --for 2s
     """
-    from ringwright.base.units import parse_time
+    from ringwright.ground.units import parse_time
     from ringwright.reports.serve import server
 
     given = reading.inputs(paths, sample=sample) if paths or sample else []

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, reading, simulated
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.packets import PacketFlags
 from ringwright.cli.sizes import Sizes
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import OPS
 
 AS_USUAL = PacketFlags()

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import EXIT_INFEASIBLE, UsageError
 from ringwright.cli import options, progress, reading
 from ringwright.cli.sizes import Sizes
+from ringwright.ground.errors import EXIT_INFEASIBLE, UsageError
 
 OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 

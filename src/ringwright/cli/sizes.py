@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
-from ringwright.base.units import parse_size
 from ringwright.cli import options
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import parse_size
 
 
 @Parameter(name="*", group=options.SIZES)

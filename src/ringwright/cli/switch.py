@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.units import parse_time
 from ringwright.cli import options, reading
+from ringwright.ground.units import parse_time
 
 HERE = "127.0.0.1:48864"
 

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base import drafts
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.groups import GroupOptions, plan_together
 from ringwright.cli.sizes import Sizes
+from ringwright.ground import drafts
+from ringwright.ground.errors import UsageError
 
 EVERYWHERE, ONE, UNGROUPED = MachineOptions(), Sizes(begin="1G"), GroupOptions()
 
@@ -75,8 +75,8 @@ def synthesise(
     ringwright synthesise all-reduce --fabric torus:4x4 --groups tp=2,dp=8 --beside 'all-reduce 64M on dp' --size 64M
     """
     from ringwright.algorithms.searching import stoppable
-    from ringwright.base.units import parse_time
     from ringwright.formats.write.placement import claim_file
+    from ringwright.ground.units import parse_time
     from ringwright.reports.calls import synthesised
     from ringwright.reports.pages import synthesised_page
     from ringwright.search import study

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import EXIT_GOOD, EXIT_PROGRAM, UsageError
 from ringwright.cli import options, reading
+from ringwright.ground.errors import EXIT_GOOD, EXIT_PROGRAM, UsageError
 
 
 def verify(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 TILES = (
     (256, 128, 1.0),

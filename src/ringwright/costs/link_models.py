@@ -6,7 +6,7 @@ still read.
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 ALPHA_OF = {"pipelined": "pipelined", "blocking": "busy"}  # what engines and bounds call the two models
 NAME_OF = {alpha: name for name, alpha in ALPHA_OF.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import Stage
 
 NOT_SHARED = ("send-recv",)  # what else was under way is in its time, which nobody has divided

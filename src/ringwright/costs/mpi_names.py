@@ -5,7 +5,7 @@ Source: open-mpi/ompi ``docs/tuning-apps/collectives/tuned.rst``, table "Collect
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 MPI_NAMES = {
     "all-gather": "allgather",

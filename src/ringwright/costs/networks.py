@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import Costs, NetworkedCosts, Stage, network_of
 
 LINKS_APART = 1 << 32  # further than one machine has links: links of one network are none of another

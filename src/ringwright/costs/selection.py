@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 DISTRIBUTIONS = ("any", "single-node", "one-per-node")
 

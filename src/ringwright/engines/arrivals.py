@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.messages import MessageGraph
 from ringwright.engines.together import merged
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

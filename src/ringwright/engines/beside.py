@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines import events, flows
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import PS
@@ -25,6 +24,7 @@ from ringwright.engines.repeated import repeated
 from ringwright.engines.result import Run, loads
 from ringwright.engines.slots import machines
 from ringwright.engines.together import merged, started
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

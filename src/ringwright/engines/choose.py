@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.engines import closed_form, events, flows, recurrence
 from ringwright.engines.arrivals import UNFOLDED, arrivals_ps, gated
 from ringwright.engines.flat import flatten
@@ -20,6 +19,7 @@ from ringwright.engines.machine import PS, Machine
 from ringwright.engines.pools.of_program import mends_losses
 from ringwright.engines.result import Run, loads
 from ringwright.engines.slots import machines, not_mended
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.costs.calibration import link_numbers
 from ringwright.costs.transports import TRANSPORTS
 from ringwright.engines.flat import delays, handshakes, routes
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.result import Run
+from ringwright.ground.errors import DeclinedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

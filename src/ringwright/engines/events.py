@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import NeverArrivesError
 from ringwright.engines import loops
 from ringwright.engines.event_loop import simulate_events
 from ringwright.engines.machine import FOREVER, PS
 from ringwright.engines.result import Run
+from ringwright.ground.errors import NeverArrivesError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.costs.transports import TRANSPORTS
 from ringwright.engines import loops
 from ringwright.engines.hazards import Edges, loop_edges
@@ -17,6 +16,7 @@ from ringwright.engines.memory import shortage
 from ringwright.engines.messages import MessageGraph, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.engines.tree_flows import streams
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.program import ADDING, Op
 from ringwright.model.topology import NIC
 

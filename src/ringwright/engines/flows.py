@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines import loops
 from ringwright.engines.events import report_stuck
 from ringwright.engines.flow_loop import simulate_flows
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.engines.tree_flows import with_carriers
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.corruption import FULL_PACKET, lost_share
+from ringwright.ground.errors import UsageError
 from ringwright.model.software import NO_SOFTWARE, Software
 from ringwright.model.topology import NIC
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.messages import Branches
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, InfeasibleError
 from ringwright.engines.event_loop import ServiceTimes
 from ringwright.engines.events import LEFT_OUT
 from ringwright.engines.flat import copied, delays, handshakes, on_the_wire, places, routes, step_pieces
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
+from ringwright.ground.errors import DeclinedError, InfeasibleError
 from ringwright.model.program import Affine
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.notebook import card, line
-from ringwright.base.units import format_us
 from ringwright.engines.critical import Path, critical
+from ringwright.ground.notebook import card, line
+from ringwright.ground.units import format_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines.coded import wire_shares
 from ringwright.engines.flat import places
 from ringwright.engines.machine import PS, Machine, Pacers, machine
@@ -30,6 +29,7 @@ from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.pools.hashed import HashedPool, packet_time_ps
 from ringwright.engines.pools.losses import lost_on
 from ringwright.engines.round_trips import RoundTrips, StreamMoves
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.program import Op
 from ringwright.model.software import NO_SOFTWARE
 from ringwright.model.streams import LOSS_RULES

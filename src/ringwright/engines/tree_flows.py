@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.base.errors import DeclinedError
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.arena import Arena, ordinary
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.execute.job import RankJob

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.execute import data
 from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, narrow, scale, widen
+from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import DeclinedError, MissingExtraError
 from ringwright.execute.launch import Start, plain, rank_command, rank_environment
 from ringwright.execute.place import Place, here
+from ringwright.ground.errors import DeclinedError, MissingExtraError
 
 
 @dataclass(frozen=True)

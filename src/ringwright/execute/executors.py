@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
 from ringwright.execute import offered
 from ringwright.execute.executor import Executor
+from ringwright.ground.errors import UsageError
 
 __all__ = ["EXECUTORS", "Executor", "executor"]
 _STEMS = sorted(path.stem for path in Path(offered.__file__).parent.glob("*.py") if path.stem != "__init__")

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.half_sums import HalfSums
 from ringwright.execute.torch_ranks import require_torch
+from ringwright.ground.errors import UsageError
 
 MODES = ("whole", "halves", "sliced")
 OPTIMIZERS = ("sgd", "adam")

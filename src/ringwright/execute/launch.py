@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from ringwright.base.errors import RanksFailedError
-from ringwright.base.scratch import Scratch
 from ringwright.execute.job import NodeResult, RankJob, Status, plan_path, read_struct, write
 from ringwright.execute.place import Place
 from ringwright.execute.plan import NodePlan
 from ringwright.execute.pull import make_counters
 from ringwright.execute.watch import EXIT_WAITING
+from ringwright.ground.errors import RanksFailedError
+from ringwright.ground.scratch import Scratch
 
 PREFIX = "ringwright-job-"
 ASKED_S = 2.0  # for a launcher to end its ranks

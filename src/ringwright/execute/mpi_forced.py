@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ringwright.base.errors import DeclinedError, UsageError
 from ringwright.costs.mpi_names import mpi_name
+from ringwright.ground.errors import DeclinedError, UsageError
 
 POWER_OF_TWO, EVEN = "a power of two", "an even number"
 _SEGMENTED_RING_BYTES = 1 << 20  # what our segmented ring takes

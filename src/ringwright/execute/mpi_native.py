@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.ground.errors import DeclinedError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np

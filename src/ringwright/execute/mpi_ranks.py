@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.execute.arena import ordinary
 from ringwright.execute.arithmetic import element
 from ringwright.execute.mpi_native import native
 from ringwright.execute.mpi_wire import MpiWire
 from ringwright.execute.native import Buffers, Bystander
+from ringwright.ground.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

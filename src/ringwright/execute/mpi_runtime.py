@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError, MissingExtraError, UsageError
+from ringwright.ground.errors import DeclinedError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.execute.place import Place

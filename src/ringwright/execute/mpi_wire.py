@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import MissingExtraError, UsageError
+from ringwright.ground.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np

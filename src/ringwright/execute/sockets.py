@@ -14,8 +14,8 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.execute import greeting
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from ringwright.base.errors import RanksFailedError
 from ringwright.execute.place import Place
+from ringwright.ground.errors import RanksFailedError
 
 
 def run_ranks(module: str, folder: Path, places: Sequence[Place], timeout_s: float) -> None:

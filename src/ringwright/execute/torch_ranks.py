@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base.errors import MissingExtraError, UsageError
 from ringwright.execute.arena import Action, Arena, ordinary
 from ringwright.execute.arithmetic import element
 from ringwright.execute.native import Buffers, Bystander
 from ringwright.execute.torch_native import native
+from ringwright.ground.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,14 +23,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-from ringwright.base import plugins
-from ringwright.base.errors import PluginError, UsageError
-from ringwright.base.knobs import Choices, Knob, knobs_of, knobs_of_fields
-from ringwright.base.plugins import Plugin
-from ringwright.base.spellings import parse, unknown
 from ringwright.costs.protocols import PROTOCOLS, transport_of
 from ringwright.costs.transports import NETWORKS
 from ringwright.fabrics._meanings import MEANINGS
+from ringwright.ground import plugins
+from ringwright.ground.errors import PluginError, UsageError
+from ringwright.ground.knobs import Choices, Knob, knobs_of, knobs_of_fields
+from ringwright.ground.plugins import Plugin
+from ringwright.ground.spellings import parse, unknown
 from ringwright.model.topology import Topology
 
 _NO_FAMILY = ("__init__", "faults")

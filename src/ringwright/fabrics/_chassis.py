@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics._endpoints import aggregating, axes_of
 from ringwright.fabrics._network import Clos, clos, network
+from ringwright.ground.errors import UsageError
 from ringwright.model.shortest_paths import ShortestPaths
 from ringwright.model.topology import NIC, RANK, SWITCH, Capability, Topology
 from ringwright.model.wiring import MOST_LINKS, Names, Wires, packed

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
-from ringwright.base.units import parse_size
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import parse_size
 from ringwright.model.collective import OPS
 
 WORD = "congestion"

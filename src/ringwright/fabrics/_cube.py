@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics._chassis import Chassis, Link
+from ringwright.ground.errors import UsageError
 
 # NVLinks between each pair: six to a GPU (NVIDIA DGX-1 white paper, V100 system).
 NVLINKS = {

@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from fnmatch import translate
 from typing import ClassVar
 
-from ringwright.base.errors import UsageError
-from ringwright.base.units import parse_size, parse_time
 from ringwright.fabrics._congestion import WORD
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import parse_size, parse_time
 from ringwright.model.topology import NIC, RANK, SWITCH, Topology
 
 EFFECTS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics._network import UNLUCKY, Clos
 from ringwright.fabrics.fat_tree import FatTreePaths
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

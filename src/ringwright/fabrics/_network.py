@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
-from ringwright.base.mixing import STEP, mixed
 from ringwright.fabrics._capabilities import SWITCHES, adding
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
+from ringwright.ground.mixing import STEP, mixed
 from ringwright.model.shortest_paths import UNREACHED
 
 if TYPE_CHECKING:

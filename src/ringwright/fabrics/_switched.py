@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics._capabilities import nvls
 from ringwright.fabrics._chassis import NVLINK_S, PCIE_S, Chassis, Link
+from ringwright.ground.errors import UsageError
 
 MOST_GPUS = 1024  # of one NVLink domain; NVL576 is the largest announced
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Rate, Seconds
 from ringwright.fabrics._network import HOP_S
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Rate, Seconds
 from ringwright.model.shortest_paths import UNREACHED
 from ringwright.model.topology import RANK, SWITCH, Topology
 from ringwright.model.wiring import MOST_LINKS, Names, Wires, packed

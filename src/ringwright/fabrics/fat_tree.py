@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
 from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.fabrics._network import HOP_S, ROUTINGS, spread
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
 from ringwright.model.shortest_paths import UNREACHED
 from ringwright.model.topology import RANK, SWITCH, Topology
 from ringwright.model.wiring import MOST_NODES, Names, Wires, packed

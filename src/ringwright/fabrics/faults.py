@@ -37,11 +37,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ringwright.base.errors import InputError, UsageError
-from ringwright.base.units import parse_time
 from ringwright.fabrics._congestion import WORD
 from ringwright.fabrics._fault_lines import LAB, OPTICS, FaultEffect, effects
 from ringwright.fabrics._hashing import ECMP, unlucky
+from ringwright.ground.errors import InputError, UsageError
+from ringwright.ground.units import parse_time
 from ringwright.model.topology import FAULT_FIELDS, Fault, Topology
 
 SCHEMA = "ringwright.faults/1"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.base.knobs import Rate, Seconds
 from ringwright.fabrics._lattices import LATENCY_S, RATE, grid
+from ringwright.ground.knobs import Rate, Seconds
 from ringwright.model.topology import Topology
 
 

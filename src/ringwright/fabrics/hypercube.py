@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Rate, Seconds
 from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Rate, Seconds
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import Dimension, lattice
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.fabrics._capabilities import SWITCHES
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
 from ringwright.fabrics._network import HOP_S, ROUTINGS, HeaderBytes, PacketBytes, clos, network
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import MOST_NODES, Wires
 

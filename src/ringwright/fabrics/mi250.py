@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ringwright.base.knobs import Range, Rate, Seconds
 from ringwright.costs.transports import OF_PRODUCTS
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.fabrics._switched import pcie_tree
+from ringwright.ground.knobs import Range, Rate, Seconds
 from ringwright.model.topology import Topology
 
 # xGMI links between each pair of dies: four within a module (RCCL's topology models, box with 16 dies).

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Ports, Rate, Ratio, Seconds
 from ringwright.fabrics._capabilities import SERVER
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Ports, Rate, Ratio, Seconds
 from ringwright.model.topology import AGGREGATOR, RANK, SWITCH, Topology
 from ringwright.model.wiring import MOST_NODES, Names, Wires
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._cube import cube
 from ringwright.fabrics._network import HOP_S, LAYOUTS, ROUTINGS
+from ringwright.ground.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.model.topology import Topology
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ringwright.base.knobs import Range, Rate, Seconds
 from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
+from ringwright.ground.knobs import Range, Rate, Seconds
 from ringwright.model.topology import Topology
 
 

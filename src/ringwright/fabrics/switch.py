@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from ringwright.base.knobs import Choices, Rate, Seconds
 from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
+from ringwright.ground.knobs import Choices, Rate, Seconds
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import Dimension, lattice, shared
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Rate, Seconds
 from ringwright.fabrics._lattices import axis
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Rate, Seconds
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import Dimension, lattice
 

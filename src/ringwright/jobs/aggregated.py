@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.base import steps
-from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.ground import steps
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.jobs.explained.exposed_operations import OperationKey, OperationsAlike, exposed_operations
 from ringwright.jobs.explained.obstacles import ADDED, HALVES, Obstacle, obstacles
 from ringwright.jobs.pricing.costs import FabricCosts

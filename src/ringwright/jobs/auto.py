@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Knob
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Knob
 from ringwright.jobs.least import least_step_s
 from ringwright.jobs.memory import device_bytes, fitting
 from ringwright.jobs.study import DECLINES, NONE, Job, answer, scheduled_by

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
 
-from ringwright.base.errors import JobEndsError
 from ringwright.calls import job_ends
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS
+from ringwright.ground.errors import JobEndsError
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Changed
 from ringwright.jobs.study import Job, PolicyResult, simulated, without_faults

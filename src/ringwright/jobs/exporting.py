@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
 from ringwright.calls import export_files
 from ringwright.formats.write import find
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import written
 from ringwright.jobs.one_clock import one_clock
 from ringwright.model.program import Program

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.calls.asked import asked_of
 from ringwright.calls.neighbours import programs
 from ringwright.costs.contention.multiprocessors import ALIKE
@@ -16,6 +15,7 @@ from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.costs.learnt.steps import named, probable
 from ringwright.costs.probable import Probable
 from ringwright.engines.job.flat import INTERFERENCE, Interference
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import faults
 from ringwright.jobs.measured import SYSTEMS
 from ringwright.jobs.model_workload import WorkloadSpec, assumptions, settled, usual_dtype

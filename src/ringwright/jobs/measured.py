@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.tables.csv_rows import csv_rows
+from ringwright.ground.errors import InputError
 from ringwright.workloads.parallel import Parallel, parse
 
 TIMES = {"iteration_ms": 1e-3, "iteration_s": 1.0, "Tokens / sec / GPU": 0.0}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from ringwright.base.errors import InfeasibleError
-from ringwright.base.units import format_size
 from ringwright.graph.memory import UNKNOWN, memory, peak_bytes
+from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.units import format_size
 from ringwright.model.workload import Resource, Workload
 
 KEEPING_LESS = "--recompute selective-op or full"

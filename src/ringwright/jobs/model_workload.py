@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.gpus import WIDTHS, element_type, gpu
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import memory
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.flops import BOTH_WAYS, MODES, default_mtp, flops_per_token

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.analysis.clocks import align
-from ringwright.base.errors import InfeasibleError
-from ringwright.base.trace_tables import rows
+from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.trace_tables import rows
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

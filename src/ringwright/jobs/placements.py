@@ -14,9 +14,9 @@ import numpy as np
 from ringwright.algorithms.ring_steps import Rings, rings
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, devices, matrices
-from ringwright.base import steps
-from ringwright.base.errors import UsageError
 from ringwright.calls.renumbered import renumbered
+from ringwright.ground import steps
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.rows import asked, row
 from ringwright.jobs.study import Job, PolicyResult, answer
 from ringwright.model.stages import VOLUME, hops_of

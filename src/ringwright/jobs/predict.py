@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from ringwright.base.errors import UsageError
 from ringwright.calls import spelled
 from ringwright.calls.library_calls import usual_algorithm
 from ringwright.calls.seats import seated
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import OPS, Collective
 from ringwright.model.program import Program
 from ringwright.model.trace import Trace

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.calls.asked import asked_of
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.jobs import faults
 from ringwright.jobs.explained.passing import PassingFault
 from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts, on_fabric

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.base import steps
-from ringwright.base.errors import JobEndsError, RingwrightError, UsageError
 from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.engines.job.measured import without_products
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.memory import UNKNOWN
+from ringwright.ground import steps
+from ringwright.ground.errors import JobEndsError, RingwrightError, UsageError
 from ringwright.jobs import ended
 from ringwright.jobs.auto import PolicySearch
 from ringwright.jobs.explained.named_remedies import NamedRemedies

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.notebook import card
 from ringwright.calls.spelled import Machine, machine
+from ringwright.ground.notebook import card
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model import registry
 from ringwright.model.topology import Topology

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, NeverEndsError, WorkloadError
-from ringwright.base.notebook import line, table
-from ringwright.base.units import format_us
 from ringwright.calls.arrivals import Asked, arriving
 from ringwright.costs.measured import NotMeasuredError
 from ringwright.engines.job.flat import Interference
@@ -18,6 +15,9 @@ from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.graph.algebra import RewriteError
+from ringwright.ground.errors import InfeasibleError, NeverEndsError, WorkloadError
+from ringwright.ground.notebook import line, table
+from ringwright.ground.units import format_us
 from ringwright.jobs.explained.account import Account, account
 from ringwright.jobs.interrupted import MOST_INSTANCES, Interrupted, MeetsOutages, interrupted
 from ringwright.jobs.pricing.costs import FabricCosts

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ringwright.base.trace_tables import Row, conform, rows
 from ringwright.calls.placed import device_rows
 from ringwright.calls.traced import WRITER
 from ringwright.costs.gpus import OF_FABRIC
@@ -15,6 +14,7 @@ from ringwright.engines.job.arrivals import HELD
 from ringwright.engines.job.own_ready import OwnReady
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Instances
+from ringwright.ground.trace_tables import Row, conform, rows
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.pricing.senders import MOST_PLACED, POINT_TO_POINT, Senders
 from ringwright.jobs.pricing.whose import EventPart, Group, Whose

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.base.errors import MissingExtraError, UsageError
+from ringwright.ground.errors import MissingExtraError, UsageError
 from ringwright.jobs.study import Job, answer
 
 Knobs = dict[str, float]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
 from ringwright.calls.asked import asked_of
 from ringwright.formats import write as exports
 from ringwright.formats.read.programs.workload_json import read_workload
 from ringwright.formats.write.placement import claim_file, claim_folder
+from ringwright.ground import drafts
 from ringwright.jobs import faults
 from ringwright.jobs.generated import LEFT_OUT
 from ringwright.jobs.pricing.costs import LIBRARY, stages_of

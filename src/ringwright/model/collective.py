@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import card
-from ringwright.base.units import format_size
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import card
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import ProgramError
+from ringwright.ground.errors import ProgramError
 from ringwright.model.codecs.adding_nodes import AddingNodes, Held, numbers_of
 from ringwright.model.collective import PREFIXES
 from ringwright.model.program import ADDING, Op

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
-from ringwright.base.notebook import card, line
-from ringwright.base.units import format_size
+from ringwright.ground.notebook import card, line
+from ringwright.ground.units import format_size
 from ringwright.model.collective import Collective, split
 from ringwright.model.software import NO_SOFTWARE, Software
 

@@ -16,12 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import plugins
-from ringwright.base.errors import PluginError, UsageError
-from ringwright.base.headings import HEADINGS, clause, headings, of_several
-from ringwright.base.knobs import Knob, knobs_of
-from ringwright.base.plugins import Plugin, origin_of
-from ringwright.base.spellings import parse, unknown
+from ringwright.ground import plugins
+from ringwright.ground.errors import PluginError, UsageError
+from ringwright.ground.headings import HEADINGS, clause, headings, of_several
+from ringwright.ground.knobs import Knob, knobs_of
+from ringwright.ground.plugins import Plugin, origin_of
+from ringwright.ground.spellings import parse, unknown
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 
 STRATEGIES = ("none", "switch", "minmax", "maxmin")
 POLICIES = ("uc-min", "uc-max")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.notebook import card, line
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.notebook import card, line
 from ringwright.model.shortest_paths import UNREACHED, ShortestPaths
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import apart, drafts, reopened, sums
-from ringwright.base.errors import InputError, SchemaError, UsageError
-from ringwright.base.notebook import line, table
-from ringwright.base.trace_tables import TABLES, conform, schema
+from ringwright.ground import apart, drafts, reopened, sums
+from ringwright.ground.errors import InputError, SchemaError, UsageError
+from ringwright.ground.notebook import line, table
+from ringwright.ground.trace_tables import TABLES, conform, schema
 
 if TYPE_CHECKING:
     import polars as pl

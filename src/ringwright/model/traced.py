@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.trace_tables import conform
+from ringwright.ground.trace_tables import conform
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.shortest_paths import UNREACHED
 from ringwright.model.topology import RANK, SWITCH, Capability, SharedCapacity, Topology
 

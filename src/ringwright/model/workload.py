@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import card, line
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import card, line
 from ringwright.model.values import Applied, Value, Work
 
 KINDS = ("F", "B", "dO", "dW", "U", "C", "CTRL")  # forward, backward, its halves, update, communication, control

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from ringwright.analysis.traffic.burst_document import BurstFigures, ToldBursts
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import layout
 from ringwright.reports.draw.charts import Chart, powers
 from ringwright.reports.overlap import us

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ringwright.analysis.compared.diff_document import CountChange, RunCounts, RunDifference, TimedSize, TimedWhole
 from ringwright.analysis.document import Row
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import layout, said_first
 from ringwright.reports.calls.simulated import time as microseconds
 from ringwright.reports.layout import percent

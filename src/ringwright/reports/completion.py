@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ringwright.analysis.document import JobFinding, Summary
-from ringwright.base.units import format_count
+from ringwright.ground.units import format_count
 
 _EMPTY: dict[str, Any] = {
     "schema": "ringwright.summary/1",

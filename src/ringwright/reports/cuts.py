@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ringwright.analysis.document import PairBytes, Summary, Timeline
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports.layout import printable
 
 MOST_RANKS = 256  # ranks drawn one by one; above it the matrix is over hosts

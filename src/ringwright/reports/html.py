@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, JobFinding, Summary
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import adders, bursts, cuts, overlap, tables, timed, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, no_timeline
 from ringwright.reports.draw import charts, ranks_picture

@@ -10,7 +10,7 @@ import os
 import unicodedata
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.base import called
+from ringwright.ground import called
 from ringwright.reports import folding
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from ringwright.base import called
+from ringwright.ground import called
 from ringwright.reports import layout
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from ringwright.base.units import format_count, format_size, format_time
 from ringwright.capture.live.following import headline
 from ringwright.capture.live.live_late import SURE_LOOKS, named
+from ringwright.ground.units import format_count, format_size, format_time
 from ringwright.reports import layout
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.notebook import line
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.notebook import line
 from ringwright.model.trace import Trace
 from ringwright.reports import cuts, html, tables
 from ringwright.reports.completion import complete, no_timeline
@@ -75,8 +75,8 @@ class Picture:
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the page and return its path; raise UsageError where there is a file already and ``force`` is not given."""
-        from ringwright.base import drafts
         from ringwright.formats.write.placement import claim_file
+        from ringwright.ground import drafts
 
         return drafts.write(claim_file(Path(path), force=force), self.page)
 
@@ -421,6 +421,6 @@ def _name(recording: Recording, view: Summary) -> str:
 
 def _program(program: Program) -> str:
     collective = program.collective
-    from ringwright.base.units import format_size
+    from ringwright.ground.units import format_size
 
     return f"{program.name}, {collective.op} of {format_size(collective.size_bytes)}"

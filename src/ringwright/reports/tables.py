@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from ringwright.analysis.document import Row, Summary
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import cuts
 from ringwright.reports.completion import operation_rows, short_place, size_rows
 from ringwright.reports.layout import percent

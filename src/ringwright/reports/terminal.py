@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.analysis.document import Provision, Summary
 from ringwright.analysis.findings import is_log
-from ringwright.base.trace_tables import CHECKPOINT
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.trace_tables import CHECKPOINT
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import adders, bursts, layout, said_first, timed, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, Summary
 from ringwright.analysis.normal_document import NormalRow
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports import overlap as account
 from ringwright.reports.overlap import us

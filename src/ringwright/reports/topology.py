@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
 
 from ringwright.analysis.document import Summary
 from ringwright.analysis.machine.topology_document import ReadNic, ReadRing, ReadTopology, ShownCommunicator
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout, tables
 from ringwright.reports.draw.log_player import log_play
 from ringwright.reports.draw.player import Play

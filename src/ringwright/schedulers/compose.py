@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.model.stages import Costs
 from ringwright.model.validity.workloads import contradictions
 from ringwright.model.workload import Policy, Workload

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError, MissingExtraError, UsageError
+from ringwright.ground.errors import InfeasibleError, MissingExtraError, UsageError
 
 Candidate = TypeVar("Candidate", bound=Hashable)
 Name = TypeVar("Name", bound=Hashable)

@@ -20,8 +20,8 @@ import msgspec
 import numpy as np
 
 from ringwright.algorithms.declared_order import Order
-from ringwright.base import drafts
-from ringwright.base.errors import RingwrightError
+from ringwright.ground import drafts
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.program import Affine, Block, Cost, Layout, Op, Program, Step
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.declared_order import covers
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import DTYPE_BYTES
 

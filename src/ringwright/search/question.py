@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import SHORTEST_S
-from ringwright.base.errors import UsageError
-from ringwright.base.version import VERSION
 from ringwright.costs.link_models import ALPHA_OF, named
+from ringwright.ground.errors import UsageError
+from ringwright.ground.version import VERSION
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.search import kept

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.bounds.cuts import distances
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import RingwrightError
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import registry
 from ringwright.model.software import NO_SOFTWARE
 

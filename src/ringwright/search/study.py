@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import Deadline
-from ringwright.base.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.bounds.certificates import Certificate, certificate
 from ringwright.bounds.lower_bounds import Bound, lowest
 from ringwright.bounds.routed_bounds import routed_s
 from ringwright.calls.asked import asked_of
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
 from ringwright.search.replan import Replanned, TimedFind, cut_off, replanned
 from ringwright.search.rivals import RivalRow, rivals_of
 
 if TYPE_CHECKING:
-    from ringwright.base.steps import Advance
+    from ringwright.ground.steps import Advance
     from ringwright.model.program import Program
 
 SCHEMA = "ringwright.synthesise/1"

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.algorithms.synthesis.forest import forest
 from ringwright.algorithms.synthesis.forest.together import together as planned
-from ringwright.base.errors import UsageError
-from ringwright.base.units import parse_size
 from ringwright.bounds.joint_bounds import JointBound, joint_bound
 from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.engines.choose import simulate
 from ringwright.engines.together import simulate_together
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import parse_size
 from ringwright.model.collective import Collective
 from ringwright.search.proof import is_right
 from ringwright.search.replan import WORTH
 
 if TYPE_CHECKING:
-    from ringwright.base.steps import Advance
+    from ringwright.ground.steps import Advance
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 

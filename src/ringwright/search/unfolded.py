@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.calls import spelled
 from ringwright.calls.library_calls import usual_algorithm
 from ringwright.calls.seats import seated
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.program import Program
 from ringwright.search.seen import MOST_HOPS, load_over_time
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
-from ringwright.base.errors import ProgramError, RingwrightError, UsageError
-from ringwright.base.units import format_size, parse_size
 from ringwright.calls import export_files
 from ringwright.engines.choose import simulate
 from ringwright.formats.write.msccl_config import MOST_FILES, msccl_config
 from ringwright.formats.write.msccl_xml import msccl_xml
 from ringwright.formats.write.mscclpp_json import mscclpp_json
 from ringwright.formats.write.placement import claim_folder
+from ringwright.ground import drafts
+from ringwright.ground.errors import ProgramError, RingwrightError, UsageError
+from ringwright.ground.units import format_size, parse_size
 from ringwright.model import registry
 from ringwright.model.threadblocks.msccl_load import MscclLoad
 from ringwright.search.question import searched

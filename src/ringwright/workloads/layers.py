@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Edge, Workload
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.flops import forward

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.families import family as found_family
 from ringwright.workloads.families import of_house
 from ringwright.workloads.parts import Anatomy

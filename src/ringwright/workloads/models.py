@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads import families
 from ringwright.workloads.model_cards import ModelCard
 

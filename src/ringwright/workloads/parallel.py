@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.pipelines import Shape
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.model_cards import ModelCard
 
 _WORD = re.compile(r"(tp|pp|vp|cp|ep|dp|zero)[=:]?([0-9]+)")

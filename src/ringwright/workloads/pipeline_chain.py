@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.pipelines import Shape, in_halves, order, schedule_of
+from ringwright.ground.errors import UsageError
 from ringwright.model.values import PARTIAL, SLICED, Placement, Value
 from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 from ringwright.workloads.weight_versions import delayed

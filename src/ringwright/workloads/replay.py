@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
+from ringwright.ground.errors import InputError
 from ringwright.model.validity.workloads import require
 from ringwright.workloads.recorded import dependent, timeline
 from ringwright.workloads.recorded.alike import same_order

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.flops import padded_vocabulary
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.flops import block_flops
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads import recomputed, tables
 from ringwright.workloads.flops import MODES
 from ringwright.workloads.layer_work import Load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.layer_work import Gemm, LayerWork, Load
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel

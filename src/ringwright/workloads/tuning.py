@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.model_cards import IMAGES, ModelCard
 from ringwright.workloads.parts import Anatomy, Layer, ModelBlock
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engines.packets.packet_cases import healthy
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import faults
+from ringwright.ground.errors import InfeasibleError
 
 pytestmark = pytest.mark.once  # the twin gives the same times
 WORSE = (

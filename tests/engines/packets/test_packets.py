@@ -8,7 +8,6 @@ import math
 import pytest
 
 from engines.test_engines_events import multicast
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.costs.corruption import lost_share, lost_words
 from ringwright.costs.protocols import PROTOCOLS, protocol
 from ringwright.engines.choose import simulate
@@ -16,6 +15,7 @@ from ringwright.engines.packets.carriage import carriers, spoken
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.result import Run
 from ringwright.fabrics import fabric, faults
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Topology

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from engines.packets.packet_cases import case
-from ringwright.base.errors import DeclinedError
 from ringwright.calls.traced import trace
 from ringwright.costs.protocols import RENO
 from ringwright.engines.choose import simulate
@@ -15,6 +14,7 @@ from ringwright.engines.packets.connection import connections
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.rounds import round_times_s
 from ringwright.fabrics import fabric, faults
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm

@@ -8,13 +8,13 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
-from ringwright.base.errors import WorkloadError
 from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import WorkloadError
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 import ringwright
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.stages import StageProgram
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.registry import scheduler
 from ringwright.model.stages import LinkCosts, Stage
 from ringwright.model.validity.workloads import check

@@ -9,12 +9,12 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
-from ringwright.base.errors import WorkloadError
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove, small
+from ringwright.ground.errors import WorkloadError
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import WorkloadError
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.build import Build, partial
 from ringwright.graph.algebra.equal import prove
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.registry import scheduler, schedulers
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import WorkloadError
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import WorkloadError
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.base.errors import WorkloadError
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import RULES
 from ringwright.graph.algebra.equal import prove
+from ringwright.ground.errors import WorkloadError
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import LinkCosts, seconds
 from ringwright.model.validity.workloads import check

@@ -12,11 +12,11 @@ import pytest
 
 import ringwright
 from block_jobs import blocks
-from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.pipelines import order
+from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload

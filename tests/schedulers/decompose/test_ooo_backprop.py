@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ringwright.base.errors import UsageError, WorkloadError
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.valued import valued
 from ringwright.graph.pipelines import Shape
 from ringwright.graph.pipelines.fast_forward import PassTimes, fast_forward
+from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from block_jobs import blocks
-from ringwright.base.errors import WorkloadError
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra.equal import prove
+from ringwright.ground.errors import WorkloadError
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts, Stage

@@ -9,13 +9,13 @@ import pytest
 
 import algebra_cases as cases
 import ringwright
-from ringwright.base.errors import UsageError, WorkloadError
 from ringwright.costs.networks import NetworkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.formats.read.programs.workload_json import read_workload
 from ringwright.formats.write.workload_json import workload_json
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove
+from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import LinkCosts, NetworkedCosts
 from ringwright.model.validity.workloads import check

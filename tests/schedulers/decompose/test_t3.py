@@ -13,10 +13,10 @@ import algebra_cases as cases
 import ringwright
 from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove, small
+from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.collective import Collective
 from ringwright.model.stages import LinkCosts

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.gathered import Gathered
+from ringwright.ground.errors import InputError
 from ringwright.model.collective import OPS
 
 if TYPE_CHECKING:

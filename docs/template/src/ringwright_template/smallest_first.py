@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.base.knobs import Range
+from ringwright.ground.knobs import Range
 from ringwright.model.workload import Queue
 
 if TYPE_CHECKING:

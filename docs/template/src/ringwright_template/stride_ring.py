@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range
 from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import rows_shown, shown
 from ringwright.calls import spelled
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import rows_shown, shown
 from ringwright_lab.bench.question import OURS, BenchSpec
 from ringwright_lab.bench.study import bench as answered
 

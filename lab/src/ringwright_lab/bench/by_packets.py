@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.rounds import round_times_s
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Fault

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.calibration import Calibration, LinkClassCosts, save
+from ringwright.ground.errors import UsageError
 from ringwright_lab.bench import probe
 
 

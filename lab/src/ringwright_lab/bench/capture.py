@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
-from ringwright.base import drafts
-from ringwright.base.errors import InputError
 from ringwright.execute.plan import plans
 from ringwright.execute.record import trace
+from ringwright.ground import drafts
+from ringwright.ground.errors import InputError
 from ringwright_lab.bench.question import BenchSpec
 
 if TYPE_CHECKING:

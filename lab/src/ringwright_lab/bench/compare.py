@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.calls.asked import asked_of
+from ringwright.ground.errors import InputError
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import capture, probe
 from ringwright_lab.bench.study import HORIZON_S, faulted
@@ -205,7 +205,7 @@ def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
 
 
 def _ready(question: BenchSpec, machine: Topology, run: Mapping[str, Any]) -> _Run | None:
-    from ringwright.base.errors import UsageError
+    from ringwright.ground.errors import UsageError
 
     ready = _Run(question, machine, run)
     try:

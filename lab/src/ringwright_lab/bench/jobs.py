@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ringwright.base.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.executors import Executor
 from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.execute.switched.terms import is_switched
+from ringwright.ground.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.model.registry import find
 from ringwright_lab.bench import probe, switched
 from ringwright_lab.bench.question import OURS, BenchSpec, Candidate

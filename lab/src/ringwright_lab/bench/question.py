@@ -12,10 +12,10 @@ from functools import cached_property
 
 import msgspec
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.executors import EXECUTORS, Executor, executor
 from ringwright.execute.switched import runner
 from ringwright.execute.switched.terms import SwitchTerms, is_switched, read_terms
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 
 LIBRARIES = ("openmpi", "mpich", "gloo", "nccl")

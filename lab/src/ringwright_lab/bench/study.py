@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base import steps
-from ringwright.base.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.switched.terms import is_switched
+from ringwright.ground import steps
+from ringwright.ground.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import capture, jobs, probe, switched
 from ringwright_lab.bench.question import BenchSpec

@@ -7,13 +7,13 @@ import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ringwright.base import drafts
 from ringwright.execute import launch
 from ringwright.execute.place import Place
 from ringwright.execute.switched.serving import PORT, read_key
 from ringwright.execute.switched.started import AskedSwitch, started
 from ringwright.execute.switched.terms import ALL_PORTS, SwitchTerms, WorkerPort
 from ringwright.execute.switched.tree import SwitchSeat, seats
+from ringwright.ground import drafts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base import drafts
-from ringwright.base.units import parse_time
 from ringwright.cli import options, progress, reading
 from ringwright.cli.networks import AS_IT_IS, NetworkOptions
 from ringwright.cli.sizes import Sizes
+from ringwright.ground import drafts
+from ringwright.ground.units import parse_time
 
 FROM_64K = Sizes(begin="64K")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, progress, reading
+from ringwright.ground.errors import UsageError
 
 
 def compare(

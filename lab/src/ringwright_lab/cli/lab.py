@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
-from ringwright.base.units import parse_time
 from ringwright.cli import options, reading
 from ringwright.cli.networks import AS_IT_IS, NetworkOptions
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import parse_time
 
 
 def lab(

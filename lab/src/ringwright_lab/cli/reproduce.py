@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.base import drafts
-from ringwright.base.errors import EXIT_GATE, EXIT_GOOD, UsageError
 from ringwright.cli import options, progress, reading
+from ringwright.ground import drafts
+from ringwright.ground.errors import EXIT_GATE, EXIT_GOOD, UsageError
 
 
 def reproduce(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ringwright.base.errors import UsageError
 from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions
 from ringwright.cli.jobs import switch
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright_lab.survey.asked import Asked, NamedMachine

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.base import drafts
-from ringwright.base.errors import EXIT_GATE, EXIT_GOOD
-from ringwright.base.units import parse_time
 from ringwright.cli import options, progress, reading
+from ringwright.ground import drafts
+from ringwright.ground.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.ground.units import parse_time
 
 
 def sweep(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Knob, knobs_of
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Knob, knobs_of
 from ringwright.model.collective import OPS, ROOTED, Collective
 from ringwright.model.registry import System, find, values
 from ringwright_lab.contracts.algorithm_checks import CHECKS, moves, same_again, with_steps_kept

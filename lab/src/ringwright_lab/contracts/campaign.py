@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.registry import System, schedulers, systems
 from ringwright_lab.contracts import algorithm, rooms, scheduler
 from ringwright_lab.contracts.outcome import Outcome

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base.knobs import Knob, knobs_of
+from ringwright.ground.knobs import Knob, knobs_of
 from ringwright.model.registry import values
 from ringwright_lab.contracts.knob_values import settled
 from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, made, raised

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright.base.errors import MissingExtraError, UsageError
+from ringwright.ground.errors import MissingExtraError, UsageError
 from ringwright.workloads.flops import flops_per_token, forward
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import MAY_BE_NONE, active_parameters, parameters, usual_sequence

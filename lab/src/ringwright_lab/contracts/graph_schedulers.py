@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.base.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.costs.networks import NetworkCosts
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.algebra.equal import prove, small
+from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.jobs.generated import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.registry import System

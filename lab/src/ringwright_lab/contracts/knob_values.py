@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ringwright.base.knobs import NONE, Form, Knob, Range, plain
+from ringwright.ground.knobs import NONE, Form, Knob, Range, plain
 
 STRANGE = (
     "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringwright.base.errors import RanksFailedError, RingwrightError, UsageError
+from ringwright.ground.errors import RanksFailedError, RingwrightError, UsageError
 from ringwright.model.registry import System
 from ringwright_lab.live import bench
 from ringwright_lab.live.plan import plan

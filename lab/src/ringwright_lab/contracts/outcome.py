@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from ringwright.base.errors import InfeasibleError, PluginError, RingwrightError, UsageError, WorkloadError
+from ringwright.ground.errors import InfeasibleError, PluginError, RingwrightError, UsageError, WorkloadError
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.execute import batch
 from ringwright.execute.executors import Executor
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.model.registry import find, systems
 from ringwright_lab.contracts.algorithm import AlgorithmCase, cases
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import kind_of, operations
 from ringwright.model.rewrites.kind import settings_of
 from ringwright.model.workload import Mesh, Payload, Policy, RankClass, Rewrite, Task, Workload

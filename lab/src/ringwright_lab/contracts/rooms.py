@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
 
-from ringwright.base import plugins
-from ringwright.base.errors import UsageError
-from ringwright.base.plugins import Plugin, origin_of
 from ringwright.formats.write import Export
+from ringwright.ground import plugins
+from ringwright.ground.errors import UsageError
+from ringwright.ground.plugins import Plugin, origin_of
 from ringwright.model.registry import ROOT
 from ringwright_lab.contracts.export import check_export
 from ringwright_lab.contracts.fabric import check_fabric

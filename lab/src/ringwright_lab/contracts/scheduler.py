@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Knob, knobs_of
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.equal import prove
 from ringwright.graph.algebra.valued import valued
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Knob, knobs_of
 from ringwright.model.registry import System, find, schedulers, values
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import Costs, LinkCosts, ServerCosts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 from ringwright.model.collective import OPS
 from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, made
 
@@ -264,7 +264,7 @@ def _says_nothing(trace: Trace) -> Answer:
 
 
 def _differs(one: Trace, two: Trace) -> Answer:
-    from ringwright.base.trace_tables import TABLES
+    from ringwright.ground.trace_tables import TABLES
 
     for name in TABLES:
         if not one.table(name).equals(two.table(name)):

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.calls.calibrate import refused_rows
 from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_s
 from ringwright.costs.calibration.fit import LARGE_BYTES
@@ -25,6 +24,7 @@ from ringwright.costs.nccl import placed
 from ringwright.costs.transports import USUAL_TRANSPORT, carrier
 from ringwright.formats.read.tables.nccl_tests import read_tables
 from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
+from ringwright.ground.errors import InputError, UsageError
 from ringwright_lab.judges.accuracy_cases import known
 
 if TYPE_CHECKING:

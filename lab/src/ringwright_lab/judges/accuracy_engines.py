@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.base.errors import RingwrightError
 from ringwright.calls.answered_calls import laid_out
 from ringwright.costs.calibration import calibrated, fit, ratio_error
 from ringwright.costs.nccl import placed
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 from ringwright_lab.judges.accuracy import AccuracyCase, other_node_counts
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.place import here
 from ringwright.execute.started import run_ranks
 from ringwright.execute.torch_ranks import require_torch
@@ -24,6 +23,7 @@ from ringwright.formats.write.workload_json import workload_json
 from ringwright.graph.algebra.equal import outputs
 from ringwright.graph.algebra.meaning import carry_out
 from ringwright.graph.algebra.moving import Held, dim_of
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import operations
 from ringwright.model.workload import Payload, Workload
 

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from ringwright.base.errors import RanksFailedError
 from ringwright.execute.halves import HalvesJob, HalvesResult
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra.account import totals
+from ringwright.ground.errors import RanksFailedError
 from ringwright.jobs import study
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.model.stages import LinkCosts

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.schedulers.decompose.t3.address_map import MappedChunk, address_map
 from ringwright.schedulers.decompose.t3.tracker import Tile, Tracker

@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.place import Place, here
 from ringwright.execute.started import run_ranks
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload
 from ringwright_lab.live import profile
 

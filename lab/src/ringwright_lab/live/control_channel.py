@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from ringwright.base.errors import RanksFailedError
 from ringwright.execute import greeting
+from ringwright.ground.errors import RanksFailedError
 
 HEAD = struct.Struct("!BBIIII")
 HAVE, ENDED, HASH, ORDER, ASK, FAIL, BYE, GO, SETTLED, BEGIN, OPENED = range(11)

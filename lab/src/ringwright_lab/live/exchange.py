@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from threading import Condition
 from typing import Any
 
-from ringwright.base.errors import RanksFailedError, RingwrightError
+from ringwright.ground.errors import RanksFailedError, RingwrightError
 from ringwright_lab.live.control import Control
 from ringwright_lab.live.control_channel import ControlConnection
 from ringwright_lab.live.gathers import GatherGate

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 
 def best_scheme(rows: int, columns: int, batch: int, workers: int, servers: int | None = None) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ringwright.base import drafts
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.datagrams import parse
@@ -17,6 +15,8 @@ from ringwright.execute.switched.serving import read_key
 from ringwright.execute.switched.started import AskedSwitch, StartedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
 from ringwright.execute.switched.terms import SLUG, SwitchTerms, is_switched, read_terms
+from ringwright.ground import drafts
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright_lab.live.start import Team
 from ringwright_lab.live.through_switch import SwitchSums, require_float32
 

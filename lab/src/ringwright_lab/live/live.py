@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import torch
 
-from ringwright.base.errors import RanksFailedError, UsageError
+from ringwright.ground.errors import RanksFailedError, UsageError
 from ringwright.model.stages import Costs, LinkCosts
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Policy, Workload

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import Operation, operations
 from ringwright.model.rewrites.kind import carried_by
 from ringwright.model.workload import Queue, Workload

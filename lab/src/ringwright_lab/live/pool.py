@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 Reduce = Callable[[Any], Any]  # starts to sum a tensor over the ranks in place; what it returns can be waited for
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 
 @dataclass(frozen=True)

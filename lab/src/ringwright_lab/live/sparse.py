@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 Sum = Callable[[Any], Any]  # adds a tensor up over the ranks, in place, and returns when that is done
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.live.control_channel import ControlConnection, connect
 from ringwright_lab.live.profile import Parameter
 

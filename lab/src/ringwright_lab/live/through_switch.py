@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ringwright.base.errors import RanksFailedError, UsageError
+from ringwright.ground.errors import RanksFailedError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.execute.switched.client import SwitchClient

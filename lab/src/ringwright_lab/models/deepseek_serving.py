@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import linear, rms_norm, silu, softmax
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.models.spec import ExperimentSpec
 
 SCALE = 2.5  # of the routed experts' sum

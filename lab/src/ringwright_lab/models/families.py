@@ -8,7 +8,7 @@ from typing import Protocol, cast
 import torch
 from torch import nn
 
-from ringwright.base.errors import MissingExtraError, UsageError
+from ringwright.ground.errors import MissingExtraError, UsageError
 from ringwright_lab.models.spec import ExperimentSpec
 
 NAMES = ("gpt2", "llama", "bert", "mixtral", "deepseek-v3", "resnet", "vgg")

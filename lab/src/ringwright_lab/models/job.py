@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright_lab.models.deepseek_serving import Server, Shares
 from ringwright_lab.models.families import ModelFamily, family
 from ringwright_lab.models.label import NOW

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 FORMS = ("none", "ddp", "fsdp", "tp", "tp+fsdp", "ep", "pp")
 MODES = ("training", "lora", "head", "inference")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 from ringwright_lab.network.namespaces import PROGRAMS, Inside
 from ringwright_lab.network.spec import LabSpec, Port
 

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ringwright.base import drafts
-from ringwright.base.errors import UsageError
+from ringwright.ground import drafts
+from ringwright.ground.errors import UsageError
 
 SCHEMA = "ringwright.lab/1"
 NAMES = ("lab.json", "timeline.jsonl", "counters.jsonl")

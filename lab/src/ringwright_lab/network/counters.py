@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.topology import Fault
 from ringwright_lab.network import shaping
 from ringwright_lab.network.flows import RunningFlow

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 from ringwright_lab.network.namespaces import PROGRAMS, Inside
 from ringwright_lab.network.script import Flow
 from ringwright_lab.network.spec import address

@@ -19,9 +19,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.version import VERSION
 from ringwright.execute.place import Place
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.version import VERSION
 from ringwright.model.topology import Topology
 from ringwright_lab.network import bridges, bypass, leftovers, script, shaping, spec, verdict
 from ringwright_lab.network.capture import Capture

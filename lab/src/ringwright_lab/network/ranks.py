@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ringwright.base.errors import EXIT_INFEASIBLE, UsageError
 from ringwright.execute.launch import terminable
+from ringwright.ground.errors import EXIT_INFEASIBLE, UsageError
 from ringwright_lab.network.capture import SCHEMA
 from ringwright_lab.network.network import LabNetwork, document, network
 from ringwright_lab.network.verdict import Limit

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from ringwright.base.errors import UsageError
-from ringwright.base.units import parse_rate, parse_time
 from ringwright.costs import traffic
 from ringwright.costs.corruption import lost_share
 from ringwright.fabrics._congestion import congestion, is_congestion
 from ringwright.fabrics.faults import LAB_FIELDS, describe_row, rows
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import parse_rate, parse_time
 from ringwright.model.topology import Fault
 from ringwright_lab.network.spec import LabSpec
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import UsageError
 from ringwright.model.topology import RANK, SWITCH, Topology
 
 MOST_RANKS = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import rows_shown, shown
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import rows_shown, shown
 from ringwright_lab.papers import claims
 
 _SEEN = rows_shown("claims of papers", "rows", "papers")

@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ringwright.base import steps
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground import steps
+from ringwright.ground.errors import InputError, UsageError
 from ringwright_lab.papers.figures import rows
 from ringwright_lab.papers.figures.kinds import sentence, tally
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import html, layout, tables
 from ringwright.reports.draw import plots
 from ringwright_lab.reports.concluded import again_table, concluded_table, write_conclusions

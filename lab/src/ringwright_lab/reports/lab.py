@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LEGEND = 1000, 520, 60, 14, 40, 330
 ROW = 20

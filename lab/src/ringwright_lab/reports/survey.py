@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.steps.jobs import fault_lines, milliseconds
 from ringwright_lab.reports.reproduced import shown

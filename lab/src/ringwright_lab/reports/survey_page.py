@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import html, tables
 from ringwright.reports.steps import jobs
 from ringwright_lab.reports import survey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.base.units import format_count
+from ringwright.ground.units import format_count
 from ringwright.reports import layout
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.gpus import OF_FABRIC, gpu
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated, recorded, study, written
 from ringwright.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
 from ringwright.jobs.model_workload import WorkloadSpec, form

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.notebook import rows_shown, shown
 from ringwright.calls import spelled
+from ringwright.ground.errors import UsageError
+from ringwright.ground.notebook import rows_shown, shown
 
 if TYPE_CHECKING:
     from ringwright_lab.survey.asked import Asked, NamedMachine

@@ -7,9 +7,9 @@ import itertools
 from contextlib import suppress
 from typing import Any
 
-from ringwright.base import steps
-from ringwright.base.errors import PluginError, UsageError
-from ringwright.base.plugins import HOUSE
+from ringwright.ground import steps
+from ringwright.ground.errors import PluginError, UsageError
+from ringwright.ground.plugins import HOUSE
 from ringwright.model import registry
 from ringwright_lab.contracts import campaign, rooms
 from ringwright_lab.contracts.outcome import Outcome, tally

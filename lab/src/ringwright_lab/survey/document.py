@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.base.steps import Advance
 from ringwright.calls.asked import AskedOf, asked_of
+from ringwright.ground.steps import Advance
 from ringwright.jobs.generated import UNCHARGED
 from ringwright.model.registry import schedulers
 from ringwright_lab.survey import catalogue, records

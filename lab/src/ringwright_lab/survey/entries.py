@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.resources import files
 
-from ringwright.base.headings import headings
+from ringwright.ground.headings import headings
 from ringwright.model import registry
 from ringwright.model.registry import System
 from ringwright_lab.papers import poster

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric
+from ringwright.ground.errors import RingwrightError
 from ringwright.model import registry
 from ringwright.model.collective import Collective
 from ringwright.model.program import Op

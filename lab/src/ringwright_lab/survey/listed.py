@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.base.notebook import rows_shown, shown
+from ringwright.ground.notebook import rows_shown, shown
 from ringwright_lab.survey.catalogue import catalogue, one
 
 _LISTED = rows_shown("systems", "systems")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
-from ringwright.base.steps import Advance
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.ground.steps import Advance
 from ringwright.jobs import generated, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.wire import wire_bytes

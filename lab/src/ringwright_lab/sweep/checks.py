@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.sweep import environment
 from ringwright_lab.sweep.point import GridPoint
 from ringwright_lab.sweep.program import told

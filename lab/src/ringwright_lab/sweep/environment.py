@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.mpi_names import MPI_NAMES
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, algorithm_named, protocol_named
+from ringwright.ground.errors import UsageError
 from ringwright_lab.sweep.point import GridPoint
 
 LIBRARIES = {

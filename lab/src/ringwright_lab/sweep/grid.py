@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InputError, RingwrightError, UsageError
+from ringwright.ground.errors import InputError, RingwrightError, UsageError
 from ringwright_lab.sweep.checks import check
 from ringwright_lab.sweep.environment import known
 from ringwright_lab.sweep.point import GridPoint, point

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 ROLES = ("dp", "tp", "pp", "ep")
 MORE = ("capacity",)  # of experts, beside the ranks

@@ -22,10 +22,10 @@ from typing import Any
 
 import ringwright
 import ringwright_lab
-from ringwright.base import drafts
-from ringwright.base.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
-from ringwright.base.steps import Advance
 from ringwright.capture.settings import Options, settings
+from ringwright.ground import drafts
+from ringwright.ground.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
+from ringwright.ground.steps import Advance
 from ringwright_lab.sweep import environment
 from ringwright_lab.sweep.grid import Grid
 from ringwright_lab.sweep.point import GridPoint

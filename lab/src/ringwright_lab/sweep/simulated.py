@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright_lab.sweep.environment import knobs, library_of
 from ringwright_lab.sweep.point import ROLES, GridPoint
 from ringwright_lab.sweep.program import must_issue

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.drafts import draft
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.formats.read import read
+from ringwright.ground.drafts import draft
+from ringwright.ground.errors import InputError, RingwrightError
 from ringwright_lab.sweep.measure import agreement, calls, results
 from ringwright_lab.sweep.patterns import patterns, provisions
 from ringwright_lab.sweep.point import GridPoint

@@ -168,7 +168,7 @@ def _with_clocks_apart(trace: Trace, draw: Any) -> Trace:
     """Return the trace with each rank's clock off by up to 50 ms, as those of hosts are."""
     import polars as pl
 
-    from ringwright.base.trace_tables import TABLES
+    from ringwright.ground.trace_tables import TABLES
 
     shifts = {rank: draw.uniform(-0.05, 0.05) for rank in range(64)}
     off = pl.col("rank").replace_strict(shifts, default=0.0, return_dtype=pl.Float64)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base.trace_tables import rows
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.job.step import PS
+from ringwright.ground.trace_tables import rows
 from ringwright.model.rewrites.operations import operations
 from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.trace import Trace
@@ -27,7 +27,7 @@ from ringwright.workloads.chain import ChainLayer, chain
 from ringwright_lab.testing.noise import HealthyNoise, ours
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.workload import Workload
 
 Random = np.random.Generator

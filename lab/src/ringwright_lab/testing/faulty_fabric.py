@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import rows
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.topology import NIC, Topology

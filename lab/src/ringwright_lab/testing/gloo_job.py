@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ringwright.base.errors import MissingExtraError, UsageError
+from ringwright.ground.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.testing.nccl_dialect import dialect
 from ringwright_lab.testing.nccl_dirt import stamp
 from ringwright_lab.testing.nccl_fields import PRINTED_NAME, RELEASES, CollText

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.testing.nccl_placement import RankProcess
 
 _EPOCH_S = datetime(2025, 11, 3, 14, 22, 5, tzinfo=UTC).timestamp()

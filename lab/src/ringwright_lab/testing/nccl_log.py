@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.testing import nccl_init
 from ringwright_lab.testing.nccl_dialect import Dialect, dialect
 from ringwright_lab.testing.nccl_dirt import LogLine, Written, stamp, write_stream

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ringwright.base.errors import InfeasibleError, JobEndsError, UsageError
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.calls.neighbours import programs
 from ringwright.calls.simulate import sweep
@@ -21,6 +20,7 @@ from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.spelled import algorithm
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.ground.errors import InfeasibleError, JobEndsError, UsageError
 from ringwright.jobs.explained.exposed_operations import exposed_operations
 from ringwright.jobs.generated import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec

@@ -21,7 +21,7 @@ from ringwright_lab.testing.drawn_jobs import DrawnJob, Random, Slower, drawn, r
 from ringwright_lab.testing.drawn_pairs import SLOW, buckets, on_machine
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.workload import Workload
 
 LEAST = 0.05  # of a step, that a cause costs

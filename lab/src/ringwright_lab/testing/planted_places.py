@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import RingwrightError
 from ringwright.fabrics import fabric, faults
+from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import generated, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.traced import trace as traced

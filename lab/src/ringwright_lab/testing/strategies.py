@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import MissingExtraError
+from ringwright.ground.errors import MissingExtraError
 from ringwright.model.collective import OPS, PER_RANK, ROOTED, Collective
 
 if TYPE_CHECKING:

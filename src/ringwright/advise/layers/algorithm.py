@@ -18,7 +18,7 @@ from ringwright.advise.layers.operations import (
 from ringwright.advise.layers.replan import METHOD, MOST_REPLANNED, replan, synthesised_by
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.searching import OutOfTimeError
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright.model.registry import System, systems
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import ORDER, Setting
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

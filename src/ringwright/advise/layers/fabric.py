@@ -8,8 +8,8 @@ from ringwright.advise.layers.operations import on_known_machine
 from ringwright.advise.machines import FASTER, NAMED
 from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import MACHINE, Setting
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import families, knobs
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.aggregated import switches_add
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.prefetch import gathers
 from ringwright.advise.settings import PREFETCH, Setting
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

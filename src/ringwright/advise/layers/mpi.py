@@ -8,7 +8,7 @@ from ringwright.advise.layers.operations import MOST_SYSTEMS, LeftOut, MainOpera
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.libraries.mpich2.rules import names
 from ringwright.algorithms.libraries.open_mpi import rules as open_mpi
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

@@ -17,11 +17,11 @@ from ringwright.advise.layers.operations import (
 )
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.constants import release_numbers
 from ringwright.costs.nccl.environment import EVERY_OP, PER_OP_FROM, NcclEnvironment
 from ringwright.formats.write.nccl_environment import variables
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.pricing.costs import LIBRARY
 
 if TYPE_CHECKING:

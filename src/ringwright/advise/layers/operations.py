@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.algorithms.searching import OutOfTimeError
-from ringwright.base.errors import RingwrightError, UsageError
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.jobs.aggregated import ALONE, fabric_costs
 from ringwright.jobs.explained.exposed_operations import exposed_operations
 from ringwright.jobs.recorded import Changed

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import FORM, IN, Setting
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.model_workload import settled
 from ringwright.workloads.models import model
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ringwright.advise.layers.operations import on_known_machine
 from ringwright.advise.machines import placed_axes
 from ringwright.advise.settings import PLACED, Setting
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

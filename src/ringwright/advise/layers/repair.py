@@ -10,7 +10,7 @@ from ringwright.advise.links import has_rdma, slow_link, sockets_seen
 from ringwright.advise.mended import computed_s, usual_s
 from ringwright.advise.settings import BROKEN, LINK, NETWORK, Setting, Setup
 from ringwright.analysis.slow.arrivals import arrivals
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import in_time
-from ringwright.base.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError
 from ringwright.search.question import SynthesisSpec
 from ringwright.search.replan import spelled
 from ringwright.search.study import synthesise

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import GRAPH, Setting
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.auto import spelled_words
 from ringwright.model.registry import System, schedulers
 

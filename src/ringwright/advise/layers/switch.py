@@ -13,7 +13,7 @@ from ringwright.advise.layers.operations import (
     quickest,
     timed,
 )
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.aggregated import switches_add
 from ringwright.model.registry import systems
 

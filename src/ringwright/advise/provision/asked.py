@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.advise.provision.forms import chosen_form
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated, memory, recorded, study, written
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import SERVE, WorkloadSpec, form

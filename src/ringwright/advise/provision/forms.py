@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.jobs import generated, study
 from ringwright.jobs.memory import peak, too_large
 from ringwright.jobs.model_workload import settled

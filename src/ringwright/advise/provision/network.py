@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.packets.carriage import inside
+from ringwright.ground.errors import UsageError
 from ringwright.model.topology import NIC, SWITCH, Topology
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.advise.provision.network import ALIKE, GBIT
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.advise.provision.network import Cabling

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright.advise.provision import search
 from ringwright.advise.provision.network import NetworkPlan, NetworkTiers
 from ringwright.advise.provision.variants import with_fewer_nics
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 from ringwright.jobs import study
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Changed

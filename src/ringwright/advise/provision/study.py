@@ -9,9 +9,9 @@ from ringwright.advise.provision import figures
 from ringwright.advise.provision.asked import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.advise.provision.document import SCHEMA, ProvisionDocument, ProvisionRow, empty_row
 from ringwright.advise.provision.sized import SizedNetwork
-from ringwright.base import steps
-from ringwright.base.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.calls.asked import asked_of
+from ringwright.ground import steps
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.jobs.memory import peak, too_large
 from ringwright.jobs.pricing.costs import LIBRARY
 

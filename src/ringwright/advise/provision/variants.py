@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.fabrics import fabric, families, knobs
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

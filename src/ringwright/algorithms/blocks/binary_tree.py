@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, level_tree, require_radix, tree_program
-from ringwright.base.knobs import Radix, SegmentBytes
+from ringwright.ground.knobs import Radix, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

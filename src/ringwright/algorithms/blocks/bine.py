@@ -20,7 +20,7 @@ import numpy as np
 
 from ringwright.algorithms.blocks.swing import Butterfly
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 

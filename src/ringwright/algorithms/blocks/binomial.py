@@ -20,7 +20,7 @@ import numpy as np
 
 from ringwright.algorithms import trees
 from ringwright.algorithms.offers import is_even, require_op, segments_of
-from ringwright.base.knobs import SegmentBytes
+from ringwright.ground.knobs import SegmentBytes
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_op
 from ringwright.algorithms.trees import require_radix
-from ringwright.base.knobs import Radix
+from ringwright.ground.knobs import Radix
 from ringwright.model.program import (
     Affine,
     Block,

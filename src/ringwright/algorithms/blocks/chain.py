@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, chains, require_radix, tree_program
-from ringwright.base.knobs import Range, SegmentBytes
+from ringwright.ground.knobs import Range, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

@@ -24,7 +24,7 @@ from ringwright.algorithms.blocks.collnet_direct import heads_of, segments_for
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
-from ringwright.base.knobs import Channels, Segments, Slots
+from ringwright.ground.knobs import Channels, Segments, Slots
 from ringwright.model.program import Op, Term, nothing
 from ringwright.model.streams import Stream
 

@@ -24,8 +24,8 @@ from ringwright.algorithms import placement
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import SPARE, Wave, Waves, numbered, through
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Segments, Slots
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Segments, Slots
 from ringwright.model.program import Op, Term, nothing
 from ringwright.model.streams import Stream
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range
 from ringwright.model.program import (
     Block,
     Cost,

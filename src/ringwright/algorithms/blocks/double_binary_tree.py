@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.base.knobs import Channels, Segments
 from ringwright.costs.nccl.trees import double_tree
+from ringwright.ground.knobs import Channels, Segments
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Program, Step, Term, cut, nothing
 

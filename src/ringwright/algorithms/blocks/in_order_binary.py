@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms import trees
 from ringwright.algorithms.offers import require_op, segments_of
-from ringwright.base.knobs import SegmentBytes
+from ringwright.ground.knobs import SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

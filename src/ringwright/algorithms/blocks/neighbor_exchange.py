@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.compose import Algorithm, lift
 from ringwright.algorithms.offers import require_op
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Program, Step, cut, nothing
 

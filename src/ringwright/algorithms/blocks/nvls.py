@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.base.errors import FanInError, UsageError
-from ringwright.base.knobs import Channels, Segments
+from ringwright.ground.errors import FanInError, UsageError
+from ringwright.ground.knobs import Channels, Segments
 from ringwright.model.collective import Collective
 from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
 from ringwright.model.streams import Stream

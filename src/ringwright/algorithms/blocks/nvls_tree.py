@@ -22,9 +22,9 @@ from ringwright.algorithms.blocks.nvls import elements_of, switch_domains
 from ringwright.algorithms.compose import beside, embed, later
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Segments
 from ringwright.costs.nccl.trees import double_tree
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Segments
 from ringwright.model.collective import Collective
 from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 from ringwright.model.streams import Stream

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.blocks.direct import in_rounds, towards
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import RankDigits
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Block, Op, Program, nothing
 
 if TYPE_CHECKING:

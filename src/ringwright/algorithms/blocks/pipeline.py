@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, chains, tree_program
-from ringwright.base.knobs import SegmentBytes
+from ringwright.ground.knobs import SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

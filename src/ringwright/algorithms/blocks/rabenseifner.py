@@ -21,8 +21,8 @@ import numpy as np
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import RankDigits, doubling, halving, halvings
 from ringwright.algorithms.trees import require_radix
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Radix
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Radix
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:

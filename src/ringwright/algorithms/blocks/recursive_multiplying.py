@@ -21,7 +21,7 @@ import numpy as np
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import RankDigits
 from ringwright.algorithms.trees import require_radix
-from ringwright.base.knobs import Radix
+from ringwright.ground.knobs import Radix
 from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:

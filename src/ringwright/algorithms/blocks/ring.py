@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.knobs import Channels
+from ringwright.ground.knobs import Channels
 from ringwright.model.collective import Collective
 from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 

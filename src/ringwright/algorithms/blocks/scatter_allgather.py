@@ -21,7 +21,7 @@ import numpy as np
 from ringwright.algorithms.compose import embed
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import RankDigits, doubling
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
 
 if TYPE_CHECKING:

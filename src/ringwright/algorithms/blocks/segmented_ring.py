@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op, segments_of
-from ringwright.base.knobs import SegmentBytes
+from ringwright.ground.knobs import SegmentBytes
 from ringwright.model.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:

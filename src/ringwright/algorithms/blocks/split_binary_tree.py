@@ -21,7 +21,7 @@ import numpy as np
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import level_tree, spans_of
-from ringwright.base.knobs import SegmentBytes
+from ringwright.ground.knobs import SegmentBytes
 from ringwright.model.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:

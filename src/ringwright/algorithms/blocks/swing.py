@@ -21,8 +21,8 @@ import numpy as np
 
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range, Ranks
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range, Ranks
 from ringwright.model.collective import Collective
 from ringwright.model.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 

@@ -25,8 +25,8 @@ from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.compose import Algorithm, beside, embed
 from ringwright.algorithms.offers import require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range, Segments
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Layout, Op, Program, Step, Term, cut, explicit, nothing
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.bounds.cuts import distances
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.topology import Topology

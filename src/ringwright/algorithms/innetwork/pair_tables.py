@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from ringwright.base.errors import UsageError
-from ringwright.base.mixing import mixed_int
+from ringwright.ground.errors import UsageError
+from ringwright.ground.mixing import mixed_int
 
 Pair = tuple[bytes, int]
 

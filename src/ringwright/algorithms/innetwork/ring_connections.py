@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringwright.algorithms.innetwork.in_path_sums import InPathDevice, RingPacket
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 LINK_TICKS = 4
 MOST_TICKS = 2_000_000  # no run of a sane size takes as long

@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
-from ringwright.base.mixing import mixed_int
+from ringwright.ground.errors import UsageError
+from ringwright.ground.mixing import mixed_int
 
 MOST_TICKS = 5_000_000
 

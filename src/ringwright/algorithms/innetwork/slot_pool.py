@@ -14,7 +14,7 @@ import numpy as np
 from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.collnet_direct import ALONE_BYTES, heads_of, through_heads
 from ringwright.algorithms.switch_trees import SwitchTree, network_switches, switch_trees
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import nothing
 from ringwright.model.streams import CODECS, Stream, leased_bytes
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 WORD_BITS = 32  # of a float
 

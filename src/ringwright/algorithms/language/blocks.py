@@ -14,7 +14,7 @@ import numpy as np
 
 from ringwright.algorithms.language.script import ChunkScript
 from ringwright.algorithms.language.tape import Tape
-from ringwright.base.errors import ProgramError
+from ringwright.ground.errors import ProgramError
 
 
 @dataclass(slots=True)

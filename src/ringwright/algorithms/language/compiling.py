@@ -18,7 +18,7 @@ from ringwright.algorithms.language.instances import Replication
 from ringwright.algorithms.language.ordering import by_turn
 from ringwright.algorithms.language.script import ChunkScript
 from ringwright.algorithms.language.tape import Tape, WrittenLines, lowered
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Program
 from ringwright.model.threadblocks import Blocks, Opcode, Schedule, declared
 from ringwright.model.threadblocks.buffers import PER_RANK, arrange_for

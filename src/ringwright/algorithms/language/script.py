@@ -13,7 +13,7 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import ProgramError, UsageError
+from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model.threadblocks.buffers import ARRANGED, sides
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.strips import Strips
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Ranks, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Ranks, Segments
 from ringwright.model.collective import Collective, split
 from ringwright.model.program import Program, nothing
 

@@ -27,8 +27,8 @@ from ringwright.algorithms.compose import Algorithm, beside, embed, lift
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.algorithms.placement import by_host, is_regular
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range, Ranks, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range, Ranks, Segments
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Program, Step, Term, cut, nothing
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated
 from ringwright.algorithms.blocks.ring import OPS, ring
 from ringwright.algorithms.compose import embed
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import RANDOM, Channels, Choices, Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import RANDOM, Channels, Choices, Range
 from ringwright.model.program import Program, Step
 
 if TYPE_CHECKING:

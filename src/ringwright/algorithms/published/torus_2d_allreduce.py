@@ -19,8 +19,8 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Ranks
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Ranks
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
 from ringwright.analysis.answer_document import Figure, FirstAnswer, Kind
-from ringwright.base.units import format_size, format_time
+from ringwright.ground.units import format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

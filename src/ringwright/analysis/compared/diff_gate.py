@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringwright.analysis.compared.diff_document import RunDifference, TimedWhole
 from ringwright.analysis.compared.diff_times import beyond, ratios
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 
 def over(difference: RunDifference, bound: float, *, slower_only: bool = False) -> list[str]:

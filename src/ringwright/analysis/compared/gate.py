@@ -41,9 +41,9 @@ from ringwright.analysis.compared.gate_document import (
     checked,
 )
 from ringwright.analysis.document import Summary
-from ringwright.base.errors import UsageError
-from ringwright.base.units import format_size, parse_size
 from ringwright.bounds.laws import wrong_results
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import format_size, parse_size
 
 SCHEMA = "ringwright.check/1"
 DEFAULTS: Thresholds = {

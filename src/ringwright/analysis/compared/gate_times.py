@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ringwright.analysis.compared.diff_times import exposed, waiting
 from ringwright.analysis.compared.gate_document import TIMED, CheckResult, ClassLimit, Thresholds, TimedBound, checked
 from ringwright.analysis.document import Row, Summary
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from ringwright.analysis.exposed.fusion_rows import BUCKETED_GATHER, GRADIENT_BUCKET, Fusion, FusionRows, begin_end
-from ringwright.base.trace_tables import Row
+from ringwright.ground.trace_tables import Row
 
 BUCKET_BYTES = 25 << 20  # what PyTorch's data parallel wrapper fills before it reduces
 LEAST_BYTES = 1 << 20  # and its first bucket

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from ringwright.analysis.exposed.fusion_rows import COPIES, Fusion, FusionRows
-from ringwright.base.trace_tables import Row
+from ringwright.ground.trace_tables import Row
 
 AFTER_CALL_S = 0.005  # the copies of a call are launched within it
 

@@ -22,7 +22,7 @@ from ringwright.analysis.exposed.overlap_remedies import NOT_MATCHED, ONE_COMMUN
 from ringwright.analysis.made_by import XLA, made_by
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 BEHIND_US = 10.0  # from the end of one operation of a communicator to the start of the next that waited for it

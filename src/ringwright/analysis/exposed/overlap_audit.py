@@ -20,7 +20,7 @@ from ringwright.analysis.timeline.rank_timeline import AT_ONCE_US, LOOKED_AT, TO
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 EVIDENCE = 5
 SHARE = 0.2  # of an operation that must be exposed

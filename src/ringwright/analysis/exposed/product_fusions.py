@@ -20,7 +20,7 @@ from ringwright.analysis.exposed.fusion_rows import (
 )
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 AT_ONCE_US = 100.0
 TOLERANCE_US = 2.0  # older traces hold whole microseconds

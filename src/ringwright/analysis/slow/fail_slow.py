@@ -20,7 +20,7 @@ from ringwright.analysis import remedies
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.series import Series, series
 from ringwright.analysis.slow.slow_cells import Cell, Slow, explained
-from ringwright.base.errors import MissingExtraError
+from ringwright.ground.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,7 +9,7 @@ import numpy as np
 
 from ringwright.analysis.hangs.hang_mismatch import say_ranks
 from ringwright.analysis.slow.own_work import Floats, OwnWork, own_work
-from ringwright.base.units import format_time
+from ringwright.ground.units import format_time
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Culprit

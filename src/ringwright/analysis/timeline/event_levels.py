@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.analysis.clocks import align
-from ringwright.base import drafts
-from ringwright.base.errors import InputError
+from ringwright.ground import drafts
+from ringwright.ground.errors import InputError
 from ringwright.model.message_pairs import message_pairs
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.analysis.timeline.event_levels import COARSEST, FULL
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 Told = dict[str, object]  # an answer, as plain JSON values
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 LOOKED_AT = 3000  # exposed operations per rank, the longest
 MAIN = 0.2  # of the time of computation that makes a stream one that computes

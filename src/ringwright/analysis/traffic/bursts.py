@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ringwright.analysis.intervals import length, union
 from ringwright.analysis.traffic.burst_document import BurstClasses, BurstFigures, Bursts, NicBursts, StepBursts
 from ringwright.analysis.traffic.incast import PERCENTILES, Incast, incast
-from ringwright.base.errors import UsageError
-from ringwright.base.units import format_us
+from ringwright.ground.errors import UsageError
+from ringwright.ground.units import format_us
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from ringwright.analysis.traffic.burst_clocks import is_time, lasts, on_one_cloc
 from ringwright.analysis.traffic.call_edges import call_edges
 from ringwright.analysis.traffic.traffic_over_time import COARSE_TICK_S, moves
 from ringwright.analysis.traffic.transfers import BY_NIC, BY_RANK, Transfers
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     import polars as pl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.analysis.traffic.burst_clocks import lasts, on_one_clock
 from ringwright.analysis.traffic.transfers import Transfers
-from ringwright.base.errors import DeclinedError
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     import polars as pl

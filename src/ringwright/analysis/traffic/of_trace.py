@@ -8,7 +8,7 @@ from ringwright.analysis.traffic.burst_document import ToldBursts
 from ringwright.analysis.traffic.call_transfers import call_transfers
 from ringwright.analysis.traffic.message_transfers import message_transfers
 from ringwright.analysis.traffic.transfers import told
-from ringwright.base.errors import DeclinedError
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

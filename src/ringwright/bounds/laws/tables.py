@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.model.collective import BUS_FACTORS
 
 MOST_PLACES = 20  # before or behind the point

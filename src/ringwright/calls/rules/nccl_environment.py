@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.base.errors import UsageError
 from ringwright.calls.rules.nccl import SIZES
 from ringwright.costs.nccl import PROTOCOLS, sweep
 from ringwright.costs.nccl.constants import release_numbers
 from ringwright.costs.nccl.environment import EVERY_OP, PER_OP_FROM, NcclEnvironment
 from ringwright.formats.write.nccl_environment import nccl_environment, nccl_environment_shell
+from ringwright.ground.errors import UsageError
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:

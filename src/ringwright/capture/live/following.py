@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit
-from ringwright.base.errors import InputError, UsageError
-from ringwright.base.units import format_count
 from ringwright.capture.live.live_alerts import AlertWatch, FiredAlert, read_rules
 from ringwright.capture.live.live_late import LateRank, LateRanks, is_long, summary_and_recent
 from ringwright.capture.live.live_rates import LiveNic, LiveOperation, LiveRates, LiveSize
 from ringwright.formats.read.fusion import fuse
 from ringwright.formats.read.growing import MOST_LOOK_BYTES, GrowingJob, Looked
+from ringwright.ground.errors import InputError, UsageError
+from ringwright.ground.units import format_count
 from ringwright.model.trace import Trace, is_capture
 
 if TYPE_CHECKING:

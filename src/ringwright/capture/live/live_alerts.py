@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.capture.live.live_late import named
+from ringwright.ground.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

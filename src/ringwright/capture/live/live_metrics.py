@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.capture.live.live_late import named
 from ringwright.formats.write.prometheus import MetricSample, samples, spelled
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

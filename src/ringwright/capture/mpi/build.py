@@ -13,8 +13,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
 from ringwright.capture.nccl_profiler.build import find_compiler, shared_library
+from ringwright.ground.errors import UsageError
 
 FILE_NAME = "libringwright-mpi.so"
 _AGAIN = "ringwright run"

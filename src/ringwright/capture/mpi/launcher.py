@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base import extras
-from ringwright.base.errors import UsageError
+from ringwright.ground import extras
+from ringwright.ground.errors import UsageError
 
 _ANSWER_S = 20.0
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 FILE_NAME = "libnccl-profiler-ringwright.so"  # found as NCCL_PROFILER_PLUGIN=ringwright, too
 RECORDING = "nccl-profile-%h-%p.rwprof"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
 from ringwright.capture.nccl_profiler.build import find_compiler, shared_library
+from ringwright.ground.errors import UsageError
 
 TUNER_FILE_NAME = "libnccl-tuner-ringwright.so"  # found as NCCL_TUNER_PLUGIN=ringwright, too
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")

@@ -105,7 +105,7 @@ def _program() -> str:
         from importlib.util import module_from_spec, spec_from_file_location
 
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
-        spec = spec_from_file_location("ringwright_scrub", os.path.join(package, "base", "scrub.py"))  # noqa: PTH118
+        spec = spec_from_file_location("ringwright_scrub", os.path.join(package, "ground", "scrub.py"))  # noqa: PTH118
         scrub = module_from_spec(spec)  # type: ignore[arg-type]
         spec.loader.exec_module(scrub)  # type: ignore[union-attr]
         return " ".join(scrub.words(sys.argv))

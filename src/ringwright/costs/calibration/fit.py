@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.calibration.record import Calibration, LinkClassCosts, MeasuredTimes
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.nccl.node_types import NodeType, placed
 from ringwright.costs.nccl.timing import COLUMNS, stages
 from ringwright.costs.transports import OF_PRODUCTS, carrier
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from ringwright.base import drafts
-from ringwright.base.errors import InputError, UsageError
-from ringwright.base.notebook import table
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.costs.transports import OF_PRODUCTS, carrier
+from ringwright.ground import drafts
+from ringwright.ground.errors import InputError, UsageError
+from ringwright.ground.notebook import table
 
 SCHEMA = "ringwright.calibration/1"
 _LARGEST_FILE = 1 << 20

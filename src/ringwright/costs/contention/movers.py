@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.multiprocessors import Multiprocessors
+from ringwright.ground.errors import UsageError
 
 Job = Literal["copy", "add", "read", "write"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.gpus import gpu
+from ringwright.ground.errors import UsageError
 
 ALIKE = ("h100", "h800", "h200")  # multiprocessors of compute capability 9.0
 BOOST_HZ = 1.98e9  # the highest clock of each of them

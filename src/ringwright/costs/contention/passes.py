@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.multiprocessors import Multiprocessors
+from ringwright.ground.errors import UsageError
 
 PASS_S = 3.2e-6  # of a kernel besides: start, first and last bytes
 COLD_S = 1.2e-6  # of the first one: nothing it reads is in the cache

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.products import Product, product_s
+from ringwright.ground.errors import UsageError
 
 Along = Literal["m", "n", "k"]
 ALONG: tuple[Along, ...] = ("m", "n", "k")

@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.waves import TileKernel, turns
+from ringwright.ground.errors import UsageError
 
 FLOP_A_CYCLE = 4096  # of a multiprocessor's tensor cores, dense, 16 bits: the data sheet's peak
 TILE_CYCLES = 2000  # of a tile besides: filling the pipeline, writing the result

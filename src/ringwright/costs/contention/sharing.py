@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.movers import BUS_SHARE_OF_PRODUCT, asked, fit_of, traffic_rate
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.products import REACHED, Product, chosen, product_s
 from ringwright.costs.contention.waves import TileKernel
+from ringwright.ground.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.movers import BUS_RATE
+from ringwright.ground.errors import UsageError
 
 Step = Literal["kernel", "event", "word", "copy-d2d", "copy-h2d", "copy-d2h"]
 DEVICE_COPY_RATE = 2.6e12  # bytes/s of small copies inside the device, which stay in its cache

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.contention.movers import BUS_SHARE_OF_PRODUCT
 from ringwright.costs.contention.multiprocessors import Multiprocessors
 from ringwright.costs.contention.products import Product, chosen
 from ringwright.costs.contention.sharing import beside
 from ringwright.costs.contention.waves import gets_in
+from ringwright.ground.errors import UsageError
 
 DRIVER_COPY_SLOWS = 2.0  # a product while the driver copies inside the memory
 

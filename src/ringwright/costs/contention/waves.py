@@ -11,7 +11,7 @@ import heapq
 from dataclasses import dataclass
 from functools import cache
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 CLAIMED = 2  # tiles that a cluster has claimed before it runs: seen in products of one, two and more turns on an H100
 BROKEN = 3  # clusters for which held multiprocessors, scattered as they are, leave no neighbours

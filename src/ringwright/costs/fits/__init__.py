@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from ringwright.base import drafts
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground import drafts
+from ringwright.ground.errors import InputError, UsageError
 
 SCHEMA = "ringwright.fit/1"
 _LARGEST_FILE = 1 << 20

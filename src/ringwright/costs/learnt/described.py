@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import RingwrightError, UsageError
 from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, release_numbers, releases
 from ringwright.costs.nccl.environment import EVERY_OP, lists_of
@@ -20,6 +19,7 @@ from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, system_of_nod
 from ringwright.costs.nccl.selection import NcclChoice, choose
 from ringwright.costs.nccl.timing import NcclOverride, has_form
 from ringwright.costs.transports import carrier
+from ringwright.ground.errors import RingwrightError, UsageError
 
 # The node type of a GPU, by the first name that is in the GPU's; Grace Hopper has none of its own: four GPUs, each with its NIC.
 BASES = (

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import MissingExtraError
 from ringwright.costs.learnt.call import LibraryCall, Points, of_calls
 from ringwright.costs.learnt.parts import PARTS, SCATTERS, CovarianceFactors, scatter_of, scattered, spread, summed
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, anchors, to_anchors
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.costs.nccl.constants import release_numbers
+from ringwright.ground.errors import MissingExtraError
 
 LEAST, MOST, LIKELY = 1e-5, 3.0, 1e-2  # of a variance; LIKELY is where one stays of which the tables say nothing
 LOOSE = 3.0  # standard deviations of a variance's logarithm around LIKELY

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 
 def learnt_file(name: str, schema: str) -> dict[str, Any]:

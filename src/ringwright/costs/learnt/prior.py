@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ringwright.base.errors import InputError
 from ringwright.costs.learnt.call import LEARNT_OPS, MEDIUM, NUMBERS, WHERE, Points
 from ringwright.costs.learnt.parts import OWN, PARTS, SCATTERS, SHARED_CURVES, SHARED_WEIGHTS, summed
 from ringwright.costs.transports import MEDIA, TRANSPORTS
+from ringwright.ground.errors import InputError
 
 SCHEMA = "ringwright.prior/1"
 JITTER = 1e-6

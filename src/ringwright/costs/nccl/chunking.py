@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.constants import Constants, constants
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.latency import nodes_seen
+from ringwright.ground.errors import UsageError
 
 BUFFER_STEPS = 8
 BUFFER_BYTES = {"ll": 8 * 512 * 16 * BUFFER_STEPS, "ll128": 120 * 640 * 8 * BUFFER_STEPS, "simple": 4 << 20}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 SCHEMA = "ringwright.nccl-constants/1"
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.availability import not_offered
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, release_numbers
+from ringwright.ground.errors import UsageError
 
 EVERY_OP = ""
 PER_OP_FROM = (2, 24)

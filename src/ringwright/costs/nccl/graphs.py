@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 # Best to worst; later releases put C2C, P2C and PXN in between, which leaves the order of the others as it was.
 PATHS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")

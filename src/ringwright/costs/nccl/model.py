@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.availability import not_computed, passed_over, switched_off
 from ringwright.costs.nccl.bandwidth import bandwidth_gbs
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, Constants, constants
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.latency import latency_us, nodes_seen
 from ringwright.costs.nccl.occupancy import communicator_channels
+from ringwright.ground.errors import UsageError
 
 Key = tuple[str, str, str]  # operation, algorithm, protocol
 

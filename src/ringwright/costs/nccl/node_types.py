@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.graphs import (
     ABSENT,
     BALANCED_TREE,
@@ -25,6 +24,7 @@ from ringwright.costs.nccl.graphs import (
     Graphs,
     NcclSystem,
 )
+from ringwright.ground.errors import UsageError
 
 # GB/s of one NVLink by compute capability, as the topology search counts it.
 NVLINK_GBS = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}

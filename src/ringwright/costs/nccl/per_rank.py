@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
+from ringwright.ground.errors import UsageError
 
 _REMEDY = "name nodes and ranks in every rule, and the same number of ranks on each node"
 

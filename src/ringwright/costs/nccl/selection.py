@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.costs.nccl.availability import not_forced
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS, constants
 from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.model import predict_us
 from ringwright.costs.nccl.occupancy import channels_used, occupancy
+from ringwright.ground.errors import InfeasibleError, UsageError
 
 ALWAYS_TREE = 0x7FFFFFFFFFFFFFFF
 

@@ -35,7 +35,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.bandwidth import generation
 from ringwright.costs.nccl.chunking import Chunking
 from ringwright.costs.nccl.constants import Constants, constants
@@ -43,6 +42,7 @@ from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
 from ringwright.costs.nccl.node_types import NodeType
 from ringwright.costs.nccl.selection import NcclChoice, choose, cut, forced_pair
 from ringwright.costs.transports import waits_s
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

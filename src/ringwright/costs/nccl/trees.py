@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.graphs import BALANCED_TREE, SPLIT_TREE, TREE
+from ringwright.ground.errors import UsageError
 
 # Which GPU of a node talks to its lower and to its upper child.
 _CHILD_HOSTS = {BALANCED_TREE: (1, 0), SPLIT_TREE: (1, 1), TREE: (0, 0)}

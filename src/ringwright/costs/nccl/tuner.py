@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.selection import NcclChoice
+from ringwright.ground.errors import UsageError
 
 ANY = -1
 BYTES_MAX = (1 << 63) - 1

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.flat import assemble, in_order, places
 from ringwright.engines.folding.meetings import settle
 from ringwright.engines.folding.move_lists import MoveLists
@@ -19,6 +18,7 @@ from ringwright.engines.folding.partition import CoarsestPartition, joined
 from ringwright.engines.folding.quotient import Folded, quotient_machine, require_room, with_spans
 from ringwright.engines.messages import Pieces
 from ringwright.engines.multicast import branched
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.folding.patterns import IndexPattern, recognised
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.program import Affine, Op
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines import loops
 from ringwright.engines.flat import assemble, places
 from ringwright.engines.folding.by_class import fold_by_class
@@ -22,6 +21,7 @@ from ringwright.engines.folding.quotient import Folded, quotient_machine, requir
 from ringwright.engines.folding.refine import refine
 from ringwright.engines.folding.slots import Starts, require_equal_bytes
 from ringwright.engines.messages import Pieces
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.program import ADDING
 
 if TYPE_CHECKING:

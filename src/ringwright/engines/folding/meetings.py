@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.folding.partition import joined
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.folding.families import turning
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.program import ADDING, Affine, Op
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.flat import routes
 from ringwright.engines.folding.mesh import View
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.program import ADDING
 from ringwright.model.software import NO_SOFTWARE
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
-from ringwright.base.mixing import following
 from ringwright.engines.flat import paced, routes
+from ringwright.ground.errors import DeclinedError
+from ringwright.ground.mixing import following
 
 if TYPE_CHECKING:
     import numpy as np

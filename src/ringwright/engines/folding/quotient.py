@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.memory import shortage
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.step import PS, UPDATES
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Edge, Task, Workload
 
 if TYPE_CHECKING:

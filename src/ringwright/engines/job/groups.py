@@ -6,8 +6,8 @@ from collections import defaultdict
 from itertools import count
 from typing import Any, NamedTuple
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.rank_classes import RankClasses
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import Operation
 from ringwright.model.workload import Payload, Task, Workload
 

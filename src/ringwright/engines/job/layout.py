@@ -11,7 +11,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines.job.arrays import flatten
 from ringwright.engines.job.flat import FlatJob, Interference
 from ringwright.engines.job.measured import measured
@@ -19,6 +18,7 @@ from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import Band, Instances
 from ringwright.engines.job.timed_anew import timed_anew
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.rewrites import Operation, operations
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload

@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from ringwright.base.errors import NeverEndsError
 from ringwright.engines.job.arrivals import awaiting, held, late_ranks
 from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.layout import Laid, lay_out
@@ -17,6 +16,7 @@ from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.outages import Outage, held_up
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import PS, Instances
+from ringwright.ground.errors import NeverEndsError
 from ringwright.model.stages import Costs, PlacedCosts
 from ringwright.model.workload import Workload
 from ringwright.native import engine

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS, UPDATES, Band, StepBuilder, Timing
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Task, Workload, turn_of
 
 Run = tuple[int, int]  # first instance, how many

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import DeclinedError
 from ringwright.costs.corruption import FULL_PACKET, lost_share
 from ringwright.costs.probable import NINETY
 from ringwright.costs.protocols import ONE
@@ -26,6 +25,7 @@ from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import TooManyPacketsError
 from ringwright.engines.packets.together import laid_out
 from ringwright.engines.slots import is_lossy, machines
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.topology import SWITCH
 
 if TYPE_CHECKING:

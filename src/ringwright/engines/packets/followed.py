@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from ringwright.base.errors import DeclinedError
-from ringwright.base.units import format_size, format_us
 from ringwright.engines.packets.added import LEAST_BYTES, Added, added
+from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import format_size, format_us
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

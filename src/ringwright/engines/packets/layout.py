@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import DeclinedError
 from ringwright.costs.corruption import lost_share
 from ringwright.costs.protocols import DROP, ONE
 from ringwright.engines.machine import PS
@@ -19,6 +18,7 @@ from ringwright.engines.packets.deadlock import queues_needed
 from ringwright.engines.packets.detours import detours
 from ringwright.engines.packets.network import ENDLESS, GATES, Connections, PacketNetwork, Ports
 from ringwright.engines.packets.options import PacketOptions
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.topology import RANK, SWITCH
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.mixing import STEP, mixed_int
 from ringwright.costs.protocols import CREDIT, DCQCN, PAUSE
 from ringwright.engines.packets.network import ENDLESS, GATES, MARK_ALL, MARK_FROM, MARK_SHARE, PAUSE_AT, RESUME_AT
+from ringwright.ground.mixing import STEP, mixed_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

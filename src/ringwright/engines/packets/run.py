@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import DeclinedError, JobEndsError, UsageError
-from ringwright.base.units import format_size
 from ringwright.engines.arrivals import gated
 from ringwright.engines.events import report_stuck
 from ringwright.engines.flat import flatten
@@ -20,6 +18,8 @@ from ringwright.engines.packets.options import STARTS, PacketOptions
 from ringwright.engines.packets.ports import least_of
 from ringwright.engines.result import Run
 from ringwright.engines.slots import machines
+from ringwright.ground.errors import DeclinedError, JobEndsError, UsageError
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.costs.protocols import Protocol

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.flat import flatten
 from ringwright.engines.packets.carriage import wire_rates, without_losses
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import Packets, require_few, run
 from ringwright.engines.slots import machines
 from ringwright.engines.together import merged, started
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

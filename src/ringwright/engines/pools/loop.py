@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines.pools.senders import TimedWorkers
 from ringwright.engines.pools.switches import COMPLETE, HELD, PoolSlots
 from ringwright.engines.pools.transport import ConnectedWorkers
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.engines.pools.described import PoolLink, SlotPool

@@ -7,11 +7,11 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ringwright.base.errors import InfeasibleError, RanksFailedError
 from ringwright.execute.switched.datagrams import Datagrams
 from ringwright.execute.switched.frames import JOIN, JOINED, LEAVE, REFUSED, WAITING, ControlFrame, control_bytes
 from ringwright.execute.switched.switch import REASONS, REMEDIES, SAME_TERMS
 from ringwright.execute.switched.worker import Membership, Worker
+from ringwright.ground.errors import InfeasibleError, RanksFailedError
 
 if TYPE_CHECKING:
     import numpy as np

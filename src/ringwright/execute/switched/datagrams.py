@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError, UsageError
 from ringwright.execute.switched.many import SOL_UDP, UDP_GRO, Batch, ManyReceiver, has_many
+from ringwright.ground.errors import InfeasibleError, UsageError
 
 UDP_SEGMENT = 103
 MOST_SEGMENTS, MOST_BYTES = 60, 65000

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 HEADER = np.dtype([("kind", "u1"), ("job", "u1"), ("tsi", ">u4"), ("pool", ">u2")])
 HEADER_BYTES, EXPONENT_BYTES, TOKEN_BYTES, BODY_BYTES = 8, 2, 8, 24

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.switched.datagrams import Datagrams
 from ringwright.execute.switched.switch import ABOVE, AddingSwitch, SwitchSettings
+from ringwright.ground.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.execute.switched.xdp.switch import KernelSwitch

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.execute import launch
 from ringwright.execute.switched.datagrams import parse
 from ringwright.execute.switched.serving import READY
+from ringwright.ground.errors import InfeasibleError
 
 READY_S = 20.0
 ENDS_S = 2.0

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     JOIN,
     JOINED,
@@ -31,6 +30,7 @@ from ringwright.execute.switched.frames import (
     token,
 )
 from ringwright.execute.switched.pool import PoolOutcome, SwitchSlots
+from ringwright.ground.errors import UsageError
 
 IDLE_S = 2.0  # a job that nobody has sent to for so long may be taken over by a new session
 MOST_JOBS = 256

@@ -12,11 +12,11 @@ from typing import Annotated
 
 import msgspec
 
-from ringwright.base import spellings
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Range, knobs_of
 from ringwright.execute.switched.frames import MOST_SLOTS
 from ringwright.execute.switched.worker import Membership
+from ringwright.ground import spellings
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Range, knobs_of
 from ringwright.model.codecs.fixed_point import USUAL_SCALE
 
 SLUG = "switchml"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ringwright.base.errors import DeclinedError
+from ringwright.ground.errors import DeclinedError
 from ringwright.model.topology import SWITCH
 
 if TYPE_CHECKING:

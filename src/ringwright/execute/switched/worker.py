@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringwright.base.errors import RanksFailedError, UsageError
 from ringwright.execute.switched.frames import (
     SLOT_MASK,
     VERSION_BIT,
@@ -23,6 +22,7 @@ from ringwright.execute.switched.frames import (
     is_sealed,
     token,
 )
+from ringwright.ground.errors import RanksFailedError, UsageError
 from ringwright.model.codecs import block_exponent, fixed_point
 from ringwright.model.codecs.block_exponent import NO_EXPONENT, UNKNOWN
 

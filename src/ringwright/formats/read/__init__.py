@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError, PluginError, UsageError
+from ringwright.ground.errors import InputError, PluginError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

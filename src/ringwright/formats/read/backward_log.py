@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 
 HEAD = 3
 MOST_BYTES = 16 << 20

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.trace_tables import Row, fitted, schema
+from ringwright.ground.trace_tables import Row, fitted, schema
 
 if TYPE_CHECKING:
     import polars as pl

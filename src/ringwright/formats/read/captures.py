@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ringwright.base import drafts, reopened
-from ringwright.base.errors import InputError
-from ringwright.base.scratch import ROOM, TemporaryFolder
 from ringwright.formats.read.detect import PEEK_BYTES, detect, is_recording
 from ringwright.formats.read.gate.archives import CAPTURED, is_archive, unpack
 from ringwright.formats.read.gate.inputs import files, find, sources_in
 from ringwright.formats.read.gate.wrapped import unwrapped
+from ringwright.ground import drafts, reopened
+from ringwright.ground.errors import InputError
+from ringwright.ground.scratch import ROOM, TemporaryFolder
 from ringwright.model.trace import META_FILE, Trace, is_capture
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import ProgramError
+from ringwright.ground.errors import ProgramError
 from ringwright.model.validity import Violation
 
 MOST = 100

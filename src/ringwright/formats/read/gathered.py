@@ -10,8 +10,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import TABLES, Row, conform, fitted, schema
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import TABLES, Row, conform, fitted, schema
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class TableBuilder:
         near = alike or difflib.get_close_matches(name, self.types, 3, 0.5) or list(self.types)[:8]
         return UsageError(
             f"{self.table} has no column '{name}'",
-            remedy=f"perhaps {', '.join(near[:3])}; all: ringwright.base.trace_tables.TABLES['{self.table}']",
+            remedy=f"perhaps {', '.join(near[:3])}; all: ringwright.ground.trace_tables.TABLES['{self.table}']",
         )
 
     def _filled(self, frame: pl.DataFrame) -> pl.DataFrame:

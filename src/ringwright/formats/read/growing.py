@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read import read_each
 from ringwright.formats.read.detect import PEEK_BYTES, detect
 from ringwright.formats.read.gate.inputs import CHUNK_BYTES, chunks, files, find, is_plain, sources_in
@@ -19,6 +18,7 @@ from ringwright.formats.read.gate.reached import Growing, Reached
 from ringwright.formats.read.gate.tails import FileState, Tail, state_of
 from ringwright.formats.read.kinds import kinds
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NoReturn
 from xml.parsers import expat
 
-from ringwright.base.errors import InputError
 from ringwright.costs.nccl.graphs import (
     ABSENT,
     BALANCED_TREE,
@@ -27,6 +26,7 @@ from ringwright.costs.nccl.graphs import (
     Graph,
     Graphs,
 )
+from ringwright.ground.errors import InputError
 
 FILE_BYTES_MAX = 16 << 20
 CHANNELS_MAX = 128

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.gate.inputs import chunks
 from ringwright.formats.read.gathered import Gathered, whole_number
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

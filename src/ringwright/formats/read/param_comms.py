@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.c10d import POINTWISE, ROOTED, operation, sizes
 from ringwright.formats.read.datatypes import BYTES, datatype
 from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.members import Member, whole
 from ringwright.formats.read.ranks import rank_in_name, world_of
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.formats.read.nccl_functions import OPS
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 SOURCE = "prometheus"
@@ -41,7 +41,7 @@ Sample = tuple[str, dict[str, str], float, str, int]  # name, labels, value, fil
 
 def read_prometheus(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of the metrics of one job; raise InputError when no sample could be read."""
-    from ringwright.base.trace_tables import rows
+    from ringwright.ground.trace_tables import rows
     from ringwright.model.trace import Trace
 
     samples: list[Sample] = []

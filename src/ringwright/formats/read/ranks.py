@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 _NAMED = re.compile(r"rank[^0-9a-z]{0,2}(\d{1,6})(?!\d)", re.IGNORECASE)
 _ENDINGS = re.compile(r"(?:\.(?:json|et|gz|zst|txt|log|sqlite|pt|csv|trace|out))+$", re.IGNORECASE)

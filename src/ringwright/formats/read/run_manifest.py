@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.gathered import Gathered
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

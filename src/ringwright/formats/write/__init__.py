@@ -22,9 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ringwright.base import plugins
-from ringwright.base.errors import PluginError, UsageError
-from ringwright.base.plugins import Plugin, origin_of
+from ringwright.ground import plugins
+from ringwright.ground.errors import PluginError, UsageError
+from ringwright.ground.plugins import Plugin, origin_of
 
 TAKES = ("program", "collective", "topology", "question", "trace", "workload")
 

@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.rank_classes import RankClasses, rank_classes
 from ringwright.engines.job.step import Instances
 from ringwright.formats.write import chakra
 from ringwright.formats.write.chakra import COMM_COLL, COMM_RECV, COMM_SEND, COMM_TYPES, COMP, ONE_BLOCK
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import PHASES
 

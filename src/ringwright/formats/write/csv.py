@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.drafts import draft_folder
-from ringwright.base.errors import UsageError
-from ringwright.base.trace_tables import TABLES
+from ringwright.ground.drafts import draft_folder
+from ringwright.ground.errors import UsageError
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import claim_folder, write_meta
 
 if TYPE_CHECKING:

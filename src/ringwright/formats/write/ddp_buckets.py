@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import Operation, operations
 from ringwright.model.rewrites.kind import carried_by
 from ringwright.model.workload import Workload

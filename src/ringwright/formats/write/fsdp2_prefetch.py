@@ -12,8 +12,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.frameworks.prefetch import ROOT_UNIT, PrefetchPlan
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Payload, Workload
 
 EXPORTS = {"fsdp2-prefetch": "as_json", "fsdp2-prefetch-py": "as_python"}

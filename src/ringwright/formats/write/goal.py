@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import ProgramError
 from ringwright.formats.write.operations import CALC, SEND, Operations, operations
+from ringwright.ground.errors import ProgramError
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.drafts import draft
-from ringwright.base.trace_tables import TABLES
 from ringwright.formats.write.placement import claim_file
+from ringwright.ground.drafts import draft
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import SCHEMA_VERSION
 
 if TYPE_CHECKING:

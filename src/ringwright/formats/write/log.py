@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from ringwright.base.drafts import draft
 from ringwright.formats.write.placement import claim_file
 from ringwright.formats.write.redact import Redactor
+from ringwright.ground.drafts import draft
 
 
 def log(pieces: Callable[[], Iterable[bytes]], path: str | Path, *, salt: str = "", force: bool = False) -> list[Path]:

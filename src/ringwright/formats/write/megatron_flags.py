@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.frameworks import megatron
 from ringwright.graph.frameworks.settings import FrameworkSettings
 from ringwright.graph.frameworks.told import settings_of
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload
 
 EXPORTS = {"megatron-flags": "as_flags"}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.selection import Choice, Tree
+from ringwright.ground.errors import UsageError
 
 
 def to_mpich_json(tree: Tree) -> bytes:

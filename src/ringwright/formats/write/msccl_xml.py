@@ -12,8 +12,8 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from ringwright.base.errors import ProgramError, UsageError
 from ringwright.formats.write.threadblocks import scheduled
+from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model.threadblocks import Schedule
 from ringwright.model.threadblocks.msccl import (
     DIALECT,

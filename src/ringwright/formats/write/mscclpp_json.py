@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.base.errors import ProgramError
 from ringwright.formats.write.mscclpp_switch import switch_gpu, switch_operations
 from ringwright.formats.write.threadblocks import scheduled
+from ringwright.ground.errors import ProgramError
 from ringwright.model.threadblocks import Schedule
 from ringwright.model.threadblocks.mscclpp import DIALECT
 from ringwright.model.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Opcode

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import ProgramError
 from ringwright.formats.write.places import Place, find_homes
+from ringwright.ground.errors import ProgramError
 from ringwright.model.program import Op
 from ringwright.model.threadblocks.table import LETTERS
 from ringwright.model.validity import unfold

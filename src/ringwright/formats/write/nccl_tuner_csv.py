@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ringwright.base import drafts
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.tuner import TunerRule
+from ringwright.ground import drafts
+from ringwright.ground.errors import UsageError
 
 COLLECTIVES = {
     "broadcast": "broadcast",

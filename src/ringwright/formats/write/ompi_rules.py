@@ -11,9 +11,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.mpi_names import RULES_FILE_IDS, mpi_name
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
+from ringwright.ground.errors import UsageError
 
 _REMEDY = "write version 3 (JSON, Open MPI 6.0 and later) instead"
 

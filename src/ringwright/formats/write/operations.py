@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.engines.flat import gather
 from ringwright.engines.hazards import hazards
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

@@ -14,8 +14,8 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException
 
-from ringwright.base.errors import UsageError
 from ringwright.formats.write.prometheus import LIVE_METRICS, METRICS, MetricSample
+from ringwright.ground.errors import UsageError
 
 PATH = "/v1/metrics"
 TIMEOUT_S = 2.0

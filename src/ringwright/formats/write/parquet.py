@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

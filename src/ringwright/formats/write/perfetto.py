@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.drafts import draft
-from ringwright.base.errors import InputError
 from ringwright.formats.write.placement import claim_file
+from ringwright.ground.drafts import draft
+from ringwright.ground.errors import InputError
 from ringwright.model.message_pairs import message_pairs
 
 if TYPE_CHECKING:

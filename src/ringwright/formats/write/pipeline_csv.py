@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.pipelines.stages import PipelineStages, passes_in_order, stages_of
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload
 
 EXPORTS = {"pipeline-csv": "as_csv"}

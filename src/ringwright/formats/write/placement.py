@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 
 def claim_file(path: str | Path, *, force: bool) -> Path:

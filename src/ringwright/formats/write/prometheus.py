@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ringwright.base import drafts
-from ringwright.base.errors import InputError
+from ringwright.ground import drafts
+from ringwright.ground.errors import InputError
 from ringwright.model.collective import BUS_FACTORS
 
 if TYPE_CHECKING:

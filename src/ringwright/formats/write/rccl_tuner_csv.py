@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl.tuner import ANY, TunerRule
 from ringwright.formats.write.nccl_tuner_csv import tuner_line
+from ringwright.ground.errors import UsageError
 
 _HEAD = """\
 # colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff

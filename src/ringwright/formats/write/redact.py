@@ -15,8 +15,8 @@ from collections import Counter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.scrub import scrub
-from ringwright.base.trace_tables import TABLES
+from ringwright.ground.scrub import scrub
+from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import ProgramError
 from ringwright.formats.write.instructions import BlockKey, Item, find_items
 from ringwright.formats.write.places import buffer_sizes, check_carried, find_homes, loop_chunks
+from ringwright.ground.errors import ProgramError
 from ringwright.model.threadblocks import Arrangement, Blocks, Opcode, Schedule, arrange, declared
 from ringwright.model.threadblocks.laying import Assigned
 from ringwright.model.threadblocks.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL

@@ -7,10 +7,10 @@ pytorch/torchtitan ``torchtitan/config/job_config.py`` (0.2, of 2025; configurat
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.frameworks import torchtitan
 from ringwright.graph.frameworks.settings import FrameworkSettings
 from ringwright.graph.frameworks.told import settings_of
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload
 
 EXPORTS = {"torchtitan-toml": "as_toml"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.values import FUSED, SLICED, Value, Work, WorkPart, parts_of
 from ringwright.model.workload import Mesh, Task
 

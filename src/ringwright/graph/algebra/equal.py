@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra.computing import COLUMN, block, handed_on
 from ringwright.graph.algebra.meaning import GraphRun, carry_out
+from ringwright.ground.errors import UsageError
 from ringwright.model.values import KEPT, SLICED
 from ringwright.model.workload import Task, Workload
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra.computing import Array
+from ringwright.ground.errors import UsageError
 from ringwright.model.values import SLICED, Value
 from ringwright.model.workload import Payload, Workload
 

@@ -13,11 +13,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra.account import copied_bytes, launches, traffic_bytes
 from ringwright.graph.algebra.editing import StepGraph
 from ringwright.graph.algebra.kinds import is_of, kind_of
 from ringwright.graph.algebra.valued import valued
+from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check
 from ringwright.model.values import Applied, Change
 from ringwright.model.workload import Payload, Task, Workload

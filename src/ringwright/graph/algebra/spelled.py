@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra import RULES
+from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload
 
 REMEDY = "RULE:at=NAME, or RULE:role=dp; knobs behind commas, lists as a+b"

@@ -28,9 +28,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.editing import COPIES, dims_of, local
+from ringwright.ground.errors import UsageError
 from ringwright.model.values import LOCAL, SLICED, Placement, Value, Work
 from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 ROOT_UNIT = "root"  # all that does not repeat: the module that was sharded last
 

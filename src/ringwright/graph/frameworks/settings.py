@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 AXES = ("tp", "pp", "vp", "cp", "ep", "dp")
 RECOMPUTED = ("", "none", "selective", "full")  # the first: not said

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from math import prod
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.frameworks.settings import FrameworkSettings
 from ringwright.graph.pipelines.stages import stages_of
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import operations
 from ringwright.model.rewrites.kind import carried_by
 from ringwright.model.workload import SHIFTS, Workload

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringwright.base.errors import UsageError
 from ringwright.graph.pipelines import alternating, both_ends, zero_bubble
 from ringwright.graph.pipelines.shape import BACKWARD, INPUTS, PHASES, WEIGHTS, Order, Shape, Slot
+from ringwright.ground.errors import UsageError
 
 __all__ = ["PHASES", "SCHEDULES", "Order", "PipelineSchedule", "Shape", "Slot", "in_halves", "order", "schedule_of"]
 

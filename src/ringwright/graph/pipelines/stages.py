@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.pipelines.shape import Shape, Slot
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.workload import Task, Workload
 
 Seat = tuple[str, int]  # class of ranks, virtual stage

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.base.errors import RingwrightError
 from ringwright.costs.measured import MeasuredCosts
+from ringwright.ground.errors import RingwrightError
 from ringwright.jobs.explained.remedies import OF_STEP
 from ringwright.jobs.recorded import Changed, below_recorded
 from ringwright.jobs.study import NONE, answer, scheduled_by

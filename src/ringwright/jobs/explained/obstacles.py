@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.base.errors import FanInError, OperationError, UsageError
-from ringwright.base.units import format_size
 from ringwright.calls.in_switches import in_switches
+from ringwright.ground.errors import FanInError, OperationError, UsageError
+from ringwright.ground.units import format_size
 from ringwright.model.streams import CODECS, granted, payload_bytes
 
 if TYPE_CHECKING:

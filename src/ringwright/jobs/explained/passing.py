@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.base.units import format_time
 from ringwright.fabrics._fault_lines import REPEATS
 from ringwright.fabrics.faults import describe_row, healthy_value
+from ringwright.ground.units import format_time
 from ringwright.model.topology import Fault
 
 if TYPE_CHECKING:

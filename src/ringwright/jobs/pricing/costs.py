@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.searching import in_time
-from ringwright.base.errors import InfeasibleError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.calls import job_ends
 from ringwright.engines.beside import LOWER_BOUND
 from ringwright.engines.choose import simulate
 from ringwright.engines.crossed import crossed
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
 from ringwright.engines.packets.followed import Bound, FollowedPackets
+from ringwright.ground.errors import InfeasibleError, JobEndsError, NeverArrivesError, UsageError
 from ringwright.jobs.explained.passing import PassingFault, staying
 from ringwright.jobs.faults import marked
 from ringwright.jobs.phases import COPY, RING, parts_of, phases_of

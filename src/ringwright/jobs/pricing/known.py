@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.stages import Stage
 
 MOST_TIMED, MOST_ASKED = 1 << 14, 1 << 13  # operations, phases of operations that are remembered: some 20 MB each

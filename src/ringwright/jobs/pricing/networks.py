@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.networks import NetworkCosts, require_network
+from ringwright.ground.errors import UsageError
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.pricing.places import places
 from ringwright.model.program import Program

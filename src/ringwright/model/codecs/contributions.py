@@ -8,8 +8,8 @@ from typing import Annotated
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range
 
 Packet = Annotated[int, Range(1, 1 << 20)]  # numbers in a packet
 CARRIED = ("float16", "float32")  # what the formats encode; NumPy has no bfloat16, each of which is a float32 too

@@ -16,8 +16,8 @@ from typing import Annotated
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range
 from ringwright.model.codecs.contributions import (
     NodeSum,
     Packet,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.codecs import native
 from ringwright.model.codecs.contributions import NodeSum, stacked
 

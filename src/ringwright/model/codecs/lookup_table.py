@@ -19,8 +19,8 @@ from typing import Annotated
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Range, Seed
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Range, Seed
 from ringwright.model.codecs.contributions import (
     NodeSum,
     Packet,

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ringwright.base.knobs import Choices
+from ringwright.ground.knobs import Choices
 from ringwright.model.codecs.contributions import NodeSum, in_order, one_of, stacked, unfinite
 
 COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}

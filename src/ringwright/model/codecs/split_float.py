@@ -22,7 +22,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ringwright.base.knobs import Choices, Range
+from ringwright.ground.knobs import Choices, Range
 from ringwright.model.codecs.contributions import NodeSum, encodable, in_order, one_of, unfinite, within
 from ringwright.model.codecs.native import native
 

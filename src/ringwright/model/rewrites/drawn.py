@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringwright.base.mixing import following
+from ringwright.ground.mixing import following
 
 
 def drawn(seed: int, step: int, operation: int, pieces: range, *, micro_batch: int = 0) -> np.ndarray:

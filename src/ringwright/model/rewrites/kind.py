@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import kinds
 from ringwright.model.rewrites.operation import Operation
 from ringwright.model.workload import Rewrite

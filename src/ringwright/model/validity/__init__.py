@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError, ProgramError
+from ringwright.ground.errors import InfeasibleError, ProgramError
 from ringwright.model.threadblocks import Schedule
 from ringwright.model.validity.declared import check_order, located
 from ringwright.model.validity.follow import ProgramFollower, placed, unfold

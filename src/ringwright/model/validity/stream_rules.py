@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import ProgramError
+from ringwright.ground.errors import ProgramError
 from ringwright.model.program import ADDING, Op
 from ringwright.model.streams import CODECS, LOSS_RULES, granted, leased_bytes, payload_bytes
 from ringwright.model.validity.node_moves import NodeMoves, RowsByEnd, node_moves

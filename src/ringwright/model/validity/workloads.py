@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import WorkloadError
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.validity.workload_finding import Finding
 from ringwright.model.validity.workload_order import cycles, orders, sequences, tokens
 from ringwright.model.validity.workload_parts import classes, edges, mesh, names, payloads, resources, tasks

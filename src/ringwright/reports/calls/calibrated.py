@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.units import format_size
 from ringwright.costs.probable import CORRECTED, LEARNT, PACKETS, PRIOR
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 
 if TYPE_CHECKING:

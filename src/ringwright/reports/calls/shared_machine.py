@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
 from ringwright.reports.calls.synthesised import VERIFIED

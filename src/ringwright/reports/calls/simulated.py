@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.base.units import format_count, format_size, format_time
+from ringwright.ground.units import format_count, format_size, format_time
 from ringwright.reports import bursts, layout
 from ringwright.reports.calls import probable
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked

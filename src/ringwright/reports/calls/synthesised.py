@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from ringwright.base.units import format_size
 from ringwright.calls.asked import asked_of
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
 

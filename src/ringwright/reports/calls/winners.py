@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
 

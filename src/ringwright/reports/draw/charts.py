@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 from ringwright.analysis.document import Row, Summary
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import cuts
 
 MOST_OPS = 8  # further ops share the last colour

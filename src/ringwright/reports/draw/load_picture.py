@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports.draw.machine_picture import shade
 from ringwright.reports.layout import percent
 from ringwright.reports.topology_names import shortened

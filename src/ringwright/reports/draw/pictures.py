@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program

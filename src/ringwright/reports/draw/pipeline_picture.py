@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 WIDTH, LEFT, RIGHT, TRACK, BAR = 1000, 76, 176, 26, 18
 COLOURS = {"F": 1, "B": 2, "I": 4, "W": 3}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports.draw.machine_graph import spans
 from ringwright.reports.draw.machine_picture import arrange, capacity_of, drawn
 from ringwright.reports.draw.machine_rows import DrawnFrame

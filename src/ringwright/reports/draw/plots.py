@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 WIDTH = 1000
 RIGHT = 40

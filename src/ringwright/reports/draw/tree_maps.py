@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports.draw.curves import Spot, apex, line
 from ringwright.reports.draw.rank_grid import rank_grid
 from ringwright.reports.layout import percent

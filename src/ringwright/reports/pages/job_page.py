@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ringwright.base.units import format_count
+from ringwright.ground.units import format_count
 from ringwright.reports import bursts, html, tables
 from ringwright.reports.draw import pipeline_picture
 from ringwright.reports.steps import aggregated, memory

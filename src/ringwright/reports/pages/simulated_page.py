@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.units import format_count, format_size
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import bursts, html, tables
 from ringwright.reports.calls import probable
 from ringwright.reports.calls.simulated import answered, burst_title, declined, ended, fault_costs, time, unaffected

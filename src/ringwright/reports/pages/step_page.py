@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ringwright.analysis.compared.diff_document import RunDifference, TimedWhole
 from ringwright.analysis.compared.gate_document import CheckResult, GateAnswer
-from ringwright.base import drafts
-from ringwright.base.errors import RingwrightError
-from ringwright.base.units import format_count, format_size
+from ringwright.ground import drafts
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import layout
 from ringwright.reports.layout import percent
 

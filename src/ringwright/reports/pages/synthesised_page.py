@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.units import format_count, format_size
 from ringwright.calls.followed import follow
+from ringwright.ground.units import format_count, format_size
 from ringwright.reports import html, tables
 from ringwright.reports.calls.synthesised import UNDONE, VERIFIED, sentence
 from ringwright.reports.calls.synthesised_next import following

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from ringwright import __version__, reports
 from ringwright.analysis.timeline import event_view
-from ringwright.base.errors import InputError, RingwrightError, UsageError
+from ringwright.ground.errors import InputError, RingwrightError, UsageError
 from ringwright.reports.serve import questions, replies
 from ringwright.reports.serve.site import ERRORS, OUT, PAGE, UNFINISHED, shown
 

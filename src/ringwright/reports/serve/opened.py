@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringwright.base import drafts
-from ringwright.base.errors import RingwrightError
-from ringwright.base.units import format_size
+from ringwright.ground import drafts
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.units import format_size
 
 REPORT, SUMMARY, TRACE, LEVELS = "report.html", "summary.json", "trace", "timeline"
 OFTEN_S = 0.5

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 Kind = Literal["text", "choice", "flag", "lines"]
 OPERATIONS = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all", "scan", "exscan")

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import FileResponse, Response
 
 from ringwright.analysis.timeline.event_view import MOST_ROWS as MOST_ROW_NUMBERS
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.reports.serve.gate import REPORT_POLICY
 
 if TYPE_CHECKING:

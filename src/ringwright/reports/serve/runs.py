@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ringwright.base import called
-from ringwright.base.errors import UsageError
+from ringwright.ground import called
+from ringwright.ground.errors import UsageError
 from ringwright.reports.serve.workspace import Workspace
 
 AT_ONCE = 2

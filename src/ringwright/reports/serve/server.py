@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base import drafts
-from ringwright.base.errors import InputError, MissingExtraError, UsageError
+from ringwright.ground import drafts
+from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 from ringwright.reports.serve.gate import LOOPBACK, RequestGuard
 from ringwright.reports.serve.site import ServedJobs
 from ringwright.reports.serve.workspace import Workspace

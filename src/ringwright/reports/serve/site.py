@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ringwright.analysis.timeline.event_levels import EventLevels
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.reports.serve import opened, questions
 from ringwright.reports.serve.runs import Commands
 from ringwright.reports.serve.workspace import (

@@ -21,8 +21,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from ringwright.base import drafts
-from ringwright.base.errors import UsageError
+from ringwright.ground import drafts
+from ringwright.ground.errors import UsageError
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "interrupted"]
 UNFINISHED = ("waiting", "running")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from ringwright.advise.by_name import VERDICTS
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import faults_asked
 from ringwright.reports.steps.jobs import cost_of_faults, milliseconds

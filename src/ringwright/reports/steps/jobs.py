@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import bursts, layout
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked
 from ringwright.reports.calls.probable import OUTSIDE

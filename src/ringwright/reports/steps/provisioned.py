@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.steps.jobs import milliseconds
 

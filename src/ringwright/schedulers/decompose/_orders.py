@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.algebra import RULES
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.workload import Workload
 
 Item = tuple[str, int]  # task, micro-batch

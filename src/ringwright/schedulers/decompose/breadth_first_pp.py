@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.pipelines import order
 from ringwright.graph.pipelines.stages import PipelineStages, stages_of
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._gathers import left, once_a_stage

@@ -26,13 +26,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range
 from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.pieces import ALONG, efficiency
 from ringwright.costs.contention.products import Product
 from ringwright.costs.looped import looped_time
 from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._sites import ProductSite, sites

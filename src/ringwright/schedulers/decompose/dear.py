@@ -23,10 +23,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Mebibytes, Range
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.algebra.valued import valued
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Mebibytes, Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Payload, Queue, Workload
 from ringwright.schedulers.decompose._buckets import Bucket, alike, bucketed

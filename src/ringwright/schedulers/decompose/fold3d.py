@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Ratio
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.algebra.valued import valued
 from ringwright.graph.pipelines import order
 from ringwright.graph.pipelines.stages import PipelineStages, passes, stages_of
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Ratio
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.decompose._following import following

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Mebibytes, Role
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Mebibytes, Role
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Gate, Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS

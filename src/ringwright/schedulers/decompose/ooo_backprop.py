@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import UsageError, WorkloadError
-from ringwright.base.knobs import Range
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.pipelines.fast_forward import PassTimes, capped, fast_forward
 from ringwright.graph.pipelines.stages import PipelineStages, stages_of
+from ringwright.ground.errors import UsageError, WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.decompose._first_k import LayerTimes, best_k

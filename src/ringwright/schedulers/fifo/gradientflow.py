@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Elements, Mebibytes, Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Elements, Mebibytes, Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.fifo._best import best_threshold

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Mebibytes, Range
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Mebibytes, Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.base.knobs import Mebibytes
+from ringwright.ground.knobs import Mebibytes
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS

@@ -15,7 +15,7 @@ Declines: nothing.
 
 from __future__ import annotations
 
-from ringwright.base.knobs import Microseconds, Piece
+from ringwright.ground.knobs import Microseconds, Piece
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS, by_layer

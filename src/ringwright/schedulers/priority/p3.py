@@ -14,7 +14,7 @@ Declines: nothing.
 
 from __future__ import annotations
 
-from ringwright.base.knobs import Elements, Microseconds
+from ringwright.ground.knobs import Elements, Microseconds
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS, by_layer

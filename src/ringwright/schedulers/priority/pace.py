@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Piece
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Piece
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS, by_layer, released, tails

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Seed
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Seed
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.order import GRADIENTS

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.expected import sharded
 from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, merged, whole
 from ringwright.workloads.model_cards import ModelCard

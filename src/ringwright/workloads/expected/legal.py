@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.model_cards import FAMILIES, IMAGES, MIXTURES, ModelCard
 
 FORMS = ("none", "ddp", "fsdp", "tp", "tp+fsdp", "ep", "pp")

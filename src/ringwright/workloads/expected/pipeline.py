@@ -7,7 +7,7 @@ each further token (int64) is sent from the last stage to the first before its t
 
 from __future__ import annotations
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, merged, whole
 from ringwright.workloads.model_cards import ModelCard
 

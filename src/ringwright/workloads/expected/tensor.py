@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, gathered, merged, whole
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import Anatomy, Layer, ModelBlock

@@ -21,9 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ringwright.base import plugins
-from ringwright.base.errors import PluginError
-from ringwright.base.plugins import Plugin
+from ringwright.ground import plugins
+from ringwright.ground.errors import PluginError
+from ringwright.ground.plugins import Plugin
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import Any
 
-from ringwright.base.errors import WorkloadError
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.validity.workloads import sequences
 from ringwright.model.workload import RankClass
 from ringwright.workloads.recorded.grid import RecordedMesh

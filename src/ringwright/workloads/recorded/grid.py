@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import WorkloadError
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.workload import Mesh
 
 if TYPE_CHECKING:

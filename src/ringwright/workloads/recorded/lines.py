@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.traced import HANDED_IN
 from ringwright.model.workload import OPS
 from ringwright.workloads.recorded.period import one_step

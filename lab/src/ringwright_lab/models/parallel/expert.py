@@ -16,7 +16,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.models.families import ModelFamily
 from ringwright_lab.models.parallel.groups import line
 from ringwright_lab.models.spec import ExperimentSpec

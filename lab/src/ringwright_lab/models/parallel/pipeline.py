@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright_lab.models.families import ModelFamily
 from ringwright_lab.models.label import NOW, phase
 from ringwright_lab.models.loop import RATE, Done, number

@@ -18,13 +18,13 @@ from ringwright.algorithms.synthesis.blink._forests import forests_of
 from ringwright.algorithms.synthesis.blink._packing import packed_trees, question_of
 from ringwright.algorithms.synthesis.blink._plans import Effort, Planner
 from ringwright.algorithms.synthesis.blink._wiring import JobWiring, job_wiring
-from ringwright.base.units import parse_size
 from ringwright.bounds.forests import Forest
 from ringwright.bounds.maxflow import FlowNetwork
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
 from ringwright.fabrics._parts import MACHINES, Nvlinks, between, connected_parts, part
+from ringwright.ground.units import parse_size
 from ringwright.model.collective import Collective, split
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm as algorithm_named

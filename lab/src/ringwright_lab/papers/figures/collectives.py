@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from functools import cache
 
-from ringwright.base.units import parse_size
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulate import measure
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.fabrics import fabric as made_fabric
+from ringwright.ground.units import parse_size
 from ringwright.model.registry import algorithm as found
 from ringwright.model.topology import Topology
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 from ringwright_lab.papers.figures import collectives
 from ringwright_lab.papers.figures.kinds import KINDS, NOT_PREDICTABLE, tally
 

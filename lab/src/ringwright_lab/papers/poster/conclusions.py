@@ -18,11 +18,11 @@ from typing import TypedDict, TypeVar
 from ringwright.advise.provision.buffers import Queued, RoleBurst, buffered_links, role_bursts, slowed_time
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.provision.optics import some_cables
-from ringwright.base import drafts
-from ringwright.base.errors import RingwrightError
-from ringwright.base.steps import Advance
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import LANES_LEFT, apply
+from ringwright.ground import drafts
+from ringwright.ground.errors import RingwrightError
+from ringwright.ground.steps import Advance
 from ringwright.jobs import generated, study
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ringwright.advise.provision.asked import POLICY
 from ringwright.advise.provision.forms import chosen_form
-from ringwright.base.errors import RingwrightError
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import generated, study
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ringwright.base import drafts
-from ringwright.base.errors import InfeasibleError, UsageError
-from ringwright.base.steps import Advance
+from ringwright.ground import drafts
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.steps import Advance
 from ringwright_lab.papers.figures.kinds import tally
 from ringwright_lab.papers.poster import SLUG, conclusion_rows, conclusions, figures, plan, published_cases
 from ringwright_lab.papers.poster.effects import effects

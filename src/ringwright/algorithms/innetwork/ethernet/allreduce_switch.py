@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.innetwork.slot_pool import SlotLease
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.knobs import Channels, Range, Segments, Slots
+from ringwright.ground.knobs import Channels, Range, Segments, Slots
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

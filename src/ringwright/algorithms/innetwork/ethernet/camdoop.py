@@ -27,7 +27,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import Pieces
 from ringwright.algorithms.tree_moves import TreeMoves
 from ringwright.algorithms.tree_rounds import TreeRounds
-from ringwright.base.errors import DeclinedError, UsageError
+from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model.collective import split
 from ringwright.model.program import Program, nothing
 

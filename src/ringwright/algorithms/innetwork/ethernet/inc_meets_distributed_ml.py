@@ -27,9 +27,9 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.algorithms.innetwork.infiniband.sharp import sharp
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.errors import RingwrightError, UsageError
-from ringwright.base.knobs import Range
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import RingwrightError, UsageError
+from ringwright.ground.knobs import Range
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from ringwright.algorithms.innetwork.middlebox_trees import (
 )
 from ringwright.algorithms.innetwork.tree_turns import TreeTurns
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Range, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Range, Segments
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

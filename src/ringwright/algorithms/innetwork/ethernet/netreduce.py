@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.innetwork.slot_pool import SlotLease
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Range, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Range, Segments
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

@@ -23,8 +23,8 @@ from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, MiddleboxTre
 from ringwright.algorithms.innetwork.tree_turns import TreeTurns
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range, Segments
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ringwright.algorithms.innetwork.slot_pool import BLOCK, SlotLease, offered
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Range, Segments, Slots
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Range, Segments, Slots
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

@@ -34,8 +34,8 @@ from ringwright.algorithms.blocks.nvls_collnet import through_both
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Range, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Range, Segments
 from ringwright.model.program import nothing
 from ringwright.model.streams import Stream
 

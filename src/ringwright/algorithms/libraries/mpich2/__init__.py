@@ -37,8 +37,8 @@ from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.mpich2 import rules as by_rule
 from ringwright.algorithms.offers import require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Radix, SegmentBytes
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Radix, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.costs.selection import Choice, Tree

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.mpi_names import mpi_name
 from ringwright.costs.selection import Branch, Choice, Fact, Test, Tree, completed, decide, parse_test
+from ringwright.ground.errors import UsageError
 
 _COLUMN_IS_TOTAL = frozenset(
     {"all-gather", "all-gather-v", "reduce-scatter", "reduce-scatter-block", "gather", "scatter"}

@@ -30,7 +30,7 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import OPS, two_level
 from ringwright.algorithms.libraries.mvapich import rules, staging
 from ringwright.algorithms.offers import require_op
-from ringwright.base.knobs import Range, Segments
+from ringwright.ground.knobs import Range, Segments
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 _Value = TypeVar("_Value")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.libraries.mvapich import rules
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.software import NO_SOFTWARE, Software
 
 if TYPE_CHECKING:

@@ -34,8 +34,6 @@ from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, node_
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.placement import by_domain, is_regular
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Channels, Choices, Pattern, Range
 from ringwright.costs.nccl import (
     ALGORITHMS,
     PROTOCOLS,
@@ -52,6 +50,8 @@ from ringwright.costs.nccl import (
 )
 from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.costs.nccl.timing import TIMED_GROUPED, ClosedForm, NcclOverride, has_form
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Channels, Choices, Pattern, Range
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringwright.algorithms.libraries.nccl_2_4.system import SPELLINGS, shaped
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl import NODE_TYPES, choose
+from ringwright.ground.errors import UsageError
 
 NEWEST = "2.30"
 DEFAULT_NODE_TYPE = "dgx-h100"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.availability import not_forced
 from ringwright.costs.nccl.selection import taken
+from ringwright.ground.errors import UsageError
 
 UNMODELLED = {"ring": ("ll", "simple"), "tree": ("ll", "simple")}  # of 2.4; its trees do all-reduce alone
 MOST_CHANNELS_2_4 = 32

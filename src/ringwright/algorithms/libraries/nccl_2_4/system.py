@@ -10,9 +10,9 @@ import numpy as np
 from ringwright.algorithms.libraries.nccl_2_4.orders import DIRECT, link_widths, matrix
 from ringwright.algorithms.placement import by_domain, by_host
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
-from ringwright.base.errors import UsageError
 from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, nvls_channels, search
 from ringwright.costs.nccl.ring_search import smallest_cut
+from ringwright.ground.errors import UsageError
 from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:

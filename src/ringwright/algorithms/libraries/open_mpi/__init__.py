@@ -21,8 +21,8 @@ from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
 from ringwright.algorithms.libraries.open_mpi.rules import Decision, collectives, names, number_of, select
 from ringwright.algorithms.offers import require_op
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Range, SegmentBytes
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Range, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.costs.selection import RuleTable

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import UsageError
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
+from ringwright.ground.errors import UsageError
 
 PER_PEER_IN_RULES_FILE = frozenset({"scatter"})
 DEFAULT_FANOUT = 4  # trees and chains, unless a rule or the user says otherwise

@@ -30,8 +30,8 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.placement import by_host, is_regular
 from ringwright.algorithms.published.accl.mapping import node_order
 from ringwright.algorithms.strips import Strips
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import RANDOM, Choices, Range, Segments
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import RANDOM, Choices, Range, Segments
 from ringwright.model.collective import split
 from ringwright.model.program import Program, nothing
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.topology import AGGREGATOR, NIC, SWITCH
 
 if TYPE_CHECKING:

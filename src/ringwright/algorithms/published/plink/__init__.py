@@ -27,8 +27,8 @@ from ringwright.algorithms.published.plink.grouping import infer_groups
 from ringwright.algorithms.published.plink.plan import OPS, ShardPlan
 from ringwright.algorithms.published.plink.prediction import plan_time_s
 from ringwright.algorithms.published.plink.probing import Probes, assumed, probe, rounds
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Range, Ranks, Seed
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Range, Ranks, Seed
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from ringwright.algorithms.networks import machine_of
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, told
 from ringwright.algorithms.synthesis.blink._plans import BlinkPlan, Effort, Planner
-from ringwright.base.errors import DeclinedError
-from ringwright.base.knobs import Range, Seconds, Seed
+from ringwright.ground.errors import DeclinedError
+from ringwright.ground.knobs import Range, Seconds, Seed
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from ringwright.algorithms.searching import Deadline
 from ringwright.algorithms.solving import solved
 from ringwright.algorithms.synthesis.blink._packing import height_of, load_matrix
-from ringwright.base.errors import InfeasibleError, MissingExtraError
+from ringwright.ground.errors import InfeasibleError, MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.bounds.cheapest_trees import least_tree
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.blink._wiring import JobWiring

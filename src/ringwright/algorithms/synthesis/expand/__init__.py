@@ -26,12 +26,12 @@ from ringwright.algorithms.run_moves import RunMessages, RunMoves, cost, entries
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.expand._search import Find, GreedyPhase, GreedySearch
 from ringwright.algorithms.synthesis.expand._yards import partitions
-from ringwright.base.errors import DeclinedError
-from ringwright.base.knobs import Range, Seed
 from ringwright.bounds.arcs import Arcs, arcs
 from ringwright.bounds.forests import hops
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
+from ringwright.ground.errors import DeclinedError
+from ringwright.ground.knobs import Range, Seed
 from ringwright.model.program import Program, cut, nothing
 
 if TYPE_CHECKING:

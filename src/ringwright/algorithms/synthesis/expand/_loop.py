@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.arcs_in_use import MOST_PS, ArcsInUse, TimedMessages, most_ps
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 from ringwright.native import expand as native
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ringwright.algorithms.networks import ArcNetwork
 from ringwright.algorithms.synthesis.expand._loop import Wanted, matched
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.arcs_in_use import TimedMessages

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.declared_order import in_order
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

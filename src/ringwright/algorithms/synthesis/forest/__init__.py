@@ -24,7 +24,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkModel, Pieces, told
 from ringwright.algorithms.synthesis.forest._best import ForestChoice
 from ringwright.algorithms.synthesis.forest._question import ForestQuestion
-from ringwright.base.knobs import Seed
+from ringwright.ground.knobs import Seed
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

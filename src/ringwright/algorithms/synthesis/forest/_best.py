@@ -10,9 +10,9 @@ import numpy as np
 from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.algorithms.synthesis.forest._choice import NEARLY, PiecedForest, beside, candidates
 from ringwright.algorithms.synthesis.forest._listed import MOST_RUN, ListSearch
-from ringwright.base.errors import DeclinedError
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS, machine
+from ringwright.ground.errors import DeclinedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

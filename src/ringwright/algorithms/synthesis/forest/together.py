@@ -16,11 +16,11 @@ from ringwright.algorithms.synthesis.forest import OPS
 from ringwright.algorithms.synthesis.forest._choice import candidates
 from ringwright.algorithms.synthesis.forest._packing import SHARED, both_phases
 from ringwright.algorithms.synthesis.forest._question import ForestQuestion
-from ringwright.base.errors import UsageError
 from ringwright.bounds.arcs import together as on_same_resources
 from ringwright.bounds.shared_trees import forests
 from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.engines.together import simulate_together
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import nothing
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from ringwright.algorithms.levels import factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.synthesis.gc3 import exchanges, programs
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.base.errors import DeclinedError, OperationError, UsageError
-from ringwright.base.knobs import Channels, Range, Ranks
+from ringwright.ground.errors import DeclinedError, OperationError, UsageError
+from ringwright.ground.knobs import Channels, Range, Ranks
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program, nothing
 

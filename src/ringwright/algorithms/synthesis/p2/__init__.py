@@ -34,9 +34,9 @@ from ringwright.algorithms.synthesis.p2.composed import Composed
 from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, given_levels, levels_of
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
-from ringwright.base.errors import DeclinedError, UsageError
-from ringwright.base.knobs import Range, Ranks
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import DeclinedError, UsageError
+from ringwright.ground.knobs import Range, Ranks
 from ringwright.model.collective import ROOTED, Collective
 from ringwright.model.program import Program, nothing
 

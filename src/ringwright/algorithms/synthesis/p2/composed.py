@@ -19,7 +19,7 @@ import numpy as np
 
 from ringwright.algorithms.compose import Axis, beside, embed, lift
 from ringwright.algorithms.synthesis.p2.language import EMPTY, Hierarchy, Instruction
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.collective import PER_RANK, Collective
 from ringwright.model.program import Cost, Layout, Program, Step, cut
 

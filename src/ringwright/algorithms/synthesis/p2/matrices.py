@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

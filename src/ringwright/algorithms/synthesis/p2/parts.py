@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.pipeline import best_segments, pipeline
-from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model.collective import ROOTED, Collective
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from ringwright.algorithms.searching import ALPHA_OF, Budget, Deadline, LinkMode
 from ringwright.algorithms.synthesis.sccl.frontier import Frontier, WantedAnswer, frontier
 from ringwright.algorithms.synthesis.sccl.programs import backwards, forwards, program_of
 from ringwright.algorithms.synthesis.sccl.question import TURNED, RoundsQuestion, question_of
-from ringwright.base.errors import DeclinedError, InfeasibleError, UsageError
-from ringwright.base.knobs import Range, Seed
 from ringwright.bounds.round_limits import wires_of
 from ringwright.engines.choose import simulate
+from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.ground.knobs import Range, Seed
 from ringwright.model.program import nothing
 
 if TYPE_CHECKING:

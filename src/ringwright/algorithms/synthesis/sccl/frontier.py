@@ -16,7 +16,7 @@ from ringwright.algorithms.searching import nothing_yet
 from ringwright.algorithms.synthesis.sccl.answers import answer, excluded, incumbent, known_batches
 from ringwright.algorithms.synthesis.sccl.model import AskedSearch, RoundsSchedule
 from ringwright.algorithms.synthesis.sccl.pipelined import series
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline

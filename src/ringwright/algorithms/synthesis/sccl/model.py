@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.algorithms.synthesis.sccl._automorphisms import Permutation, edge_images, orbits
-from ringwright.base.errors import MissingExtraError
+from ringwright.ground.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.searching import Deadline

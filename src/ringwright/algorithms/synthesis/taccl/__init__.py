@@ -27,8 +27,8 @@ from ringwright.algorithms.synthesis.taccl.demands import demands
 from ringwright.algorithms.synthesis.taccl.emission import program
 from ringwright.algorithms.synthesis.taccl.search import Search
 from ringwright.algorithms.synthesis.taccl.sketch import wiring
-from ringwright.base.errors import DeclinedError, UsageError
-from ringwright.base.knobs import Pattern, Range, Seed
+from ringwright.ground.errors import DeclinedError, UsageError
+from ringwright.ground.knobs import Pattern, Range, Seed
 from ringwright.model.program import Program, nothing
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.algorithms.synthesis.taccl.routing import orbits
-from ringwright.base.errors import MissingExtraError
-from ringwright.base.extras import install
+from ringwright.ground.errors import MissingExtraError
+from ringwright.ground.extras import install
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.search import Attempt, Search

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from ringwright.algorithms.synthesis.taccl.ordering import ArcTimes

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 
 SOURCE = Path(__file__).with_name("adds.c")
 COMPILER = "clang"

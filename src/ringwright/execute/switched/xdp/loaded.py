@@ -11,8 +11,8 @@ import errno
 import os
 from collections.abc import Mapping
 
-from ringwright.base.errors import InfeasibleError
 from ringwright.execute.switched.xdp.compiling import no_xdp
+from ringwright.ground.errors import InfeasibleError
 
 LIBRARY = "libbpf.so.1"
 XDP, IN_DRIVER = 37, 1 << 2  # linux/bpf.h: the attach type; if_link.h: by the device's own driver or not at all

@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 GENERIC, CONTROL = 16, 0x10  # linux/netlink.h, genetlink.h
 GET_FAMILY, FAMILY_ID, FAMILY_NAME = 3, 1, 2

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Mapping
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
 from ringwright.execute.switched.frames import (
     JOINED,
     REFUSED,
@@ -35,6 +34,7 @@ from ringwright.execute.switched.terms import ALL_PORTS
 from ringwright.execute.switched.xdp import ports
 from ringwright.execute.switched.xdp.compiling import no_xdp
 from ringwright.execute.switched.xdp.tables import JOB, SLOT, Address, PortSeat, SwitchTables
+from ringwright.ground.errors import UsageError
 
 
 class KernelSlots(SwitchSlots):

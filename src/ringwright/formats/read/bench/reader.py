@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.bounds.laws import reason
 from ringwright.formats.read.bench.aborted import own_error
 from ringwright.formats.read.bench.structured import NoBenchError, csv_tables, json_tables
@@ -21,6 +20,7 @@ from ringwright.formats.read.kinds import document
 from ringwright.formats.read.members import Member, whole
 from ringwright.formats.read.tables.nccl_tests import read_tables, text_tables
 from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable, SizeRow, lawful
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

@@ -6,9 +6,9 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.trace_tables import CHECKPOINT, OUTSIDE
 from ringwright.formats.read.c10d import POINTWISE, sizes
 from ringwright.formats.read.calls.file import CallsFile, RecordedGroup
+from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ def frame_of(gathered: Gathered, process: CallsFile, life: int, origin_ns: int) 
     """Return the events of one process; its groups and its device go to ``found``."""
     import polars as pl
 
-    from ringwright.base.trace_tables import conform, rows, schema
+    from ringwright.ground.trace_tables import conform, rows, schema
 
     host = str(process.head.get("host", "")) or None
     gathered.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))

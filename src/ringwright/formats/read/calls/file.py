@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ringwright.base.trace_tables import CHECKPOINT, OUTSIDE
 from ringwright.formats.read.calls.lines import (
     DAMAGE,
     Begin,
@@ -32,6 +31,7 @@ from ringwright.formats.read.calls.lines import (
     whole,
 )
 from ringwright.formats.read.gate.inputs import chunks
+from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
     import polars as pl

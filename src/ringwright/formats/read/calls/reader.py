@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.calls.build import KIND, frame_of
 from ringwright.formats.read.calls.file import CallsFile, read_file
 from ringwright.formats.read.gate.temporary import Store
 from ringwright.formats.read.gathered import Gathered
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl

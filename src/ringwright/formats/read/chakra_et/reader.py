@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.chakra_et import nodes as chakra
 from ringwright.formats.read.chakra_et.edges import MOST_THROUGH, NodeDependencies
 from ringwright.formats.read.chakra_et.job import KIND, ChakraJob, File, PendingCall
@@ -16,6 +15,7 @@ from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.members import Member, whole
 from ringwright.formats.read.ranks import rank_in_name, world_of
 from ringwright.formats.read.wire import WireError, framed
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

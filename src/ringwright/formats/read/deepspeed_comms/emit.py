@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ringwright.base.trace_tables import Row
 from ringwright.formats.read.c10d import POINTWISE
 from ringwright.formats.read.deepspeed_comms.grammar import PrintedCall, caller, op_of
 from ringwright.formats.read.deepspeed_comms.latencies import single
 from ringwright.formats.read.deepspeed_comms.logged import LoggedFile
 from ringwright.formats.read.deepspeed_comms.tables import ROUNDED_MS, Key, SummaryTable, closing
 from ringwright.formats.read.gathered import Gathered, whole_number
+from ringwright.ground.trace_tables import Row
 
 _GROUP = "group not named"
 _UNSURE = 0.6

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.bounds.laws import reason
 from ringwright.formats.read.deepspeed_comms import grammar
 from ringwright.formats.read.deepspeed_comms.document import from_document
@@ -15,6 +14,7 @@ from ringwright.formats.read.deepspeed_comms.logged import LoggedFile
 from ringwright.formats.read.deepspeed_comms.rates import breaks, world
 from ringwright.formats.read.gathered import Gathered
 from ringwright.formats.read.members import Member, whole
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.flight_recorder.dump import Dump
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 REMEDY = "pass the dumps of one job, one per rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1, TORCH_FR_BUFFER_SIZE=2000)"

@@ -16,7 +16,7 @@ from ringwright.formats.read.gate.missing import entry
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 
@@ -55,7 +55,7 @@ class DumpedJob:
 
     def trace(self, inputs: list[str], losses: list[str], refused: list[Row]) -> Trace:
         """Return the Trace of all dumps taken."""
-        from ringwright.base.trace_tables import rows
+        from ringwright.ground.trace_tables import rows
         from ringwright.model.trace import Trace
 
         events, origin_ns = self._events()
@@ -86,7 +86,7 @@ class DumpedJob:
         """Return all rows, with times in seconds since the earliest call."""
         import polars as pl
 
-        from ringwright.base.trace_tables import conform, rows
+        from ringwright.ground.trace_tables import conform, rows
 
         calls = pl.concat(self.frames)
         self.frames = []
@@ -112,7 +112,7 @@ _TIMES = {"created_ns": "enqueue_s", "started_ns": "start_s"}
 def _types() -> dict[str, Any]:
     import polars as pl
 
-    from ringwright.base.trace_tables import schema
+    from ringwright.ground.trace_tables import schema
 
     return schema("events") | dict.fromkeys(_TIMES, pl.Int64)
 

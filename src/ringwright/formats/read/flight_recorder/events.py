@@ -12,7 +12,7 @@ from ringwright.formats.read.flight_recorder.dump import Dump, Group
 from ringwright.formats.read.flight_recorder.groups import DumpCommunicators
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 SOURCE = "flight-recorder"
 COUNTERS = ("last-enqueued", "last-started", "last-completed")

@@ -10,7 +10,7 @@ from ringwright.formats.read.flight_recorder.dump import Dump
 from ringwright.formats.read.flight_recorder.names import role
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 
 class DumpCommunicators:

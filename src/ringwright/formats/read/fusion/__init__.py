@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.trace_tables import rows
 from ringwright.formats.read.fusion.groups import match
 from ringwright.formats.read.fusion.operations import aligned
 from ringwright.formats.read.fusion.rows import merged
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:

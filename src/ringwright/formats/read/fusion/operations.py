@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 LEAST_SHARE = 0.8  # of operations in common that must agree before sequences are taken for one
 LONGEST = 4000  # operations of one group that are compared

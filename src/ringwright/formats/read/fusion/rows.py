@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.trace_tables import EVENTS
+from ringwright.ground.trace_tables import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 _KEYS = ("kind", "communicator", "turn", "rank", "op_class", "peer_class")
 # Two sources must not differ here; elsewhere (threads, lines, times) they may well see different things.

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from ringwright.base.drafts import told
-from ringwright.base.errors import InputError, OutputError
-from ringwright.base.scratch import ROOM, TemporaryFolder
-from ringwright.base.trace_tables import TABLES
 from ringwright.formats.read.source import BOMB_FLOOR, Source
+from ringwright.ground.drafts import told
+from ringwright.ground.errors import InputError, OutputError
+from ringwright.ground.scratch import ROOM, TemporaryFolder
+from ringwright.ground.trace_tables import TABLES
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MOST_FILES = 100_000

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ringwright.base.errors import InputError, MissingExtraError
 from ringwright.formats.read.gate.archives import is_archive, unpack
 from ringwright.formats.read.source import BOMB_FLOOR, BOMB_RATIO, Source, is_damage
+from ringwright.ground.errors import InputError, MissingExtraError
 
 # Measured: halving it costs a third more time (thread hand-overs), doubling it too (fresh pages from 32 MiB on).
 CHUNK_BYTES = 16 << 20

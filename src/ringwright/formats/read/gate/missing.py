@@ -11,7 +11,7 @@ from ringwright.bounds.laws.records import Gap, gap
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 
 def entry(file: str, what: str, gap: Gap) -> Row:

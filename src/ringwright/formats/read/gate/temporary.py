@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.base.drafts import told
-from ringwright.base.scratch import ROOM, TemporaryFolder
+from ringwright.ground.drafts import told
+from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
     import polars as pl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 
 MOST_BYTES = 16 << 20
 

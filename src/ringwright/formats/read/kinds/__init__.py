@@ -25,9 +25,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import plugins
-from ringwright.base.errors import InputError, PluginError
-from ringwright.base.plugins import Plugin, origin_of
+from ringwright.ground import plugins
+from ringwright.ground.errors import InputError, PluginError
+from ringwright.ground.plugins import Plugin, origin_of
 
 if TYPE_CHECKING:
     from ringwright.formats.read.gate.reached import Growing

@@ -18,9 +18,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InputError
 from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.formats.read.kineto.names import datatype, operation
+from ringwright.ground.errors import InputError
 
 VARIABLE = "RINGWRIGHT_KERNELS"
 UNKNOWN = "unknown-communication"

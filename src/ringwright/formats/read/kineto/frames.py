@@ -6,13 +6,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.trace_tables import Row, fitted
 from ringwright.formats.read.kineto.catalogue import UNKNOWN
 from ringwright.formats.read.kineto.columns import RankFile
 from ringwright.formats.read.kineto.facts import sizes
 from ringwright.formats.read.kineto.groups import FileGroups, KinetoCommunicator
 from ringwright.formats.read.kineto.marks import LaunchMarks
 from ringwright.formats.read.kineto.operations import KinetoOperation, Linked
+from ringwright.ground.trace_tables import Row, fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,7 +151,7 @@ _COLUMNS = (
 
 
 def _schema(names: list[str]) -> dict[str, Any]:
-    from ringwright.base.trace_tables import schema
+    from ringwright.ground.trace_tables import schema
 
     types = schema("events")
     return {name: types[name] for name in names}

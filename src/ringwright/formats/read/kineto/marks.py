@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ringwright.base.trace_tables import Row
 from ringwright.formats.read.kineto.columns import RankFile
 from ringwright.formats.read.kineto.spans import Spans
+from ringwright.ground.trace_tables import Row
 
 NOTHING, OPERATOR, BACKWARD, LABEL = range(4)
 MODULE = "nn.Module: "

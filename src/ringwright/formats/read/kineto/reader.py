@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError, RingwrightError
-from ringwright.base.trace_tables import rows
 from ringwright.formats.read.gate.temporary import ROWS_IN_MEMORY, Store
 from ringwright.formats.read.kineto import catalogue as kernels_catalogue
 from ringwright.formats.read.kineto.columns import RankFile
@@ -21,6 +19,8 @@ from ringwright.formats.read.kineto.ranks import place, settle
 from ringwright.formats.read.kineto.sequences import Numbered, number
 from ringwright.formats.read.kineto.tables import communicators, devices
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError, RingwrightError
+from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _conformed(frame: pl.LazyFrame) -> pl.LazyFrame:
     """As ``trace_tables.conform``, for a frame that is not in memory."""
     import polars as pl
 
-    from ringwright.base.trace_tables import schema
+    from ringwright.ground.trace_tables import schema
 
     present = set(frame.collect_schema().names())
     return frame.select(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.trace_tables import rows
 from ringwright.formats.read.kineto.groups import KinetoCommunicator, KinetoCommunicators, role_of
 from ringwright.formats.read.kineto.ranks import FileOrigin
+from ringwright.ground.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.gathered import Gathered
 from ringwright.formats.read.megatron_log.lines import FASTEST, SLOWEST, PrintedTimer, TrainingLines
 from ringwright.formats.read.members import Member
 from ringwright.formats.read.nccl_log import framework
 from ringwright.formats.read.nccl_log.state import LogState
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

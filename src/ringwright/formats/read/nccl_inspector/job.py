@@ -24,8 +24,8 @@ from ringwright.formats.read.nccl_inspector.records import (
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 SOURCE = "inspector"
@@ -146,7 +146,7 @@ class InspectorJob:
             self.off += 1
 
     def _flush(self) -> None:
-        from ringwright.base.trace_tables import rows
+        from ringwright.ground.trace_tables import rows
 
         if self.batch or not self.frames:
             self.frames.append(rows("events", self.batch))
@@ -156,7 +156,7 @@ class InspectorJob:
         """Return the Trace of all records taken."""
         import polars as pl
 
-        from ringwright.base.trace_tables import rows
+        from ringwright.ground.trace_tables import rows
         from ringwright.model.trace import Trace
 
         self._flush()

@@ -14,7 +14,7 @@ from ringwright.formats.read.nccl_log.state import LogState
 from ringwright.formats.read.nccl_log.wiring import Wiring, wire
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 SOURCE = "nccl-log"
@@ -34,7 +34,7 @@ def build(
     """
     import polars as pl
 
-    from ringwright.base.trace_tables import rows
+    from ringwright.ground.trace_tables import rows
     from ringwright.model.trace import Trace
 
     identity = identity or identify(state, fold.global_rank, names)

@@ -26,7 +26,7 @@ def event_rows(
     """
     import polars as pl
 
-    from ringwright.base.trace_tables import rows
+    from ringwright.ground.trace_tables import rows
 
     if not fold.records:
         return rows("events", []).lazy()
@@ -50,7 +50,7 @@ def _events(
 ) -> pl.DataFrame:
     import polars as pl
 
-    from ringwright.base.trace_tables import conform
+    from ringwright.ground.trace_tables import conform
 
     frame = frame.join(handles, on="handle", how="left", maintain_order="left") if "handle" in frame.columns else frame
     frame = _with_sizes(frame, state, ops)

@@ -13,7 +13,7 @@ from ringwright.formats.read.nccl_log.state import LogState
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
 
 
 class Joined:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
-from ringwright.base.scratch import TemporaryFolder
 from ringwright.formats.read.gate.inputs import Chunk, chunks
 from ringwright.formats.read.looks import looks_like
 from ringwright.formats.read.nccl_log import framework
@@ -21,6 +19,8 @@ from ringwright.formats.read.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, R
 from ringwright.formats.read.nccl_log.scanner_map import Process, ScannedChunk, ScannerMap
 from ringwright.formats.read.nccl_log.state import LogState
 from ringwright.formats.read.source import Source
+from ringwright.ground.errors import InputError
+from ringwright.ground.scratch import TemporaryFolder
 from ringwright.native import Scanner
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.nccl_log.fold import RecordSink
 from ringwright.formats.read.nccl_log.segments import PREFIX
 from ringwright.formats.read.nccl_log.state import LogState
+from ringwright.ground.errors import InputError
 
 Process = tuple[str, int]
 

@@ -12,7 +12,7 @@ from ringwright.formats.read.nccl_profiler.reader import made, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ringwright.base.trace_tables import Row
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 

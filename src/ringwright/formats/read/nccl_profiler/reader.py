@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.nccl_profiler import records
 from ringwright.formats.read.nccl_profiler.file import NotOurFileError, ProfilerFile, read_file
 from ringwright.formats.read.nccl_profiler.groups import ProfilerCommunicator, device_of, groups_of, place_ranks
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 _SOURCE = "nccl-profiler"
@@ -42,8 +42,8 @@ def made(names: list[str], files: list[ProfilerFile], losses: list[str], ledger:
         )
     import polars as pl
 
-    from ringwright.base.trace_tables import conform, rows
     from ringwright.formats.read.nccl_profiler.events import events_of
+    from ringwright.ground.trace_tables import conform, rows
     from ringwright.model.trace import Trace
 
     groups = groups_of(files)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from ringwright.base.units import MOST_BYTES
 from ringwright.costs.nccl.names import printed_algorithm, printed_protocol
 from ringwright.formats.read.nccl_functions import OPS
+from ringwright.ground.units import MOST_BYTES
 
 SOURCE = "nccl-profiler"
 _TYPES = {

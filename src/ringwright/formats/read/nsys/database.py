@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ringwright.base.drafts import told
-from ringwright.base.scratch import ROOM, TemporaryFolder
 from ringwright.formats.read.kinds.nsys import SQLITE
 from ringwright.formats.read.members import members
+from ringwright.ground.drafts import told
+from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
-from ringwright.base.trace_tables import Row
 from ringwright.formats.read.c10d import POINTWISE
 from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.kernel_names import classify
@@ -24,6 +22,8 @@ from ringwright.formats.read.nsys.export_file import (
 from ringwright.formats.read.nsys.matching import CommunicationKernel, match
 from ringwright.formats.read.nsys.ranges import GROUP_END, NvtxRange, ranges
 from ringwright.formats.read.ranks import rank_in_name, world_of
+from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import Row
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

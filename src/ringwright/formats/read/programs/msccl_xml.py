@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import ProgramError, UsageError
 from ringwright.formats.read.elements import Element, read_elements
 from ringwright.formats.read.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, FileFindings
 from ringwright.formats.read.settings.msccl_rules import (
@@ -20,6 +19,7 @@ from ringwright.formats.read.settings.msccl_rules import (
     check_threadblock,
     number,
 )
+from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model.threadblocks import Blocks, Code, Opcode, Schedule, arrange, declared
 from ringwright.model.threadblocks.buffers import OPS, OTHERS
 from ringwright.model.threadblocks.msccl import DEPTH, DIALECT, LARGEST

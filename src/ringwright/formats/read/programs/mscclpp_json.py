@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, FileFindings
 from ringwright.formats.read.programs.msccl_xml import call_size
 from ringwright.formats.read.programs.mscclpp_lower import Lowering, Marks, RankLowering, SwitchGroup, flatten
 from ringwright.formats.read.programs.mscclpp_plan import ExecutionPlan
+from ringwright.ground.errors import InputError
 from ringwright.model.threadblocks import Blocks, Code, Schedule, arrange, declared
 from ringwright.model.threadblocks.mscclpp import COLLECTIVES, DIALECT, PROTOCOLS
 from ringwright.model.threadblocks.table import SWITCHED

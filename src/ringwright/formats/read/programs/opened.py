@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InfeasibleError, InputError
 from ringwright.formats.read.findings import FileFinding, FileFindings
 from ringwright.formats.read.programs.msccl_xml import parse_msccl_xml
 from ringwright.formats.read.programs.mscclpp_json import parse_mscclpp_json
+from ringwright.ground.errors import InfeasibleError, InputError
 from ringwright.model.threadblocks import Schedule
 
 if TYPE_CHECKING:

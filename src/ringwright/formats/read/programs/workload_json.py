@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InputError, SchemaError
+from ringwright.ground.errors import InputError, SchemaError
 from ringwright.model.values import Applied, Change, MatrixProduct, Placement, Value, Work, WorkPart
 from ringwright.model.workload import (
     FORMAT,

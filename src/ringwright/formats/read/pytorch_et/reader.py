@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.c10d import POINTWISE, ROOTED, sizes
 from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.members import Member, whole
 from ringwright.formats.read.pytorch_et.calls import CommsNode, InitGroup, call_of, groups_of, label_of
 from ringwright.formats.read.pytorch_et.document import Document, DocumentError, link_of, node_of, parse
 from ringwright.formats.read.ranks import rank_in_name, world_of
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.c10d import POINTWISE, ROOTED
 from ringwright.formats.read.gathered import MOST_MEMBERS, Gathered, whole_number
 from ringwright.formats.read.members import Member
@@ -16,10 +15,11 @@ from ringwright.formats.read.nccl_functions import OPS
 from ringwright.formats.read.nccl_log.dialect import DATATYPES, PER_RANK_COUNT, REDUCE_OPS, REDUCING
 from ringwright.formats.read.ranks import world_of
 from ringwright.formats.read.rccl_recorder.lines import RecorderCall, RecorderLines
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 KIND = "rccl-recorder"

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gate.whole import read_whole
 from ringwright.graph.frameworks.buckets import BucketPlan
+from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "compare with what ringwright.formats.write.ddp_buckets writes"
 _CAPS = "bucket_cap_mb_list"

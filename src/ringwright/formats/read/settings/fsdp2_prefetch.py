@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gate.whole import read_whole
 from ringwright.graph.frameworks.prefetch import PrefetchPlan
+from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "compare with what ringwright.formats.write.fsdp2_prefetch writes"
 

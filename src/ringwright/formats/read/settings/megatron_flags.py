@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gate.whole import read_whole
 from ringwright.graph.frameworks import megatron
 from ringwright.graph.frameworks.settings import FrameworkSettings
+from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "compare with what ringwright.formats.write.megatron_flags writes"
 _GPUS = re.compile(rf"^{megatron.GPUS}(\d{{1,9}})\s*$", re.MULTILINE)

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.costs.selection import Branch, Choice, Tree, parse_test
 from ringwright.formats.read.gate.whole import read_whole
+from ringwright.ground.errors import InputError, UsageError
 
 KINDS = ("algorithm", "composition")
 _DEEPEST = 40

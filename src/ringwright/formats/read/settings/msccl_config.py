@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.elements import Element, read_elements
 from ringwright.formats.read.findings import FileFindings
+from ringwright.ground.errors import InputError
 from ringwright.model.threadblocks.msccl import DEPTH
 from ringwright.model.threadblocks.msccl_load import MscclLoad
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.costs.nccl.constants import PROTOCOLS
 from ringwright.costs.nccl.environment import (
     OWN,
@@ -23,6 +22,7 @@ from ringwright.costs.nccl.environment import (
 )
 from ringwright.costs.nccl.names import spelled
 from ringwright.formats.read.gate.whole import read_whole
+from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "compare with what ringwright.formats.write.nccl_environment writes"
 _RELEASE = re.compile(r"^# NCCL (v?\d+\.\d+[\w.+-]*)\s*$", re.MULTILINE)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
+from ringwright.ground.errors import InputError, UsageError
 
 COLLECTIVES = {
     "broadcast": "broadcast",

@@ -12,10 +12,10 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.base.errors import InputError
 from ringwright.costs.mpi_names import OUR_NAMES, RULES_FILE_OPS
 from ringwright.costs.selection import DISTRIBUTIONS, RanksRule, RuleTable, SizeRule
 from ringwright.formats.read.gate.whole import read_whole
+from ringwright.ground.errors import InputError
 
 _VERSION = "rule-file-version-"
 _LARGEST = 2**63 - 1

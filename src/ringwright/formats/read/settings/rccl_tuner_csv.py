@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
 from ringwright.formats.read.settings.nccl_tuner_csv import (
@@ -19,6 +18,7 @@ from ringwright.formats.read.settings.nccl_tuner_csv import (
     tuner_bytes,
     tuner_number,
 )
+from ringwright.ground.errors import InputError, UsageError
 
 _MOST_FIELDS = 10
 _REMEDY = "write colltype,minbytes,maxbytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]"

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX
 from ringwright.formats.read.gate.whole import read_whole
 from ringwright.formats.read.settings.nccl_tuner_csv import COLLECTIVES
+from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "compare with what ringwright.formats.write.torchcomms_tuner writes"
 _INTERVAL = re.compile(r"([\[(])\s*(-?\d{1,19})?\s*,\s*(-?\d{1,19})?\s*([\])])", re.ASCII)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.base.errors import InputError, UsageError
 from ringwright.formats.read.gate.whole import read_whole
 from ringwright.graph.frameworks import torchtitan
 from ringwright.graph.frameworks.settings import FrameworkSettings
+from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "compare with what ringwright.formats.write.torchtitan_toml writes"
 _MODES = ("none", "selective", "full")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection
 from pathlib import Path
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 
 MOST_BYTES = 1 << 50  # of a message
 

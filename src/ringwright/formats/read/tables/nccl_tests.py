@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright.base.errors import InputError
 from ringwright.bounds.laws.tables import Side
 from ringwright.formats.read.detect import PEEK_BYTES
 from ringwright.formats.read.gate.inputs import chunks, find
@@ -26,6 +25,7 @@ from ringwright.formats.read.source import Source
 from ringwright.formats.read.tables.nccl_columns import HeaderWord, header, is_number, place
 from ringwright.formats.read.tables.nccl_tests_shapes import csv_tables, json_lines
 from ringwright.formats.read.tables.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
+from ringwright.ground.errors import InputError
 
 _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r")(?:_perf|\.exe)\b")
 _DEVICE = re.compile(r"(?:^\s*|#\s*)Rank\s+(\d+)\s.{0,120}?\bon\s+(\S.{0,254}?)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ringwright.base.errors import InputError
 from ringwright.bounds.laws.tables import Side
 from ringwright.formats.read.tables.csv_rows import csv_rows, finite, whole_number
 from ringwright.formats.read.tables.nccl_columns import is_number
 from ringwright.formats.read.tables.nccl_tests_table import OPS, NcclTestsTable, SizeRow, TableRefusal, lawful, op_in
+from ringwright.ground.errors import InputError
 
 
 def json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from ringwright.base.units import format_size
 from ringwright.bounds.laws.ceilings import above, ceiling
 from ringwright.bounds.laws.tables import Printed, Side, factor_of, judge
+from ringwright.ground.units import format_size
 
 OPS = {
     "all_reduce": "all-reduce",

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.costs.nccl.names import printed_algorithm
 from ringwright.formats.read.c10d import operation
 from ringwright.formats.read.datatypes import BYTES, datatype
 from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.members import Member, whole
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.formats.read.source import Source

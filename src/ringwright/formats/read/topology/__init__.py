@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InputError, UsageError
+from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.topology import Topology
 
 MOST_BYTES = 64 << 20

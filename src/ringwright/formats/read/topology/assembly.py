@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 from ringwright.model.topology import NIC, RANK, SWITCH, Topology
 from ringwright.model.wiring import Wires
 

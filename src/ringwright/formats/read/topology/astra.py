@@ -11,7 +11,7 @@ import math
 import re
 from pathlib import Path
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import Dimension, lattice
 

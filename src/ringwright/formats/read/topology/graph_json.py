@@ -13,10 +13,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InputError, RingwrightError
 from ringwright.costs.calibration import Calibration, of_document
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.costs.transports import NETWORKS
+from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.streams import CODECS
 from ringwright.model.topology import FAULT_FIELDS, KINDS, ORDERS, Capability, Fault, SharedCapacity, Topology
 from ringwright.model.wiring import MOST_LINKS

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.topology.assembly import LATENCY_S, NIC, RANK, SWITCH, Parts
+from ringwright.ground.errors import InputError
 from ringwright.model.topology import Topology
 
 # PCIe: 100 Mb/s per lane by the speed's text; GB/s = width * speed / 80.

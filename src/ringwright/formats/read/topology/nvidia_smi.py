@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.topology.assembly import LATENCY_S, NIC, RANK, SWITCH, Parts
+from ringwright.ground.errors import InputError
 from ringwright.model.topology import Topology
 
 LEVELS = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SOC": 5, "SYS": 5}

@@ -15,8 +15,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.topology.assembly import NIC, RANK, SWITCH, Parts
+from ringwright.ground.errors import InputError
 from ringwright.model.topology import Topology
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.c10d import POINTWISE, ROOTED, operation, sizes
 from ringwright.formats.read.datatypes import BYTES
 from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.members import Member
 from ringwright.formats.read.ranks import rank_in_name, world_of
 from ringwright.formats.read.torchcomms_log.lines import ClogCall, ClogFile
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 KIND = "torchcomms-log"

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.bounds.laws import reason
 from ringwright.formats.read.c10d import POINTWISE
 from ringwright.formats.read.gathered import Gathered
@@ -25,10 +24,11 @@ from ringwright.formats.read.tracelens.tables import (
     table,
     times,
 )
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.source import Source
+    from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
 
 KIND = "tracelens"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.trace_tables import rows
 from ringwright.formats.read.datatypes import BYTES
 from ringwright.formats.read.xplane.program import MOST_BYTES
+from ringwright.ground.trace_tables import rows
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.xplane.job import PendingXlaCall, XlaFile, XlaJob
     from ringwright.formats.read.xplane.program import Communication
+    from ringwright.ground.trace_tables import Row
 
 _MOST_SHOWN = 8
 _ROWS = 50_000

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import InputError
 from ringwright.formats.read.gathered import Gathered, whole_number
 from ringwright.formats.read.kineto import catalogue
 from ringwright.formats.read.members import Member, whole
@@ -16,6 +15,7 @@ from ringwright.formats.read.xplane.emit import emit
 from ringwright.formats.read.xplane.job import KIND, METADATA, XlaFile, XlaJob, programs
 from ringwright.formats.read.xplane.space import Xplane, planes
 from ringwright.formats.read.xplane.take import take
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,9 +16,9 @@ from ringwright.formats.read.xplane.program import OPCODES, Communication
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.base.trace_tables import Row
     from ringwright.formats.read.kineto.catalogue import Catalogue, Kernel
     from ringwright.formats.read.xplane.job import XlaFile, XlaJob
+    from ringwright.ground.trace_tables import Row
 
 KEYS = ("kernel", "hlo_op", "hlo_module", "program_id", "memcpy_details")
 _COPY = re.compile(r"^(?:Memcpy|Memset)|copyBuffer|fillBuffer", re.IGNORECASE)

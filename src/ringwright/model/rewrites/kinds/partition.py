@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites.operation import Operation
 
 

@@ -25,13 +25,13 @@ from functools import cached_property, partial
 from math import inf
 from typing import Annotated
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import rewritten
 from ringwright.graph.algebra.valued import valued
 from ringwright.graph.memory import peak_bytes
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Payload, Workload
 from ringwright.schedulers.decompose.centauri._operation import Axes, OperationTier, PartitionChoice, SentPart

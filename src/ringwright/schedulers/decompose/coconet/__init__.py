@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Payload, Workload, asked_on
 from ringwright.schedulers.decompose.coconet.products import overlapped, summed_products, worth

@@ -10,9 +10,9 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.algebra import rewritten
 from ringwright.graph.algebra.reorder import elementwise
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.values import KEPT, LOCAL, PARTIAL
 from ringwright.model.workload import Payload, Task, Workload
 

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from ringwright.base.errors import UsageError, WorkloadError
-from ringwright.base.knobs import Range
+from ringwright.ground.errors import UsageError, WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx.layers import LayersOfClass

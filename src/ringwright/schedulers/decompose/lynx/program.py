@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 from ringwright.schedulers.search import Constraints, integer_program
 
 KEPT, DEMAND = "kept", "demand"  # where an operation's results come from, besides windows by name

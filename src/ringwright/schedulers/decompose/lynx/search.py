@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import InfeasibleError
-from ringwright.base.units import format_size
 from ringwright.graph.memory import memory
+from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.units import format_size
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx.layers import LayersOfClass, StageLayer, joint
 from ringwright.schedulers.decompose.lynx.program import (

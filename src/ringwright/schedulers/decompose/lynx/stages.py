@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 
 def even(layers: int, stages: int) -> list[int]:

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Dimension
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Dimension
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.oases.columns import by_columns

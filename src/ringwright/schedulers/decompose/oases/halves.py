@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.cut import CUTTABLE
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.values import Value
 from ringwright.model.workload import Payload, Task, Workload
 from ringwright.schedulers.decompose._orders import added

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringwright.base.errors import UsageError, WorkloadError
 from ringwright.graph.pipelines import order as order_of
 from ringwright.graph.pipelines.stages import stages_of
+from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
 from ringwright.schedulers.decompose.oases.turns import HalfTurns

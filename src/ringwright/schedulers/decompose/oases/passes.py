@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from ringwright.base.errors import WorkloadError
 from ringwright.graph.pipelines.shape import BACKWARD, FORWARD
 from ringwright.graph.pipelines.stages import stages_of
+from ringwright.ground.errors import WorkloadError
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
 from ringwright.schedulers.decompose.oases.turns import HalfTurns

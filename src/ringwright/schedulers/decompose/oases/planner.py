@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.schedulers.search import Constraints, integer_program
 
 GATHER = 1.0  # what a change of degree costs, in sums of the block before it

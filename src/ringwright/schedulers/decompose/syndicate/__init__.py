@@ -22,11 +22,11 @@ from dataclasses import replace
 from math import inf
 from typing import Annotated
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range, Seed
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.algebra.valued import valued
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Range, Seed
 from ringwright.model.stages import Costs, NetworkedCosts
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.syndicate._motifs import (

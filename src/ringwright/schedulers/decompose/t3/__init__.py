@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from ringwright.base.errors import WorkloadError
-from ringwright.base.knobs import Range
 from ringwright.graph.algebra import RewriteError, rewritten
+from ringwright.ground.errors import WorkloadError
+from ringwright.ground.knobs import Range
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._sites import ProductSite, sites

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.model.program import Program
 
 Kind = Literal["remote", "forwarded", "kept"]

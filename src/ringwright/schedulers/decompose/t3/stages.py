@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 Arbitration = Literal["none", "ideal", "shared", "compute-first"]
 WIDTH = 2  # bytes of a number

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError, UsageError
 
 ENTRIES = 256
 Tile = tuple[int, int]  # chunk, tile of the chunk

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import Choices, Piece, Range, Seed
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import Choices, Piece, Range, Seed
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Gate, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS

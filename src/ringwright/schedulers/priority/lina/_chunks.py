@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ringwright.base.errors import InfeasibleError
+from ringwright.ground.errors import InfeasibleError
 from ringwright.model.values import Value
 from ringwright.model.workload import Edge, Payload, Task, Workload
 

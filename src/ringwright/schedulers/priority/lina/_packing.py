@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ringwright.base.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 from ringwright.schedulers.priority.lina._chunks import EXPERTS, TOKENS, carries_tokens

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 from ringwright.schedulers.priority.lina._chunks import EXPERTS, carries_tokens
 from ringwright.schedulers.priority.lina.placement import layer_tokens, place
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-from ringwright.base.errors import UsageError
-from ringwright.base.knobs import NONE, Form, Knob, Range
-from ringwright.base.units import parse_rate, parse_size, parse_time
+from ringwright.ground.errors import UsageError
+from ringwright.ground.knobs import NONE, Form, Knob, Range
+from ringwright.ground.units import parse_rate, parse_size, parse_time
 
 MOST_ITEMS = 4096  # of a list in a spelling
 TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ringwright.base.errors import MissingExtraError
-from ringwright.base.extras import laboratory
+from ringwright.ground.errors import MissingExtraError
+from ringwright.ground.extras import laboratory
 
 PACKAGE = "ringwright_lab"
 VERBS = ("bench", "sweep", "lab", "compare", "survey", "systems", "reproduce")  # its verbs of the command line

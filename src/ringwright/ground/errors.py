@@ -128,7 +128,7 @@ class MissingExtraError(UsageError):
     def __init__(
         self, what: str, *, where: str = "", remedy: str = "", extra: str = "", only: Sequence[str] = ()
     ) -> None:
-        from ringwright.base.extras import install
+        from ringwright.ground.extras import install
 
         super().__init__(what, where=where, remedy=remedy or install(extra, *only))
 

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ringwright.base.errors import InputError
+from ringwright.ground.errors import InputError
 
 
 def of(folder: Path) -> dict[str, list[int]]:

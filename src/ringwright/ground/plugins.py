@@ -26,13 +26,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.errors import PluginError
+from ringwright.ground.errors import PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
     from types import FrameType
 
-    from ringwright.base.knobs import Knob
+    from ringwright.ground.knobs import Knob
 
 GROUPS = ("algorithms", "schedulers", "sources", "exports", "fabrics", "families")
 HOUSE = "house"  # the origin of what ships with Ringwright
@@ -92,8 +92,8 @@ class Plugin:
 
         ``meanings``: of knobs that all of its kind have. Raises PluginError where the signature cannot be read.
         """
-        from ringwright.base.headings import clause, of_several
-        from ringwright.base.knobs import knobs_of
+        from ringwright.ground.headings import clause, of_several
+        from ringwright.ground.knobs import knobs_of
 
         call = self.call()
         text = of_several(self.written()[1]).get("Knobs", "")

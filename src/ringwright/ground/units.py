@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 
-from ringwright.base.errors import UsageError
+from ringwright.ground.errors import UsageError
 
 _BINARY = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)

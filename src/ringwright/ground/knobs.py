@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from ringwright.base.units import format_size
+from ringwright.ground.units import format_size
 
 NONE = "none"
 MOST_WORDS = 8  # in a brief line

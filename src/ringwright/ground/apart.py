@@ -19,8 +19,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base.drafts import told
-from ringwright.base.scratch import ROOM, TemporaryFolder
+from ringwright.ground.drafts import told
+from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,12 +23,12 @@ _PACKAGE = "ringwright."
 _PUBLIC = ("ringwright.errors", "ringwright.language", "ringwright.pictures", "ringwright.survey")
 _TOGETHER = {
     ("", "ringwright.algorithms"): "innetwork language",
-    ("", "ringwright.base"): (
+    ("", "ringwright.bounds"): "laws",
+    ("", "ringwright.graph"): "algebra frameworks memory pipelines",
+    ("", "ringwright.ground"): (
         "apart called decoder drafts errors extras headings knobs mixing notebook plugins reopened scratch scrub "
         "spellings steps sums trace_tables units version"
     ),
-    ("", "ringwright.bounds"): "laws",
-    ("", "ringwright.graph"): "algebra frameworks memory pipelines",
     ("", "ringwright.model"): (
         "codecs collective interpreter message_pairs program registry rewrites shortest_paths sketches software "
         "streams threadblocks topology trace traced validity values wiring workload"

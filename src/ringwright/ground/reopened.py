@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.base import apart, sums
-from ringwright.base.errors import InputError
+from ringwright.ground import apart, sums
+from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl

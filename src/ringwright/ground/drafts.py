@@ -18,7 +18,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ringwright.base.errors import OutputError, UsageError
+from ringwright.ground.errors import OutputError, UsageError
 
 PRIVATE = 0o600  # of a file that tells what a job was and where it ran
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
