@@ -22,7 +22,7 @@ total = sum(len(msgspec.json.Decoder().decode_lines(path.read_bytes())) for path
 print(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 IMPORT = """
-import resource, polars, msgspec, ringwright.formats.read.calls
+import resource, polars, msgspec, ringwright.formats.sources.calls
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 READ = """

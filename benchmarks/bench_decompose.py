@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.fabrics import fabric
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.units import format_size
 from ringwright.jobs import generated, recorded, rows
 from ringwright.jobs.memory import limited

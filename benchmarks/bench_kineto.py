@@ -104,8 +104,8 @@ class Generated(io.RawIOBase):
 
 def measure(paths: list[str]) -> None:
     """Child process: read, and print seconds and the peak of memory."""
-    from ringwright.formats.read import kineto
-    from ringwright.formats.read.gate.inputs import Source, find
+    from ringwright.formats.sources import kineto
+    from ringwright.formats.sources.gate.inputs import Source, find
 
     if paths[0].startswith("generated:"):
         size, ranks = (int(part) for part in paths[0].split(":")[1:])

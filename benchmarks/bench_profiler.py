@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
 from ringwright.capture.nccl_profiler import FILE_NAME, build  # noqa: E402
-from ringwright.formats.read.gate.inputs import find  # noqa: E402
-from ringwright.formats.read.nccl_profiler.file import read_file  # noqa: E402
+from ringwright.formats.sources.gate.inputs import find  # noqa: E402
+from ringwright.formats.sources.nccl_profiler.file import read_file  # noqa: E402
 
 CASES = {
     "1 thread": (1, "default", 4000),

@@ -26,7 +26,7 @@ from ringwright.bounds.certificates import certificate, proved_s
 from ringwright.bounds.lower_bounds import lowest
 from ringwright.calls.asked_faults import AskedFaults
 from ringwright.fabrics import fabric
-from ringwright.formats.read.topology import read_topology
+from ringwright.formats.sources.topology import read_topology
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.units import parse_size
 from ringwright.model.collective import Collective

@@ -103,7 +103,7 @@ def predict(case: AdviceCase, folder: Path) -> None:
     """Write down what each change of a case is predicted to make of it."""
     from ringwright.advise.predicted import predicted
     from ringwright.advise.situation import of_recording
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     situation = of_recording(read(str(folder / "job")), None)
     told = predicted(situation, [spelled(each) for each in case.changes], most=DRAWS)

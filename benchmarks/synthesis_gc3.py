@@ -18,7 +18,7 @@ from ringwright.algorithms.language import ChunkScript, compile_script
 from ringwright.algorithms.language.compiling import scheduled_script
 from ringwright.algorithms.synthesis.gc3 import _DOES, _chunks
 from ringwright.algorithms.synthesis.gc3.programs import Plan
-from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.ground.errors import ProgramError
 from ringwright.model.collective import Collective
 from ringwright.model.threadblocks.msccl import DEPTH

@@ -21,7 +21,7 @@ from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.formats.read.topology import read_topology
+from ringwright.formats.sources.topology import read_topology
 from ringwright.model.collective import Collective
 from ringwright.model.topology import RANK, SWITCH, Topology
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from ringwright.algorithms.synthesis.taccl import taccl
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.formats.read.programs.opened import read_program
-from ringwright.formats.read.topology.taccl import read_taccl_model
+from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.topology.taccl import read_taccl_model
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -114,7 +114,7 @@ def bases(folder: Path | None) -> dict[str, list[Base]]:
 
 
 def _kind(name: str, data: bytes) -> str | None:
-    from ringwright.formats.read.detect import kind_of
+    from ringwright.formats.sources.detect import kind_of
 
     return kind_of(data[: 256 << 10], name)
 
@@ -507,6 +507,6 @@ def used(trace: Any, draw: random.Random, share: float = 1.0) -> None:
 
         diff(summary, summary)
     elif chance < 0.4:
-        from ringwright.formats.write.redact import redact
+        from ringwright.formats.exports.redact import redact
 
         redact(trace)

@@ -17,7 +17,7 @@ _PER_BLOCK = 40
 
 def recording(operations: int = 25) -> bytes:
     """Return the file of one rank of two with collectives, sends, copy-engine collectives, their kernels, proxies and ends."""
-    from ringwright.formats.read.nccl_profiler import records
+    from ringwright.formats.sources.nccl_profiler import records
 
     made = [_row(records.COMM, context=1, rank=0, hash=77, ns=10, nranks=2, nnodes=1, version=5, name=b"world")]
     made.append(_row(records.THREAD, thread=7, ns=11))
@@ -45,7 +45,7 @@ def recording(operations: int = 25) -> bytes:
 
 
 def _operation(number: int) -> list[bytes]:
-    from ringwright.formats.read.nccl_profiler import records as r
+    from ringwright.formats.sources.nccl_profiler import records as r
 
     own, at_ns = 100 + 10 * number, 1000 * (number + 1)
     names: dict[str, Any] = {"func": b"AllReduce", "datatype": b"ncclFloat32"}
@@ -88,7 +88,7 @@ def _operation(number: int) -> list[bytes]:
 
 
 def _row(kind: int, **fields: Any) -> bytes:
-    from ringwright.formats.read.nccl_profiler import records
+    from ringwright.formats.sources.nccl_profiler import records
 
     layout = records.LAYOUTS[kind]
     row = np.zeros(1, layout)
@@ -102,7 +102,7 @@ def _block(payload: bytes, number: int) -> bytes:
 
 
 def _sealed_head(payload: bytes, rest: tuple[int, ...]) -> bytes:
-    from ringwright.formats.read.nccl_profiler import records
+    from ringwright.formats.sources.nccl_profiler import records
 
     head = _BLOCK.pack(records.BLOCK_MAGIC, len(payload), zlib.crc32(payload), *rest, 0)
     return head[:-4] + struct.pack("<I", zlib.crc32(head[:-4]))
@@ -110,7 +110,7 @@ def _sealed_head(payload: bytes, rest: tuple[int, ...]) -> bytes:
 
 def sealed_damage(data: bytes, draw: random.Random) -> bytes:
     """Return the file with records damaged and each block's check sums made right again."""
-    from ringwright.formats.read.nccl_profiler import records
+    from ringwright.formats.sources.nccl_profiler import records
 
     out, at = bytearray(data[: records.HEADER_BYTES]), records.HEADER_BYTES
     while at + _BLOCK.size <= len(data):

@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from ringwright.formats.read import kinds
+from ringwright.formats.sources import kinds
 from ringwright.model import registry
 from ringwright_lab.contracts.conformance import Outcome
 from ringwright_lab.testing import check_algorithm, check_scheduler, check_source

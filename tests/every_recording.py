@@ -14,7 +14,7 @@ import profiler_recording
 
 from kineto_traces import Maker
 from nsys_export import write
-from ringwright.formats.read.sample import sample
+from ringwright.formats.sources.sample import sample
 from ringwright_lab.testing.flight_recorder import FlightJob
 from sources.test_calls import GROUP, HEAD, call, end, text
 from sources.test_inspector import lines, record

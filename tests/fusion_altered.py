@@ -16,7 +16,7 @@ import msgspec
 
 from fusion_device import COMPUTE_STREAM, GEMM
 from fusion_truth import COPIES, GATHER_MATMUL, GRADIENT_BUCKET, Document, KnownTrace, Truth
-from ringwright.formats.read.kineto.names import operation
+from ringwright.formats.sources.kineto.names import operation
 from shared_data import real
 
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")

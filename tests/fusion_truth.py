@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kineto_traces import source
-from ringwright.formats.read.kineto import read_kineto
+from ringwright.formats.sources.kineto import read_kineto
 from ringwright.model.trace import Trace
 
 GATHER_MATMUL, MATMUL_SCATTER = "all-gather-matmul", "matmul-reduce-scatter"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
-from ringwright.formats.read.fusion import fuse
-from ringwright.formats.read.growing import GrowingJob
+from ringwright.formats.sources import read
+from ringwright.formats.sources.fusion import fuse
+from ringwright.formats.sources.growing import GrowingJob
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 

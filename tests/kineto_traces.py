@@ -7,8 +7,8 @@ import itertools
 import json
 from typing import Any
 
-from ringwright.formats.read.kineto import read_kineto
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.kineto import read_kineto
+from ringwright.formats.sources.source import Source
 from ringwright.model.trace import Trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright_lab.testing import GeneratedLog, NcclJob, training_job
 
 FACTS = ("nccl_versions", "hosts", "ranks_seen", "ranks_expected", "communicators")

@@ -21,7 +21,7 @@ from ringwright.analysis.compared import diff
 from ringwright.analysis.compared.gate import check
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import faulty_fabric, noise, slow_ranks

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from algebra_cases import CASES
-from ringwright.formats.read.programs.workload_json import read_workload_json
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.workload_json import workload_json
+from ringwright.formats.sources.programs.workload_json import read_workload_json
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.equal import prove

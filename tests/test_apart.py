@@ -12,7 +12,7 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground import apart
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
 from ringwright.ground.trace_tables import TABLES

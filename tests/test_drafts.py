@@ -20,7 +20,7 @@ import polars as pl
 import pytest
 
 from ringwright.cli import main
-from ringwright.formats.read.gate import archives
+from ringwright.formats.sources.gate import archives
 from ringwright.ground import drafts, scratch
 from ringwright.ground.errors import EXIT_GOOD, EXIT_USAGE, OutputError, UsageError
 from ringwright.ground.scratch import Scratch, remove_left
@@ -213,7 +213,7 @@ def test_sigterm_takes_temporary_files_with_it(tmp_path: Path) -> None:
     packed = bomb(tmp_path / "bomb.tar.gz", 3 << 20)
     code = (
         "import os, signal, sys\n"
-        "from ringwright.formats.read import archives\n"
+        "from ringwright.formats.sources import archives\n"
         "before = archives._copy\n"
         "def copy(stream, target, most):\n"
         "    found = before(stream, target, most)\n"

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from ringwright.engines.job.run import simulate
-from ringwright.formats.write.pipeline_csv import as_csv
+from ringwright.formats.exports.pipeline_csv import as_csv
 from ringwright.graph.algebra.equal import small
 from ringwright.graph.algebra.meaning import carry_out
 from ringwright.graph.memory import memory

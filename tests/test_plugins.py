@@ -293,7 +293,7 @@ def test_a_source_reads_what_it_knows(
 def test_a_source_takes_nothing_that_is_surely_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     greedy = OP_CSV.replace('return head.startswith(b"rank,op,bytes,us")', "return True")
     install(tmp_path, monkeypatch, {"sources": {"op-csv": "greedy:read_op_csv"}}, greedy=greedy)
-    from ringwright.formats.read.detect import kind_of
+    from ringwright.formats.sources.detect import kind_of
 
     assert kind_of(b"bytes,op,time\n", "a.csv") == "op-csv", "the first line of a table is a weak sign"
     assert kind_of(LOG.encode(), "a.log") == "nccl-log"
@@ -480,7 +480,7 @@ def test_an_export_of_a_trace_says_what_it_wrote(writers: Path, capsys: pytest.C
 
 def test_every_export_lies_in_a_folder() -> None:
     from ringwright.calls import export_files, rules
-    from ringwright.formats import write as exports
+    from ringwright.formats import exports
 
     for listed in (exports.exports(*exports.TAKES).values(), exports.in_folder(rules.__name__)):
         assert all(callable(each.load()) for each in listed)

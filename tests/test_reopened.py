@@ -15,7 +15,7 @@ from ringwright.analysis.compared.diff import diff
 from ringwright.analysis.machine import topology
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, InputError, RingwrightError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from ringwright.formats.read.programs.workload_json import read_workload
+from ringwright.formats.sources.programs.workload_json import read_workload
 from ringwright.model.workload import Workload
 
 REPEATS = 3

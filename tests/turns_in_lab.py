@@ -9,7 +9,7 @@ from pathlib import Path
 
 from block_jobs import blocks
 from ringwright.engines.job.run import simulate
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.workload_json import workload_json
 from ringwright.graph.memory import peak_bytes
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload

@@ -7,8 +7,8 @@ import struct
 import tarfile
 from pathlib import Path
 
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.source import Source
 
 
 def varint(value: int) -> bytes:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from ringwright.capture.run import run
     from ringwright.engines.result import Run
     from ringwright.fabrics import fabric
-    from ringwright.formats.read import read
-    from ringwright.formats.read.sample import sample
+    from ringwright.formats.sources import read
+    from ringwright.formats.sources.sample import sample
     from ringwright.ground import errors
     from ringwright.jobs.exporting import export
     from ringwright.jobs.modelled import job
@@ -74,11 +74,11 @@ _HOMES = {
     "language": ("ringwright.algorithms.language", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
     "pictures": ("ringwright.reports.notebook", ""),
-    "read": ("ringwright.formats.read", "read"),
+    "read": ("ringwright.formats.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
     "reproduce": ("ringwright_lab.papers.by_name", "reproduce"),
     "run": ("ringwright.capture.run", "run"),
-    "sample": ("ringwright.formats.read.sample", "sample"),
+    "sample": ("ringwright.formats.sources.sample", "sample"),
     "schedule": ("ringwright_lab.live.on_ranks", "schedule"),
     "scheduler": ("ringwright.jobs.spelled", "scheduler"),
     "simulate": ("ringwright.jobs.predict", "simulate"),
@@ -131,7 +131,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'ringwright' has no attribute '{name}'")
     module_name, attribute = _HOMES[name]
     if module_name.startswith("ringwright_lab"):
-        import_module("ringwright.ground.laboratory").check(f"ringwright.{name}")
+        import_module("ringwright.ground.laboratory").require(f"ringwright.{name}")
     module = import_module(module_name)
     value: object = getattr(module, attribute) if attribute else module
     globals()[name] = value

@@ -19,8 +19,8 @@ from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.formats.read import read
-from ringwright.formats.read.sample import sample
+from ringwright.formats.sources import read
+from ringwright.formats.sources.sample import sample
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.reports.pages.advised_page import advice_page

@@ -383,8 +383,8 @@ def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture[
 
 
 def test_a_recording_without_times_has_no_step(made: RecordedPair) -> None:
-    from ringwright.formats.read import read
-    from ringwright.formats.read.sample import sample
+    from ringwright.formats.sources import read
+    from ringwright.formats.sources.sample import sample
 
     with pytest.raises(InputError, match="times"):
         of_pair(read(str(sample())), made.after, "p3")

@@ -15,7 +15,7 @@ from ringwright.advise.provision.asked import ProvisionSpec
 from ringwright.advise.provision.document import ProvisionDocument
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.formats.read.topology import read_topology
+from ringwright.formats.sources.topology import read_topology
 from ringwright.ground.errors import OutputError
 from ringwright.reports.steps.provisioned import write
 

@@ -11,8 +11,8 @@ import pytest
 import algebra_cases as cases
 import ringwright
 from ringwright.engines.job.run import simulate
-from ringwright.formats.read.programs.workload_json import read_workload_json
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.workload_json import workload_json
+from ringwright.formats.sources.programs.workload_json import read_workload_json
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.equal import prove

@@ -15,8 +15,8 @@ from ringwright.bounds.arcs import arcs
 from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.formats.read.topology import read_topology
-from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.sources.topology import read_topology
 from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective

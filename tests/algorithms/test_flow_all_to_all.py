@@ -17,7 +17,7 @@ from ringwright.bounds.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
-from ringwright.formats.read.topology import read_topology
+from ringwright.formats.sources.topology import read_topology
 from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective

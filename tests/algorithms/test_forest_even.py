@@ -14,9 +14,9 @@ from ringwright.engines.choose import simulate
 from ringwright.execute import batch, check
 from ringwright.execute.executors import executor
 from ringwright.fabrics import fabric
-from ringwright.formats.read.programs.msccl_xml import read_msccl_xml
-from ringwright.formats.read.programs.opened import read_program
-from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.sources.programs.msccl_xml import read_msccl_xml
+from ringwright.formats.sources.programs.opened import read_program
 from ringwright.model import validity
 
 pytestmark = pytest.mark.once

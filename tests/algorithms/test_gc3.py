@@ -15,10 +15,10 @@ from ringwright.algorithms.synthesis.gc3 import _DOES, gc3
 from ringwright.execute import batch, check
 from ringwright.execute.executors import executor
 from ringwright.fabrics import fabric
-from ringwright.formats.read.programs.msccl_xml import read_msccl_xml
-from ringwright.formats.read.programs.opened import read_program
-from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.formats.write.mscclpp_json import mscclpp_json
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.exports.mscclpp_json import mscclpp_json
+from ringwright.formats.sources.programs.msccl_xml import read_msccl_xml
+from ringwright.formats.sources.programs.opened import read_program
 from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
@@ -186,7 +186,7 @@ def test_two_processes_of_python_make_the_same_program() -> None:
 
     code = (
         "from ringwright.algorithms.synthesis.gc3 import gc3;from ringwright.model.collective import Collective;"
-        "from ringwright.formats.write.msccl_xml import msccl_xml;import hashlib;"
+        "from ringwright.formats.exports.msccl_xml import msccl_xml;import hashlib;"
         "p=gc3(Collective('all-reduce',range(12),1<<20),program='hierarchical',node=4,instances=2);"
         "print(hashlib.sha256(msccl_xml(p)).hexdigest())"
     )

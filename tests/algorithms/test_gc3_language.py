@@ -12,7 +12,7 @@ import pytest
 
 from declared_programs import assert_result, rules, verdict
 from ringwright.algorithms.language import ChunkScript, compile_script, compiled
-from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.ground.errors import ProgramError, RingwrightError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -18,7 +18,7 @@ from ringwright.costs.nccl.transports import message_s
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
-from ringwright.formats.read.tables.nccl_tests import read_tables
+from ringwright.formats.sources.tables.nccl_tests import read_tables
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.software import Software

@@ -163,7 +163,7 @@ def test_broadcast_comes_near_its_bound_in_batches() -> None:
     ],
 )
 def test_recorded_topologies(name: str, op: str, asked: tuple[int, int, int]) -> None:
-    from ringwright.formats.read.topology import read_topology
+    from ringwright.formats.sources.topology import read_topology
 
     top = read_topology(real(f"bench-topologies/{name}.json"))
     chunks, steps, rounds = asked

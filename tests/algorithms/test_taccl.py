@@ -12,9 +12,9 @@ import pytest
 from ringwright.algorithms.synthesis.taccl import taccl
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.formats.read.programs.taccl_sketch import Sketch, read_sketch
-from ringwright.formats.read.topology.taccl import read_taccl_model
-from ringwright.formats.write.msccl_xml import msccl_xml
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.sources.programs.taccl_sketch import Sketch, read_sketch
+from ringwright.formats.sources.topology.taccl import read_taccl_model
 from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.model import validity
 from ringwright.model.collective import Collective

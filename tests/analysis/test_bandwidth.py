@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.bandwidth import bandwidth
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright_lab.testing.flight_recorder import FlightJob
 
 pytestmark = pytest.mark.once

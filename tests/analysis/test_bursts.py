@@ -97,9 +97,9 @@ def test_one_call_is_a_burst_and_a_group_of_one_is_none() -> None:
 
 
 def test_a_long_log_without_rows_says_all_ranks() -> None:
-    from ringwright.formats.read.nccl_log.collectives import time_bins
-    from ringwright.formats.read.nccl_log.fold import RecordSink
-    from ringwright.formats.read.nccl_log.state import LogState
+    from ringwright.formats.sources.nccl_log.collectives import time_bins
+    from ringwright.formats.sources.nccl_log.fold import RecordSink
+    from ringwright.formats.sources.nccl_log.state import LogState
 
     fold = RecordSink(0, None)
     fold.time_bins = {(7, 0, CALL_BYTES // 4, 7, 256): 1, (8, 0, 1000, 7, 1): 5}

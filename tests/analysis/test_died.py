@@ -13,7 +13,7 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.capture.recorder import children
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 
 pytestmark = pytest.mark.once
 RECORDER = Path(children.__file__).parent

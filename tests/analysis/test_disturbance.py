@@ -22,7 +22,7 @@ from ringwright.analysis.slow.disturbance import (
 )
 from ringwright.analysis.slow.own_time import busy_times, own_times, slowed
 from ringwright.cli import main
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 
 MS = 1_000_000

@@ -9,9 +9,9 @@ import pytest
 from ringwright.analysis.benchmarks import gpu_model, same_gpu
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.costs import nccl
-from ringwright.formats.read.bench import read_bench
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.tables.perf_table import read_perf_table
+from ringwright.formats.sources.bench import read_bench
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.tables.perf_table import read_perf_table
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real

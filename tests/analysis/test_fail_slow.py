@@ -281,6 +281,6 @@ def test_a_law_counts_what_is_in_no_series() -> None:
 
 @needs_shared_data
 def test_a_healthy_published_trace_is_not_accused() -> None:
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     assert fail_slow(read([str(real("real/kineto/hta_trace_diff_control.json.gz"))])) == []

@@ -12,8 +12,8 @@ from kineto_traces import source
 from ringwright.analysis.exposed.fusion_rows import Fusion, is_product
 from ringwright.analysis.exposed.overlap import explained, overlap
 from ringwright.analysis.exposed.overlap_remedies import of_fusion, remedy_of
-from ringwright.formats.read.kineto import read_kineto
-from ringwright.formats.read.kineto.marks import layer_of, pattern_of
+from ringwright.formats.sources.kineto import read_kineto
+from ringwright.formats.sources.kineto.marks import layer_of, pattern_of
 from ringwright.graph.algebra import RULES
 from ringwright.model.trace import Trace
 

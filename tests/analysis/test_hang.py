@@ -13,10 +13,10 @@ from ringwright.analysis.hangs.hang_gauge import hang_gauge
 from ringwright.analysis.hangs.hang_mismatch import mismatches
 from ringwright.analysis.hangs.hang_progress import progress
 from ringwright.analysis.hangs.hang_waits import vote
-from ringwright.formats.read.flight_recorder import read_flight_recorder
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.prometheus import read_prometheus
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.flight_recorder import read_flight_recorder
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.prometheus import read_prometheus
+from ringwright.formats.sources.source import Source
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from ringwright_lab.testing.flight_recorder import FAULTS, HEALTHY, FlightJob

@@ -7,8 +7,8 @@ import pytest
 from reading import small_job
 from ringwright.analysis.logical_operations import folded
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.nccl_log.reader import read_log
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.nccl_log.reader import read_log
 from ringwright_lab.testing import write_log
 
 

@@ -70,8 +70,8 @@ def test_all_fifty() -> None:
 
 
 def real_account(name: str) -> OverlapAccount:
-    from ringwright.formats.read.gate.inputs import find
-    from ringwright.formats.read.kineto import read_kineto
+    from ringwright.formats.sources.gate.inputs import find
+    from ringwright.formats.sources.kineto import read_kineto
 
     return explained(read_kineto(find([str(real(f"real/kineto/{name}"))])))
 

@@ -12,7 +12,7 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.cli.reading import inputs
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.reports import html, terminal, topology_names
 from ringwright.reports import topology as topology_report
 from ringwright.reports.draw import ring_pictures, tree_pictures

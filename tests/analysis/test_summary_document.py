@@ -13,7 +13,7 @@ from ringwright.analysis.compared.gate_document import GateAnswer, Thresholds
 from ringwright.analysis.document import Calls, Conclusions, Culprit, Judgements, Origin, Summary, Times, Traffic
 from ringwright.analysis.summary import summarise
 from ringwright.cli.reading import inputs
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 from ringwright.reports import topology
 from ringwright_lab.testing import faulty_fabric, noise, slow_ranks

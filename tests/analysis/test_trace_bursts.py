@@ -14,7 +14,7 @@ from ringwright.analysis.summary import summarise
 from ringwright.analysis.traffic import of_trace as trace_bursts
 from ringwright.cli import main
 from ringwright.cli.reading import inputs
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace
 from ringwright.reports import html, terminal

@@ -24,10 +24,10 @@ import pytest
 from patience import HANG_S
 from ringwright.capture.nccl_profiler import FILE_NAME, build
 from ringwright.cli import main
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.nccl_profiler import clocks, read_nccl_profiler, sequence
-from ringwright.formats.read.nccl_profiler.file import read_file
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.nccl_profiler import clocks, read_nccl_profiler, sequence
+from ringwright.formats.sources.nccl_profiler.file import read_file
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.trace import Trace
 

@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import profiler_recording
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
-from ringwright.formats.read.nccl_profiler import records
+from ringwright.formats.sources import read
+from ringwright.formats.sources.nccl_profiler import records
 from ringwright.ground.errors import InputError
 
 pytestmark = pytest.mark.once

@@ -14,7 +14,7 @@ import pytest
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.execute.mpi_runtime import available, command, runtime
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 
 ABSENT = importlib.util.find_spec("mpi4py") is None or len(available()) < 2
 PROGRAM = """

@@ -20,7 +20,7 @@ import zstandard
 
 from patience import HANG_S
 from reading import operations, put, small_job, summary_of
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.reports.html import page
 from ringwright_lab.testing import write_log

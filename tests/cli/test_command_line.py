@@ -230,8 +230,8 @@ def test_what_is_listed_is_what_the_owners_have() -> None:
     from ringwright.costs.gpus import GPUS
     from ringwright.fabrics import _congestion as congestion
     from ringwright.fabrics import faults
-    from ringwright.formats import write as exports
-    from ringwright.formats.read.kinds import kinds
+    from ringwright.formats import exports
+    from ringwright.formats.sources.kinds import kinds
     from ringwright.model import registry
     from ringwright.model.collective import OPS
     from ringwright.workloads import models

@@ -17,7 +17,7 @@ from ringwright.bounds.laws.tables import factor_of
 from ringwright.cli import main
 from ringwright.engines.machine import machine
 from ringwright.fabrics import fabric
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import EXIT_OUR_BUG, UsageError
 from ringwright.ground.trace_tables import rows
 from ringwright.native import engine

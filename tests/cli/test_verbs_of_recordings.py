@@ -12,7 +12,7 @@ import pytest
 from ringwright.capture.doctor import examine
 from ringwright.capture.live.following import Snapshot, follow
 from ringwright.cli import main
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import UsageError
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace

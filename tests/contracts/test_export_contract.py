@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ringwright.fabrics import fabric
-from ringwright.formats import write as exports
-from ringwright.formats.read.topology import read_topology
+from ringwright.formats import exports
+from ringwright.formats.sources.topology import read_topology
 from ringwright.ground.errors import UsageError
 from ringwright.model.topology import Topology
 from ringwright.workloads import families
@@ -34,7 +34,7 @@ def test_every_export_keeps_its_contract(name: str) -> None:
 
 
 def forgetful(topology: Topology) -> bytes:
-    from ringwright.formats.write.topology_json import topology_json
+    from ringwright.formats.exports.topology_json import topology_json
 
     return topology_json(dataclasses.replace(topology, rate=topology.rate * 2))
 

@@ -30,13 +30,13 @@ from ringwright.execute.job import AskedCollective
 from ringwright.execute.plan import plans
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.formats.read.programs.opened import verify_file
-from ringwright.formats.write import chakra_workload, ddp_buckets
-from ringwright.formats.write.astra_network import astra_network
-from ringwright.formats.write.goal import goal
-from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.formats.write.mscclpp_json import mscclpp_json
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.formats.exports import chakra_workload, ddp_buckets
+from ringwright.formats.exports.astra_network import astra_network
+from ringwright.formats.exports.goal import goal
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.exports.mscclpp_json import mscclpp_json
+from ringwright.formats.exports.topology_json import topology_json
+from ringwright.formats.sources.programs.opened import verify_file
 from ringwright.graph.algebra import RULES, replayed
 from ringwright.graph.algebra.equal import prove
 from ringwright.ground.errors import RingwrightError
@@ -64,7 +64,7 @@ READING = tuple(
         "validity",
     )
 )
-COPYING = ("ringwright.formats.write.topology_json", "ringwright.formats.write.workload_json")
+COPYING = ("ringwright.formats.exports.topology_json", "ringwright.formats.exports.workload_json")
 SHOWING = {"__repr__", "_repr_html_", "__eq__", "__hash__", "__init__", "__post_init__", "__getstate__", "__reduce__"}
 
 

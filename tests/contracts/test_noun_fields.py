@@ -11,8 +11,8 @@ import pytest
 
 from ringwright.costs.calibration import load
 from ringwright.fabrics import fabric
-from ringwright.formats.write.topology_json import topology_json
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.topology_json import topology_json
+from ringwright.formats.exports.workload_json import workload_json
 from ringwright.model.topology import Capability, Fault, SharedCapacity, Topology
 from ringwright.model.values import Applied, Value
 from ringwright.model.workload import Mesh, Policy, Queue, RankClass, Rewrite, Workload

@@ -13,8 +13,8 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.engines.choose import simulate
 from ringwright.execute.job import AskedCollective
 from ringwright.fabrics import fabric
-from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.formats.write.threadblocks import scheduled
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.exports.threadblocks import scheduled
 from ringwright.ground.errors import RingwrightError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from every_recording import MADE, put
-from ringwright.formats.read.gathered import Gathered
-from ringwright.formats.read.kinds import kinds
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.gathered import Gathered
+from ringwright.formats.sources.kinds import kinds
+from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.trace import Trace
 from ringwright_lab.contracts.conformance import check_source, failures

@@ -18,11 +18,11 @@ from every_recording import MADE, put
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
 from ringwright.capture.recordings import about
-from ringwright.formats.read import read
-from ringwright.formats.read.sample import sample
-from ringwright.formats.write.perfetto import perfetto
-from ringwright.formats.write.prometheus import lines
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.perfetto import perfetto
+from ringwright.formats.exports.prometheus import lines
+from ringwright.formats.exports.workload_json import workload_json
+from ringwright.formats.sources import read
+from ringwright.formats.sources.sample import sample
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.reopened import META
 from ringwright.ground.trace_tables import TABLES, rows, schema

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringwright.cli import main
-from ringwright.formats.write.pipeline_csv import as_csv
+from ringwright.formats.exports.pipeline_csv import as_csv
 from ringwright.graph.pipelines import order
 from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.jobs.generated import GeneratedJobSpec, workload

@@ -12,7 +12,7 @@ import pytest
 
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 
 pytestmark = [
     pytest.mark.torch,

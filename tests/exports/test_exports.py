@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.formats.write.csv import csv
-from ringwright.formats.write.jsonl import jsonl
-from ringwright.formats.write.log import log
-from ringwright.formats.write.parquet import parquet
-from ringwright.formats.write.redact import Redactor, redact
+from ringwright.formats.exports.csv import csv
+from ringwright.formats.exports.jsonl import jsonl
+from ringwright.formats.exports.log import log
+from ringwright.formats.exports.parquet import parquet
+from ringwright.formats.exports.redact import Redactor, redact
 from ringwright.ground.errors import UsageError
 from ringwright.ground.trace_tables import TABLES, rows
 from ringwright.model.trace import Trace
@@ -181,7 +181,7 @@ LOGS = [
 def test_a_real_log_redacted_says_the_same(name: str, tmp_path: Path) -> None:
     from ringwright.analysis.summary import summarise
     from ringwright.cli import reading
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     original = real(f"real/nccl-logs/{name}")
     (shared,) = log(reading.raw([str(original)]), tmp_path / name)

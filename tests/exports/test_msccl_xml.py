@@ -27,11 +27,11 @@ from declared_programs import (
 from ringwright.algorithms import blocks as algorithms
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.formats.read.findings import READING_RULES
-from ringwright.formats.read.programs.msccl_xml import check_windows, read_msccl_xml
-from ringwright.formats.read.programs.opened import CODES, read_program, sniff, verify_file
-from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.formats.write.places import CARRIED
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.exports.places import CARRIED
+from ringwright.formats.sources.findings import READING_RULES
+from ringwright.formats.sources.programs.msccl_xml import check_windows, read_msccl_xml
+from ringwright.formats.sources.programs.opened import CODES, read_program, sniff, verify_file
 from ringwright.ground.errors import InputError, ProgramError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective
@@ -344,10 +344,10 @@ def test_hostile_files_are_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_large_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringwright.formats.read.elements.MOST_BYTES", 1000)
+    monkeypatch.setattr("ringwright.formats.sources.elements.MOST_BYTES", 1000)
     assert rules(verdict(tmp_path, RIGHT)) == {"xml"}
     monkeypatch.undo()
-    monkeypatch.setattr("ringwright.formats.read.elements.MOST_ELEMENTS", 5)
+    monkeypatch.setattr("ringwright.formats.sources.elements.MOST_ELEMENTS", 5)
     assert rules(verdict(tmp_path, RIGHT)) == {"xml"}
 
 

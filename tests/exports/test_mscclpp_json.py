@@ -17,10 +17,10 @@ from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.fabrics import fabric
-from ringwright.formats.read.programs.mscclpp_json import read_mscclpp_json
-from ringwright.formats.read.programs.opened import read_program, verify_file
-from ringwright.formats.write.msccl_xml import msccl_xml
-from ringwright.formats.write.mscclpp_json import mscclpp_json
+from ringwright.formats.exports.msccl_xml import msccl_xml
+from ringwright.formats.exports.mscclpp_json import mscclpp_json
+from ringwright.formats.sources.programs.mscclpp_json import read_mscclpp_json
+from ringwright.formats.sources.programs.opened import read_program, verify_file
 from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective

@@ -15,10 +15,10 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
-from ringwright.formats.read.programs.opened import read_program
-from ringwright.formats.write.chakra import chakra_collective, chakra_program
-from ringwright.formats.write.goal import goal, goal_binary
-from ringwright.formats.write.operations import CALC, RECV, SEND, operations
+from ringwright.formats.exports.chakra import chakra_collective, chakra_program
+from ringwright.formats.exports.goal import goal, goal_binary
+from ringwright.formats.exports.operations import CALC, RECV, SEND, operations
+from ringwright.formats.sources.programs.opened import read_program
 from ringwright.ground.errors import ProgramError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -12,8 +12,8 @@ import pytest
 
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
-from ringwright.formats.write.perfetto import perfetto
-from ringwright.formats.write.prometheus import bucket, lines, prometheus
+from ringwright.formats.exports.perfetto import perfetto
+from ringwright.formats.exports.prometheus import bucket, lines, prometheus
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace

@@ -15,11 +15,11 @@ from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange, aligned, per_rank_rules, total_rules
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match
-from ringwright.formats.read.settings.nccl_tuner_csv import read_nccl_tuner_csv
-from ringwright.formats.read.settings.rccl_tuner_csv import parse_rccl_tuner_csv, read_rccl_tuner_csv
-from ringwright.formats.read.settings.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner
-from ringwright.formats.write.rccl_tuner_csv import rccl_tuner_csv
-from ringwright.formats.write.torchcomms_tuner import torchcomms_tuner
+from ringwright.formats.exports.rccl_tuner_csv import rccl_tuner_csv
+from ringwright.formats.exports.torchcomms_tuner import torchcomms_tuner
+from ringwright.formats.sources.settings.nccl_tuner_csv import read_nccl_tuner_csv
+from ringwright.formats.sources.settings.rccl_tuner_csv import parse_rccl_tuner_csv, read_rccl_tuner_csv
+from ringwright.formats.sources.settings.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner
 from ringwright.ground.errors import InputError, UsageError
 
 pytestmark = pytest.mark.once

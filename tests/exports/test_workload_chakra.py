@@ -10,8 +10,8 @@ import pytest
 
 from ringwright.costs.gpus import gpu
 from ringwright.engines.job.run import simulate
-from ringwright.formats.read import read
-from ringwright.formats.write.chakra_workload import chakra_workload
+from ringwright.formats.exports.chakra_workload import chakra_workload
+from ringwright.formats.sources import read
 from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Rewrite, Workload

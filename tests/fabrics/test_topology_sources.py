@@ -15,9 +15,9 @@ import pytest
 
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.formats.read.topology import parse_topology, read_topology, sniff
-from ringwright.formats.write.astra_network import astra_network
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.formats.exports.astra_network import astra_network
+from ringwright.formats.exports.topology_json import topology_json
+from ringwright.formats.sources.topology import parse_topology, read_topology, sniff
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.topology import NIC, Topology
 from shared_data import needs_shared_data, real

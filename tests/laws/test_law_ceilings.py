@@ -20,7 +20,7 @@ from ringwright.bounds.laws.ceilings import above, ceiling
 from ringwright.bounds.laws.ranks import census
 from ringwright.costs.nccl import OPS, choose, placed, releases
 from ringwright.costs.nccl.node_types import NVLINK_GBS
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.trace_tables import rows
 from ringwright.model.links import LINKS, links_of
 from ringwright.model.trace import Trace

@@ -35,7 +35,7 @@ from ringwright.costs.calibration import calibrated
 from ringwright.costs.learnt import shipped
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.fabrics import fabric
-from ringwright.formats.read.sample import measured_table
+from ringwright.formats.sources.sample import measured_table
 from ringwright.jobs import generated, measured, rows, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.reports.steps.jobs import milliseconds

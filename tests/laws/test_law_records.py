@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ringwright.analysis.summary import summarise
 from ringwright.bounds.laws.records import gap
 from ringwright.cli.reading import summarised
-from ringwright.formats.read import read
-from ringwright.formats.read.nccl_inspector import read_inspector
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources import read
+from ringwright.formats.sources.nccl_inspector import read_inspector
+from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import StrictError
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real

@@ -157,7 +157,7 @@ def test_a_format_that_is_for_others_says_so(form: str, saved: Saved, tmp_path: 
 
 
 def test_every_format_stands_in_the_table() -> None:
-    from ringwright.formats.write import exports
+    from ringwright.formats.exports import exports
 
     known = set(exports("trace"))
     assert known == {*NOT_READ_BACK, *ONE_WAY, "parquet"}

@@ -14,9 +14,9 @@ from ringwright.analysis.summary import summarise
 from ringwright.bounds.laws import LAWS, reason
 from ringwright.bounds.laws.tables import Printed, Side, factor_of, judge, rounded_from
 from ringwright.calls.calibrate import calibrate
-from ringwright.formats.read.bench import read_bench
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.tables.nccl_columns import header, place
+from ringwright.formats.sources.bench import read_bench
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.tables.nccl_columns import header, place
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real
 from written import sources

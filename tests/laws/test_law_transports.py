@@ -9,7 +9,7 @@ import pytest
 from ringwright.analysis.summary import summarise
 from ringwright.bounds.laws import reason
 from ringwright.bounds.laws.transports import is_transport
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 
 SPELLED = (

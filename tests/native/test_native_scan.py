@@ -359,7 +359,7 @@ LAUNCHED = [
 
 @pytest.mark.parametrize(("prefix", "rank", "time_s"), LAUNCHED)
 def test_launcher_prefixes_are_peeled(made: Any, prefix: bytes, rank: int, time_s: float | None) -> None:
-    from ringwright.formats.read.launchers import peel
+    from ringwright.formats.sources.launchers import peel
 
     _, result = scan(made, prefix + CLEAN)
     assert result["launch_rank"].tolist() == [rank]

@@ -20,7 +20,7 @@ from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.passages import passages
 from ringwright.fabrics import fabric
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.units import format_size
 from ringwright.reports import cuts
 from ringwright.reports.draw.log_player import log_play

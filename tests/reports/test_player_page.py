@@ -15,7 +15,7 @@ from fixtures_summary import job_summary
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.reports import html
 from ringwright_lab.testing.nccl_job import make_job
 from ringwright_lab.testing.nccl_log import write_log

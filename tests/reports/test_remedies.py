@@ -16,7 +16,7 @@ import pytest
 from ringwright import cli
 from ringwright.analysis import remedies
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import RingwrightError
 from ringwright_lab.testing import noise, slow_ranks
 from shared_data import data_folder, needs_shared_data

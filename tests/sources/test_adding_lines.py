@@ -12,7 +12,7 @@ import pytest
 
 import ringwright
 from ringwright.analysis import adders
-from ringwright.formats.read.nccl_log import adding
+from ringwright.formats.sources.nccl_log import adding
 from ringwright.reports import html, terminal
 
 INIT = "NCCL INFO ncclCommInitRank comm {comm} rank {rank} nranks {size} cudaDev 3 nvmlDev 3 busId 7000 commId 0xab - Init {phase}"

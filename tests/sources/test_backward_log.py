@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.formats.read.backward_log import backward_log, table
+from ringwright.formats.sources.backward_log import backward_log, table
 from ringwright.ground.errors import InputError
 from ringwright_lab.papers.figures import netai2020
 

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
-from ringwright.formats.read.bench import read_bench
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.sources.bench import read_bench
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.gate.inputs import find
 from ringwright.ground.errors import InputError
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace

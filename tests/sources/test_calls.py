@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.formats.read import read
-from ringwright.formats.read.calls import read_calls, reader
-from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.sources import read
+from ringwright.formats.sources.calls import read_calls, reader
+from ringwright.formats.sources.gate.inputs import find
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.formats.read.captures import parted
+from ringwright.formats.sources.captures import parted
 from ringwright.ground.errors import InputError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace

@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ringwright.formats.read.chakra_et import read_chakra_et
-from ringwright.formats.read.detect import detect, kind_of
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.write.chakra import chakra_collective
+from ringwright.formats.exports.chakra import chakra_collective
+from ringwright.formats.sources.chakra_et import read_chakra_et
+from ringwright.formats.sources.detect import detect, kind_of
+from ringwright.formats.sources.gate.inputs import find
 from ringwright.ground.errors import InputError
 from ringwright.model.collective import Collective
 from ringwright.model.trace import Trace
@@ -256,6 +256,6 @@ def test_the_json_twin() -> None:
 
 @pytest.mark.parametrize("width", [0, 3, 4, 8, 9])
 def test_a_real_number_of_any_width(width: int) -> None:
-    from ringwright.formats.read.wire import real as number_of
+    from ringwright.formats.sources.wire import real as number_of
 
     assert isinstance(number_of(b"\x00" * width), float)

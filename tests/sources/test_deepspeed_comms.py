@@ -10,9 +10,9 @@ import pytest
 
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
-from ringwright.formats.read.deepspeed_comms.grammar import op_of, size
-from ringwright.formats.read.deepspeed_comms.rates import world
+from ringwright.formats.sources import read
+from ringwright.formats.sources.deepspeed_comms.grammar import op_of, size
+from ringwright.formats.sources.deepspeed_comms.rates import world
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 

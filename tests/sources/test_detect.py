@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.formats.read import kinds as room
-from ringwright.formats.read.detect import detect, kind_of
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.kinds import kinds
+from ringwright.formats.sources import kinds as room
+from ringwright.formats.sources.detect import detect, kind_of
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.kinds import kinds
 from shared_data import data_folder, is_present, needs_shared_data
 
 pytestmark = pytest.mark.once
@@ -136,9 +136,9 @@ def test_no_answer_is_surer_than_the_kind_may_be() -> None:
 
 def test_looking_at_a_file_imports_no_reader_and_no_library() -> None:
     code = (
-        "import sys; from ringwright.formats.read.detect import kind_of; kind_of(b'NCCL INFO');"
-        "print(*(name for name in sys.modules if name.startswith('ringwright.formats.read.')"
-        " and not name.startswith(('ringwright.formats.read.kinds', 'ringwright.formats.read.detect'))"
+        "import sys; from ringwright.formats.sources.detect import kind_of; kind_of(b'NCCL INFO');"
+        "print(*(name for name in sys.modules if name.startswith('ringwright.formats.sources.')"
+        " and not name.startswith(('ringwright.formats.sources.kinds', 'ringwright.formats.sources.detect'))"
         " or name in ('numpy', 'polars', 'msgspec')))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.flight_recorder import names, opcodes, read_flight_recorder
-from ringwright.formats.read.flight_recorder.columns import total_bytes
-from ringwright.formats.read.flight_recorder.opcodes import RefusedError, interpret, load
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.flight_recorder import names, opcodes, read_flight_recorder
+from ringwright.formats.sources.flight_recorder.columns import total_bytes
+from ringwright.formats.sources.flight_recorder.opcodes import RefusedError, interpret, load
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.trace import Trace
 from ringwright.native import plain

@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.clocks import Clock, align
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.fusion import fuse
-from ringwright.formats.read.fusion.operations import best_shift
-from ringwright.formats.read.gate.archives import unpack
-from ringwright.formats.read.gate.inputs import find
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.fusion import fuse
+from ringwright.formats.sources.fusion.operations import best_shift
+from ringwright.formats.sources.gate.archives import unpack
+from ringwright.formats.sources.gate.inputs import find
 from ringwright.ground.errors import InputError
 from ringwright.ground.trace_tables import rows
 from ringwright.model.trace import Trace

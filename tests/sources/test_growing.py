@@ -12,10 +12,10 @@ import pytest
 
 from growing import agrees, cut, followed, look, said
 from reading import small_job
-from ringwright.formats.read import read
-from ringwright.formats.read.growing import GrowingJob
-from ringwright.formats.read.nccl_log import growing as growing_log
-from ringwright.formats.read.nccl_profiler import records
+from ringwright.formats.sources import read
+from ringwright.formats.sources.growing import GrowingJob
+from ringwright.formats.sources.nccl_log import growing as growing_log
+from ringwright.formats.sources.nccl_profiler import records
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import training_job, write_log
 

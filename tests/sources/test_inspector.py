@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.nccl_inspector import read_inspector
-from ringwright.formats.read.prometheus import bucket_bytes, read_prometheus
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.nccl_inspector import read_inspector
+from ringwright.formats.sources.prometheus import bucket_bytes, read_prometheus
+from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real

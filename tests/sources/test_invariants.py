@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reading import members, operations, put, small_job, summary_of
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError, RingwrightError, SchemaError, UsageError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import META_FILE, Trace

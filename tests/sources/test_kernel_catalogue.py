@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from kineto_traces import Maker, claims, collectives, read, source
-from ringwright.formats.read.kineto import read_kineto
-from ringwright.formats.read.kineto.catalogue import Kernel, bare, load
-from ringwright.formats.read.kineto.names import datatype, operation
+from ringwright.formats.sources.kineto import read_kineto
+from ringwright.formats.sources.kineto.catalogue import Kernel, bare, load
+from ringwright.formats.sources.kineto.names import datatype, operation
 from ringwright.ground.errors import InputError
 
 KNOWN = {

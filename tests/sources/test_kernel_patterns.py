@@ -13,9 +13,9 @@ from ringwright.cli import main
 from ringwright.cli.application import explain
 from ringwright.cli.recorded import HELP, READING, told
 from ringwright.cli.verbs import VERBS
-from ringwright.formats.read import read
-from ringwright.formats.read.kineto.catalogue import Kernel, load
-from ringwright.formats.read.ranks import compiled, named_by, rank_in_name
+from ringwright.formats.sources import read
+from ringwright.formats.sources.kineto.catalogue import Kernel, load
+from ringwright.formats.sources.ranks import compiled, named_by, rank_in_name
 from ringwright.ground.errors import InputError, UsageError
 from shared_data import data_folder, is_present, needs_shared_data
 

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from kineto_traces import ALL_REDUCE, GEMM, Maker, claims, collectives, meta, read, source
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.kineto import pieces, read_kineto, reader, stream
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.kineto import pieces, read_kineto, reader, stream
+from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError
 
 

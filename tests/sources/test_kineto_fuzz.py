@@ -15,8 +15,8 @@ from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.analysis.steps import steps_us
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.kineto import read_kineto, stream
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.kineto import read_kineto, stream
 from ringwright.ground.errors import RingwrightError
 
 pytestmark = pytest.mark.once

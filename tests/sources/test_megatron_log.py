@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
-from ringwright.formats.read.megatron_log.reader import moves
-from ringwright.formats.read.sample import sample
+from ringwright.formats.sources import read
+from ringwright.formats.sources.megatron_log.reader import moves
+from ringwright.formats.sources.sample import sample
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 from shared_data import needs_shared_data, real

@@ -9,8 +9,8 @@ import pytest
 
 import ringwright
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
-from ringwright.formats.read.nccl_log import grammar
+from ringwright.formats.sources import read
+from ringwright.formats.sources.nccl_log import grammar
 from shared_data import needs_shared_data, real
 
 PREFIX = "node1:100:120 [0] NCCL INFO "

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.formats.read.tables.nccl_tests import read_tables
-from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable, SizeRow
+from ringwright.formats.sources.tables.nccl_tests import read_tables
+from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
@@ -205,7 +205,7 @@ def test_no_table_is_an_error(tmp_path: Path, text: str) -> None:
 
 @given(st.lists(st.text(alphabet="0123456789 #.-abc\t", max_size=60), max_size=8))
 def test_noise_never_breaks_the_reader(noise: list[str]) -> None:
-    from ringwright.formats.read.tables.nccl_tests import _text
+    from ringwright.formats.sources.tables.nccl_tests import _text
 
     lines = NEW.splitlines()
     (table, *_) = list(_text([*lines[:9], *noise, *lines[9:]], "run.txt"))

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from nsys_export import START, write, write_payloads
-from ringwright.formats.read.detect import detect
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.kernel_names import classify
-from ringwright.formats.read.nsys import read_nsys
+from ringwright.formats.sources.detect import detect
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.kernel_names import classify
+from ringwright.formats.sources.nsys import read_nsys
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 

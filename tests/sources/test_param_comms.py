@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringwright.formats.read.detect import kind_of
-from ringwright.formats.read.param_comms import read_param_comms
+from ringwright.formats.sources.detect import kind_of
+from ringwright.formats.sources.param_comms import read_param_comms
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 from written import sources

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.bandwidth import bandwidth
-from ringwright.formats.read.detect import detect, kind_of
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.tables.perf_table import read_perf_table
+from ringwright.formats.sources.detect import detect, kind_of
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.tables.perf_table import read_perf_table
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 from written import sources, tar_of

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ringwright.formats.read.c10d import operation, sizes
-from ringwright.formats.read.detect import detect
-from ringwright.formats.read.gate.inputs import find
-from ringwright.formats.read.pytorch_et import read_pytorch_et
+from ringwright.formats.sources.c10d import operation, sizes
+from ringwright.formats.sources.detect import detect
+from ringwright.formats.sources.gate.inputs import find
+from ringwright.formats.sources.pytorch_et import read_pytorch_et
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 from written import sources, tar_of

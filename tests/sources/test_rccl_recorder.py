@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError
 
 FILES = Path(__file__).parent / "rccl"

@@ -15,12 +15,12 @@ import pytest
 from nsys_export import write
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.expected import cliffs, expected
-from ringwright.formats.read.bench import read_bench
-from ringwright.formats.read.chakra_et import read_chakra_et
-from ringwright.formats.read.nsys import read_nsys
-from ringwright.formats.read.param_comms import read_param_comms
-from ringwright.formats.read.pytorch_et import read_pytorch_et
-from ringwright.formats.read.tables.perf_table import read_perf_table
+from ringwright.formats.sources.bench import read_bench
+from ringwright.formats.sources.chakra_et import read_chakra_et
+from ringwright.formats.sources.nsys import read_nsys
+from ringwright.formats.sources.param_comms import read_param_comms
+from ringwright.formats.sources.pytorch_et import read_pytorch_et
+from ringwright.formats.sources.tables.perf_table import read_perf_table
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace

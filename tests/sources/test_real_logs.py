@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from shared_data import needs_shared_data, real
 
 pytestmark = needs_shared_data

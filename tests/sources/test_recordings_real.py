@@ -9,7 +9,7 @@ import pytest
 
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from shared_data import needs_shared_data, real
 
 pytestmark = needs_shared_data

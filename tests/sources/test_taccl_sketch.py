@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.formats.read.programs.taccl_sketch import parse_sketch, read_sketch
+from ringwright.formats.sources.programs.taccl_sketch import parse_sketch, read_sketch
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 

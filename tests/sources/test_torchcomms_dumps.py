@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 
 
 def entry(number: int, group: str, name: str, elements: int = 4, pg_id: int = 0) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 

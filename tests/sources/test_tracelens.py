@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 from shared_data import data_folder, needs_shared_data

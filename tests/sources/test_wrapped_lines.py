@@ -14,9 +14,9 @@ import pytest
 
 import ringwright
 from ringwright.cli import main
-from ringwright.formats.read.gate.wrapped import LONGEST_LINE, unwrapped
-from ringwright.formats.read.launchers import plain
-from ringwright.formats.read.source import Source
+from ringwright.formats.sources.gate.wrapped import LONGEST_LINE, unwrapped
+from ringwright.formats.sources.launchers import plain
+from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError
 
 # All-to-all before 2.13: its column redop is empty, so that the places of the words count.

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ringwright.formats.read import read
-from ringwright.formats.read.kinds import MAGIC, NO, xplane
-from ringwright.formats.read.wire import WireError
-from ringwright.formats.read.xplane import read_xplane
-from ringwright.formats.read.xplane.device_groups import Assignment, iota, mesh_axes, of_devices
-from ringwright.formats.read.xplane.program import shape as shape_of
+from ringwright.formats.sources import read
+from ringwright.formats.sources.kinds import MAGIC, NO, xplane
+from ringwright.formats.sources.wire import WireError
+from ringwright.formats.sources.xplane import read_xplane
+from ringwright.formats.sources.xplane.device_groups import Assignment, iota, mesh_axes, of_devices
+from ringwright.formats.sources.xplane.program import shape as shape_of
 from ringwright.ground.errors import InputError
 from ringwright.model.trace import Trace
 from ringwright.native import events, twin_events

@@ -243,8 +243,8 @@ def test_what_nothing_was_learnt_of_is_said(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_transport_is_kept_by_our_file_and_refused_where_unknown(tmp_path: Path) -> None:
-    from ringwright.formats.read.topology import read_topology
-    from ringwright.formats.write.topology_json import topology_json
+    from ringwright.formats.exports.topology_json import topology_json
+    from ringwright.formats.sources.topology import read_topology
     from ringwright.ground.errors import InputError, UsageError
 
     assert fabric("polaris:2").transport == "slingshot"

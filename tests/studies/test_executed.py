@@ -16,7 +16,7 @@ import ringwright
 from ringwright.capture import executed
 from ringwright.execute import batch, data
 from ringwright.execute.plan import Do, NodePlan, plans
-from ringwright.formats.write.perfetto import perfetto
+from ringwright.formats.exports.perfetto import perfetto
 from ringwright.ground.errors import InfeasibleError, ProgramError, RanksFailedError, UsageError
 from ringwright.model.program import Block, Op, Program, Step, turn
 from ringwright.model.trace import Trace

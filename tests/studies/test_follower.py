@@ -21,9 +21,9 @@ from ringwright.capture.live.live_alerts import AlertRule, AlertWatch, read_rule
 from ringwright.capture.live.live_hand_over import HandOver
 from ringwright.capture.live.live_metrics import metrics_of
 from ringwright.cli import main
-from ringwright.formats.write.grafana import dashboard
-from ringwright.formats.write.otlp import REST_S, OtlpSender
-from ringwright.formats.write.prometheus import LIVE_METRICS, METRICS, MetricSample, lines
+from ringwright.formats.exports.grafana import dashboard
+from ringwright.formats.exports.otlp import REST_S, OtlpSender
+from ringwright.formats.exports.prometheus import LIVE_METRICS, METRICS, MetricSample, lines
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.reports.live import drawn, screen
 

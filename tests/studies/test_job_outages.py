@@ -8,7 +8,7 @@ import pytest
 
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import faults, recorded
 from ringwright.jobs.explained.passing import staying

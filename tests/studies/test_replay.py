@@ -10,7 +10,7 @@ import pytest
 
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError, UsageError, WorkloadError
 from ringwright.ground.trace_tables import rows
 from ringwright.model.stages import LinkCosts, seconds

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Workload
 from ringwright.workloads.replay import Replay, baseline, replayed

@@ -14,9 +14,9 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.calls.seats import seated
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.formats.read.programs.opened import read_program
-from ringwright.formats.write.mscclpp_json import mscclpp_json
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.formats.exports.mscclpp_json import mscclpp_json
+from ringwright.formats.exports.topology_json import topology_json
+from ringwright.formats.sources.programs.opened import read_program
 from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -17,7 +17,7 @@ from ringwright.cli import main
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics._capabilities import SHARP
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective

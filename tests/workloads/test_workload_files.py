@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ringwright.engines.job.run import simulate
-from ringwright.formats.read.programs.workload_json import read_workload, read_workload_json
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.workload_json import workload_json
+from ringwright.formats.sources.programs.workload_json import read_workload, read_workload_json
 from ringwright.ground.errors import InputError, RingwrightError, SchemaError, UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import RULES, check

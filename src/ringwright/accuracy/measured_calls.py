@@ -10,8 +10,8 @@ from ringwright.accuracy.mpi_accuracy import is_table
 from ringwright.costs.learnt.call import of_calls
 from ringwright.costs.learnt.described import described
 from ringwright.costs.learnt.trusted import MeasuredCall
-from ringwright.formats.read.tables.nccl_tests import every_table
-from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
+from ringwright.formats.sources.tables.nccl_tests import every_table
+from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import InputError, RingwrightError
 
 CASES, TIMES = "_cases.csv", "_times.csv"

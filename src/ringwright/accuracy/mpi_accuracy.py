@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.calibration.search import descend
 from ringwright.costs.mpi_names import OUR_NAMES
-from ringwright.formats.read.tables.csv_rows import csv_rows, finite, whole_number
+from ringwright.formats.sources.tables.csv_rows import csv_rows, finite, whole_number
 from ringwright.ground.errors import InputError, RingwrightError
 from ringwright.model.collective import Collective
 

@@ -92,7 +92,7 @@ def _situation(job: Trace | str | Path, on: spelled.Machine | None, gpus: int | 
     if isinstance(job, Trace) or Path(job).exists():
         if gpus is not None:
             raise UsageError("gpus is of a model, and this is a recording", remedy="leave gpus out")
-        from ringwright.formats.read import read
+        from ringwright.formats.sources import read
 
         return of_recording(job if isinstance(job, Trace) else read(job), machine)
     from ringwright.jobs.generated import GeneratedJobSpec

@@ -13,8 +13,8 @@ from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
 from ringwright.advise.software import MPI_LIBRARIES
 from ringwright.calls import export_files
-from ringwright.formats.write import find
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.formats.exports import find
+from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import generated
 from ringwright.jobs.pricing.costs import LIBRARY

@@ -13,7 +13,7 @@ from ringwright.advise.interval import Draws
 from ringwright.advise.provision.study import provision
 from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
-from ringwright.formats.write.topology_json import topology_json
+from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground import drafts
 from ringwright.jobs.generated import GeneratedJobSpec
 from ringwright.model.registry import scheduler

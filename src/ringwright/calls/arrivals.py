@@ -102,7 +102,7 @@ def _drawn(kind: str, text: str, ranks: int) -> np.ndarray:
 
 
 def _measured(path: Path, ranks: int) -> Arrivals:
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     return of_recording(read(path), ranks, str(path))
 

@@ -13,8 +13,8 @@ from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, calibrated, fit, times_s
 from ringwright.costs.learnt.described import forced, named_release
 from ringwright.costs.transports import carrier
-from ringwright.formats.read.tables.nccl_tests import read_tables
-from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
+from ringwright.formats.sources.tables.nccl_tests import read_tables
+from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.calls import rules
 from ringwright.calls.simulation_spec import SimulationSpec
-from ringwright.formats import write as exports
-from ringwright.formats.write.placement import claim_file
+from ringwright.formats import exports
+from ringwright.formats.exports.placement import claim_file
 from ringwright.ground import drafts
 from ringwright.model.registry import algorithm
 

@@ -127,7 +127,7 @@ def _collectives() -> Iterator[NamedThing]:
 
 
 def _formats() -> Iterator[NamedThing]:
-    from ringwright.formats import write as exports
+    from ringwright.formats import exports
 
     options = {"trace": "convert --format", "workload": "workload --to"}
     for name, export in exports.exports(*exports.TAKES).items():
@@ -138,7 +138,7 @@ def _formats() -> Iterator[NamedThing]:
 
 
 def _sources() -> Iterator[NamedThing]:
-    from ringwright.formats.read.kinds import kinds
+    from ringwright.formats.sources.kinds import kinds
 
     for name, kind in kinds().items():
         yield NamedThing(name, kind.what, "found by looking: ringwright read FILE")

@@ -34,7 +34,7 @@ def machine(on: Machine, faults: Iterable[str] = (), *, seed: int = 0) -> Topolo
 
 def _named(on: str | Path) -> Topology:
     if Path(on).is_file():
-        from ringwright.formats.read.topology import read_topology
+        from ringwright.formats.sources.topology import read_topology
 
         return read_topology(Path(on))
     if isinstance(on, Path):

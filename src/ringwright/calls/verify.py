@@ -8,7 +8,7 @@ from pathlib import Path
 from ringwright.calls import spelled
 from ringwright.calls.numerics import Numerics, measured
 from ringwright.calls.seats import seated
-from ringwright.formats.read.programs.opened import verify_file
+from ringwright.formats.sources.programs.opened import verify_file
 from ringwright.ground.errors import UsageError
 from ringwright.ground.notebook import card, line, table
 from ringwright.model.program import Program

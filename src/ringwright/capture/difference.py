@@ -58,7 +58,7 @@ def difference(before: Recorded, after: Recorded) -> RunDifference:
 def _read(recording: Recorded) -> Trace | Mapping[str, object]:
     if isinstance(recording, Trace | Mapping):
         return recording
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     return read(recording)
 

@@ -144,7 +144,7 @@ def stall_words(folder: Path, seconds: float) -> str:
 def _summary(folder: Path) -> tuple[Summary | None, list[str]]:
     """Return the summary of what was recorded, and why there is none; nothing here may cost the job its exit code."""
     from ringwright.analysis.summary import summarise
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     try:
         if not any(_is_recording(path) for path in folder.iterdir()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.read import detected
-from ringwright.formats.read.kinds import kinds as known_kinds
+from ringwright.formats.sources import detected
+from ringwright.formats.sources.kinds import kinds as known_kinds
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

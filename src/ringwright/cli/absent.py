@@ -19,5 +19,5 @@ def absent(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         What was typed behind the verb.
     """
     verb = next((word for word in sys.argv[1:] if word in laboratory.VERBS), "this verb")
-    laboratory.check(f"ringwright {verb}")
+    laboratory.require(f"ringwright {verb}")
     return len(words)

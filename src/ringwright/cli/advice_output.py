@@ -19,7 +19,7 @@ PAGES = (".html", ".htm")
 def claimed(output: Path | None, *, force: bool) -> Path | None:
     """Return where files are to be written, claimed before minutes are spent; UsageError where they may not be."""
     from ringwright.advise import folder
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.placement import claim_file
 
     if output is None:
         return None

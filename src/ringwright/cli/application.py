@@ -75,7 +75,7 @@ def examples(verb: str) -> list[str]:
 def _where(verb: str) -> str:
     """Return where a verb's function is."""
     if verb in laboratory.VERBS:
-        laboratory.check(f"ringwright {verb}")
+        laboratory.require(f"ringwright {verb}")
         return f"{laboratory.PACKAGE}.cli.{verb}:{verb}"
     return f"ringwright.cli.{verb}:{verb}"
 

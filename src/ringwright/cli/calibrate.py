@@ -62,7 +62,7 @@ def calibrate(
     ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20
     """
     from ringwright.calls import calibrate as study
-    from ringwright.formats.read.sample import measured_table
+    from ringwright.formats.sources.sample import measured_table
 
     if sample and tables:
         raise UsageError(
@@ -83,7 +83,7 @@ def calibrate(
         )
     if output:
         from ringwright.costs.calibration import save
-        from ringwright.formats.write.placement import claim_file
+        from ringwright.formats.exports.placement import claim_file
 
         save(calibration, claim_file(output, force=force))
     if json:

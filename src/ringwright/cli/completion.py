@@ -29,7 +29,7 @@ def completion(
         Overwrite the output if it exists.
     """
     from ringwright.cli.application import app
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.placement import claim_file
 
     script = app().generate_completion(prog_name=called.NAME, shell=shell)
     if output is None:

@@ -56,10 +56,10 @@ def convert(
 
 
 def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool) -> list[Path]:
-    from ringwright.formats.write import find
+    from ringwright.formats.exports import find
 
     if form == "log":
-        from ringwright.formats.write.log import log
+        from ringwright.formats.exports.log import log
 
         if not redact:
             raise UsageError("--format log rewrites a log", remedy="add --redact")
@@ -67,7 +67,7 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
     export = find(form, "trace")
     trace = reading.trace(paths, events="all")
     if redact:
-        from ringwright.formats.write.redact import redact as redacted
+        from ringwright.formats.exports.redact import redact as redacted
 
         trace = redacted(trace, salt=salt)
     if form == "perfetto":
@@ -79,6 +79,6 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
 
 def every_format() -> str:
     """Return the names that --format takes."""
-    from ringwright.formats.write import exports
+    from ringwright.formats.exports import exports
 
     return "Formats: " + ", ".join([*exports("trace"), "log"])

@@ -84,7 +84,7 @@ class MachineOptions:
 
 
 def _read(file: Path) -> Topology:
-    from ringwright.formats.read.topology import read_topology
+    from ringwright.formats.sources.topology import read_topology
 
     return read_topology(file)
 

@@ -83,7 +83,7 @@ def provision(
     from ringwright.advise.provision.asked import ProvisionSpec, parse_share
     from ringwright.advise.provision.prices import read_prices
     from ringwright.calls.spelled import machine
-    from ringwright.formats.write.placement import claim_folder
+    from ringwright.formats.exports.placement import claim_folder
     from ringwright.jobs.model_workload import WorkloadSpec
 
     common = WorkloadSpec(

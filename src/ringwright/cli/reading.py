@@ -54,7 +54,7 @@ def recording(path: str | None, *, sample: bool) -> str | None:
 
 def trace(paths: list[str], *, events: str = "auto") -> Trace:
     """Return the Trace of some inputs; ``events`` as in ``ringwright.read``."""
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     with progress.read(paths) as advance:
         return read(paths, events=events, progress=advance)
@@ -128,7 +128,7 @@ def command_line() -> str:
 
 def write_page(target: Path, page: str, *, force: bool = False) -> None:
     """Write one HTML page and say so; raise UsageError where it exists and ``force`` was not given."""
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.placement import claim_file
 
     drafts.write(claim_file(target, force=force), page)
     print(f"wrote {target}; open it in a browser")
@@ -136,8 +136,8 @@ def write_page(target: Path, page: str, *, force: bool = False) -> None:
 
 def write_dashboard(target: Path, *, force: bool = False) -> int:
     """Write the dashboard for Grafana and say so; raise UsageError where the file exists and ``force`` was not given."""
-    from ringwright.formats.write.grafana import dashboard
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.grafana import dashboard
+    from ringwright.formats.exports.placement import claim_file
 
     drafts.write(claim_file(target, force=force), dashboard())
     print(f"wrote {target}; import it in Grafana, over the metrics of ringwright live --textfile or --otlp")
@@ -146,7 +146,7 @@ def write_dashboard(target: Path, *, force: bool = False) -> int:
 
 def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:
     """Return what yields the bytes of some logs in whole lines, each time it is called anew."""
-    from ringwright.formats.read.gate.inputs import chunks, find
+    from ringwright.formats.sources.gate.inputs import chunks, find
 
     if "-" in paths:
         raise UsageError("standard input can be read only once", remedy="save it to a file first")

@@ -20,8 +20,8 @@ def told(arguments: Sequence[str]) -> Iterator[list[str]]:
     if not READING & {*words[:end]} or not any(word.startswith((KERNELS, RANKS)) for word in words[:end]):
         yield words
         return
-    from ringwright.formats.read import ranks
-    from ringwright.formats.read.kineto import catalogue
+    from ringwright.formats.sources import ranks
+    from ringwright.formats.sources.kineto import catalogue
 
     own, said = _taken(words[:end])
     if KERNELS in said:

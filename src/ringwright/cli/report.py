@@ -31,7 +31,7 @@ def report(
     --------
     ringwright report --sample -o job.html --force
     """
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.placement import claim_file
     from ringwright.reports import html
 
     given = reading.inputs(paths, sample=sample)

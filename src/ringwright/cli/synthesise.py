@@ -75,7 +75,7 @@ def synthesise(
     ringwright synthesise all-reduce --fabric torus:4x4 --groups tp=2,dp=8 --beside 'all-reduce 64M on dp' --size 64M
     """
     from ringwright.algorithms.searching import stoppable
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.placement import claim_file
     from ringwright.ground.units import parse_time
     from ringwright.reports.calls import synthesised
     from ringwright.reports.pages import synthesised_page

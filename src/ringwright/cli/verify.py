@@ -38,7 +38,7 @@ def verify(
     """
     from ringwright.calls import spelled
     from ringwright.calls.seats import seated
-    from ringwright.formats.read.programs.opened import verify_file
+    from ringwright.formats.sources.programs.opened import verify_file
 
     if fabric is not None and topology is not None:
         raise UsageError("a machine is named or given as a file", remedy="--fabric dgx-h100:1, or --topology FILE")

@@ -16,7 +16,7 @@ def is_there() -> bool:
     return find_spec(PACKAGE) is not None
 
 
-def check(what: str) -> None:
+def require(what: str) -> None:
     """Raise MissingExtraError where the package is not installed.
 
     Parameters

@@ -24,6 +24,7 @@ _PUBLIC = ("ringwright.errors", "ringwright.language", "ringwright.pictures", "r
 _TOGETHER = {
     ("", "ringwright.algorithms"): "innetwork language",
     ("", "ringwright.bounds"): "laws",
+    ("", "ringwright.formats"): "exports sources",
     ("", "ringwright.graph"): "algebra frameworks memory pipelines",
     ("", "ringwright.ground"): (
         "apart called decoder drafts errors extras headings knobs mixing notebook plugins reopened scratch scrub "
@@ -79,16 +80,16 @@ _TOGETHER = {
     ),
     (
         "sources",
-        "ringwright.formats.read.gate",
+        "ringwright.formats.sources.gate",
     ): "archives inputs missing reached salvage tails temporary whole wrapped",
-    ("sources", "ringwright.formats.read.programs"): (
+    ("sources", "ringwright.formats.sources.programs"): (
         "msccl_xml mscclpp_json mscclpp_lower mscclpp_plan taccl_sketch workload_json"
     ),
-    ("sources", "ringwright.formats.read.settings"): (
+    ("sources", "ringwright.formats.sources.settings"): (
         "ddp_buckets fsdp2_prefetch megatron_flags mpich_json msccl_config msccl_rules nccl_environment "
         "nccl_tuner_csv ompi_rules rccl_tuner_csv torchcomms_tuner torchtitan_toml"
     ),
-    ("sources", "ringwright.formats.read.tables"): (
+    ("sources", "ringwright.formats.sources.tables"): (
         "csv_rows nccl_columns nccl_tests nccl_tests_shapes nccl_tests_table perf_table"
     ),
     ("studies", "ringwright"): "jobs",
@@ -117,12 +118,10 @@ _TOGETHER = {
 }
 _BY_NAME = {
     "analysis.trace_bursts": "ringwright.analysis.traffic.of_trace",
-    "exports": "ringwright.formats.write",
     "lab": "ringwright_lab.network",
     "pictures": "ringwright.reports.notebook",
     "reports.job_remedies": "ringwright.reports.steps.remedies",
-    "sources": "ringwright.formats.read",
-    "sources.programs": "ringwright.formats.read.programs.opened",
+    "sources.programs": "ringwright.formats.sources.programs.opened",
     "studies": "ringwright.calls",
     "studies.jobs.accuracy": "ringwright.accuracy.jobs",
     "studies.jobs.live": "ringwright_lab.live.on_ranks",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringwright.calls import export_files
-from ringwright.formats.write import find
+from ringwright.formats.exports import find
 from ringwright.ground.errors import UsageError
 from ringwright.jobs import written
 from ringwright.jobs.one_clock import one_clock

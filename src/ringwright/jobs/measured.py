@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.formats.read.tables.csv_rows import csv_rows
+from ringwright.formats.sources.tables.csv_rows import csv_rows
 from ringwright.ground.errors import InputError
 from ringwright.workloads.parallel import Parallel, parse
 

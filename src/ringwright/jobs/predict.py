@@ -270,7 +270,7 @@ def _opened(what: object) -> object:
         return str(what)
     if written.is_workload(path):
         return written.read(path)
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     return read(path)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.calls.asked import asked_of
-from ringwright.formats import write as exports
-from ringwright.formats.read.programs.workload_json import read_workload
-from ringwright.formats.write.placement import claim_file, claim_folder
+from ringwright.formats import exports
+from ringwright.formats.exports.placement import claim_file, claim_folder
+from ringwright.formats.sources.programs.workload_json import read_workload
 from ringwright.ground import drafts
 from ringwright.jobs import faults
 from ringwright.jobs.generated import LEFT_OUT

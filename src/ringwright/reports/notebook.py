@@ -75,7 +75,7 @@ class Picture:
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the page and return its path; raise UsageError where there is a file already and ``force`` is not given."""
-        from ringwright.formats.write.placement import claim_file
+        from ringwright.formats.exports.placement import claim_file
         from ringwright.ground import drafts
 
         return drafts.write(claim_file(Path(path), force=force), self.page)

@@ -11,8 +11,8 @@ import algebra_cases as cases
 import ringwright
 from ringwright.costs.networks import NetworkCosts
 from ringwright.engines.job.run import simulate
-from ringwright.formats.read.programs.workload_json import read_workload
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.workload_json import workload_json
+from ringwright.formats.sources.programs.workload_json import read_workload
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.equal import prove
 from ringwright.ground.errors import UsageError, WorkloadError

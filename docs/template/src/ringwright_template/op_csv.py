@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.formats.read.gathered import Gathered
+from ringwright.formats.sources.gathered import Gathered
 from ringwright.ground.errors import InputError
 from ringwright.model.collective import OPS
 
 if TYPE_CHECKING:
-    from ringwright.formats.read.source import Source
+    from ringwright.formats.sources.source import Source
     from ringwright.model.trace import Trace
 
 HEAD = b"rank,op,bytes,start_us,time_us"

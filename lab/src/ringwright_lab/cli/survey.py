@@ -43,7 +43,7 @@ def survey(
     ringwright survey
     ringwright survey resnet50 --fabric switch:4
     """
-    from ringwright.formats.write.placement import claim_file
+    from ringwright.formats.exports.placement import claim_file
     from ringwright_lab.survey import document
 
     asked = surveyed.question(reading.recording(job, sample=sample), machine, model)

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.write import Export
+from ringwright.formats.exports import Export
 from ringwright_lab.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def examples(takes: str) -> Iterator[Any]:
     import random
 
     from ringwright.fabrics import fabric
-    from ringwright.formats.read import read
-    from ringwright.formats.read.sample import sample
+    from ringwright.formats.sources import read
+    from ringwright.formats.sources.sample import sample
     from ringwright_lab.contracts import small_jobs
 
     if takes in ("program", "collective"):
@@ -161,7 +161,7 @@ def check_export(
 
     Examples
     --------
-    >>> from ringwright.formats.write.topology_json import topology_json
+    >>> from ringwright.formats.exports.topology_json import topology_json
     >>> from ringwright_lab.testing import check_export, failures
     >>> failures(check_export(topology_json, "topology"))
     []

@@ -69,7 +69,7 @@ def named(top: Topology, again: Topology) -> str | None:
 
 def same_again(top: Topology, again: Topology) -> str | None:
     """Two machines of the same spelling are the same."""
-    from ringwright.formats.write.topology_json import topology_json
+    from ringwright.formats.exports.topology_json import topology_json
 
     return None if topology_json(top) == topology_json(again) else "it differs from one time to the next"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
 
-from ringwright.formats.write import Export
+from ringwright.formats.exports import Export
 from ringwright.ground import plugins
 from ringwright.ground.errors import UsageError
 from ringwright.ground.plugins import Plugin, origin_of
@@ -102,7 +102,7 @@ def _checked(case: RoomCase) -> list[Outcome]:
     if case.room == "exports":
         return [outcome for export in _writers()[case.slug] for outcome in check_export(export)]
     if case.room == "sources":
-        from ringwright.formats.read.kinds import kinds
+        from ringwright.formats.sources.kinds import kinds
 
         return check_source(kinds()[case.slug].read, list(case.files))
     if case.room == "fabrics":
@@ -121,7 +121,7 @@ def _fabrics() -> Iterator[RoomMember]:
 
 
 def _sources() -> Iterator[RoomMember]:
-    from ringwright.formats.read import kinds
+    from ringwright.formats.sources import kinds
 
     broken = {error.what for error in kinds.problems()}
     for name, kind in kinds.kinds().items():
@@ -150,7 +150,7 @@ def _exports() -> Iterator[RoomMember]:
 def _writers() -> dict[str, list[Export]]:
     """Return the exports by name: several things may be written in one format."""
     from ringwright.calls import rules
-    from ringwright.formats import write as exports
+    from ringwright.formats import exports
 
     house = (*exports.in_folder(exports.__name__), *exports.in_folder(rules.__name__))
     outside = (each for each in exports.exports(*exports.TAKES).values() if each.plugin is not None)

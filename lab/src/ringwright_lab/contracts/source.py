@@ -221,7 +221,7 @@ def check_source(read: Reader, files: str | Path | Sequence[str | Path]) -> list
     Parameters
     ----------
     read
-        What the readers of the house are: a callable from a list of ``ringwright.formats.read.source.Source`` to a Trace.
+        What the readers of the house are: a callable from a list of ``ringwright.formats.sources.source.Source`` to a Trace.
     files
         Paths of recordings that it understands; they are read together.
 
@@ -233,12 +233,12 @@ def check_source(read: Reader, files: str | Path | Sequence[str | Path]) -> list
     Examples
     --------
     >>> import ringwright
-    >>> from ringwright.formats.read.nccl_log import read_log
+    >>> from ringwright.formats.sources.nccl_log import read_log
     >>> from ringwright_lab.testing import check_source, failures
     >>> failures(check_source(read_log, ringwright.sample()))
     []
     """
-    from ringwright.formats.read.gate.inputs import find
+    from ringwright.formats.sources.gate.inputs import find
     from ringwright.model.trace import Trace
 
     names = [files] if isinstance(files, str) or not isinstance(files, Sequence) else [*files]
@@ -276,7 +276,7 @@ def _of_nothing(read: Reader) -> Answer:
     """A file that holds nothing is refused, or the Trace says what was lost: never a silent nothing."""
     import io
 
-    from ringwright.formats.read.source import Source
+    from ringwright.formats.sources.source import Source
 
     try:
         trace = read([Source("empty", lambda: io.BytesIO(b""))])

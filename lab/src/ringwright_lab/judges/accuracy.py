@@ -22,8 +22,8 @@ from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_
 from ringwright.costs.calibration.fit import LARGE_BYTES
 from ringwright.costs.nccl import placed
 from ringwright.costs.transports import USUAL_TRANSPORT, carrier
-from ringwright.formats.read.tables.nccl_tests import read_tables
-from ringwright.formats.read.tables.nccl_tests_table import NcclTestsTable
+from ringwright.formats.sources.tables.nccl_tests import read_tables
+from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import InputError, UsageError
 from ringwright_lab.judges.accuracy_cases import known
 

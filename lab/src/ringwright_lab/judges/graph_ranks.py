@@ -18,8 +18,8 @@ import numpy as np
 from ringwright.execute.place import here
 from ringwright.execute.started import run_ranks
 from ringwright.execute.torch_ranks import require_torch
-from ringwright.formats.read.programs.workload_json import read_workload
-from ringwright.formats.write.workload_json import workload_json
+from ringwright.formats.exports.workload_json import workload_json
+from ringwright.formats.sources.programs.workload_json import read_workload
 from ringwright.graph.algebra.equal import outputs
 from ringwright.graph.algebra.meaning import carry_out
 from ringwright.graph.algebra.moving import Held, dim_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from ringwright.execute.place import here
 from ringwright.execute.started import run_ranks
 from ringwright.execute.torch_ranks import require_torch
-from ringwright.formats.write.pipeline_csv import NAME, as_csv
+from ringwright.formats.exports.pipeline_csv import NAME, as_csv
 from ringwright.graph.pipelines.stages import stages_of
 from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload

@@ -75,7 +75,7 @@ def _asked(job: str | Path, on: spelled.Machine | None, gpus: int | None, parall
             raise UsageError(
                 "gpus and parallel are of a model, this is a file", where=str(job), remedy="leave them out"
             )
-        from ringwright.formats.read import read
+        from ringwright.formats.sources import read
 
         return asked.of_path(str(job), partial(_machine, on), read)
     asked.known(str(job))

@@ -92,8 +92,8 @@ def _member(each: rooms.RoomMember, shown: Shown) -> dict[str, Any]:
 def _of_other_rooms() -> list[PluginError]:
     """Return why plug-ins that are no systems cannot be used: fabrics, exports, sources and families."""
     from ringwright import fabrics
-    from ringwright.formats import write as exports
-    from ringwright.formats.read import kinds
+    from ringwright.formats import exports
+    from ringwright.formats.sources import kinds
     from ringwright.workloads import families
 
     return [*fabrics.problems(), *exports.problems(), *kinds.problems(), *families.problems()]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.drafts import draft
 from ringwright.ground.errors import InputError, RingwrightError
 from ringwright_lab.sweep.measure import agreement, calls, results

@@ -15,7 +15,7 @@ from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.backtest import BackTest, of_halves, of_pair
 from ringwright.advise.document import CHANGES, Advice
 from ringwright.advise.situation import of_recording
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.ground.errors import RingwrightError
 from ringwright_lab.testing import drawn_pairs, live_pairs, planted_causes
 

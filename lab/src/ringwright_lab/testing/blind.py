@@ -19,7 +19,7 @@ from typing import Any
 
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.summary import summarise
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 from ringwright_lab.testing import slow_ranks
 from ringwright_lab.testing.noise import HealthyNoise, ours

@@ -73,7 +73,7 @@ def from_recordings(paths: Iterable[Path]) -> HealthyNoise | None:
 
     What cannot be read is passed over.
     """
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
 
     late, shared, names = [], [], []
     for path in paths:

@@ -170,7 +170,7 @@ class Workloads:
                 )
 
             return wrote
-        from ringwright.formats.read import read
+        from ringwright.formats.sources import read
 
         replay = replayed(read([name]))
         told = [f"{name}: {replay.ground}, {replay.step}", *recorded.ground(replay)["warnings"]]

@@ -17,8 +17,8 @@ from ringwright.analysis.document import Culprit
 from ringwright.capture.live.live_alerts import AlertWatch, FiredAlert, read_rules
 from ringwright.capture.live.live_late import LateRank, LateRanks, is_long, summary_and_recent
 from ringwright.capture.live.live_rates import LiveNic, LiveOperation, LiveRates, LiveSize
-from ringwright.formats.read.fusion import fuse
-from ringwright.formats.read.growing import MOST_LOOK_BYTES, GrowingJob, Looked
+from ringwright.formats.sources.fusion import fuse
+from ringwright.formats.sources.growing import MOST_LOOK_BYTES, GrowingJob, Looked
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.ground.units import format_count
 from ringwright.model.trace import Trace, is_capture

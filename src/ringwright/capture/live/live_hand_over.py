@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.capture.live.live_metrics import gauges, metrics_of
-from ringwright.formats.write.otlp import OtlpSender
-from ringwright.formats.write.prometheus import prometheus
+from ringwright.formats.exports.otlp import OtlpSender
+from ringwright.formats.exports.prometheus import prometheus
 
 if TYPE_CHECKING:
     from pathlib import Path

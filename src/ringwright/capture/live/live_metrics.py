@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.capture.live.live_late import named
-from ringwright.formats.write.prometheus import MetricSample, samples, spelled
+from ringwright.formats.exports.prometheus import MetricSample, samples, spelled
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.formats.write.prometheus import bucket
+from ringwright.formats.exports.prometheus import bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

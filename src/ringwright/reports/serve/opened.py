@@ -20,7 +20,7 @@ def prepare(path: str, folder: Path) -> None:
     """Read a job and write its Trace, report, summary and timeline into a folder; RingwrightError where nothing can be read."""
     from ringwright.analysis.summary import summarise
     from ringwright.analysis.timeline.event_levels import levels
-    from ringwright.formats.read import read
+    from ringwright.formats.sources import read
     from ringwright.reports import html
 
     trace = read([path], progress=_counting())

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import as_file, files
 
 from ringwright.engines.job.run import simulate
-from ringwright.formats.read.backward_log import BackwardLog, backward_log, table
+from ringwright.formats.sources.backward_log import BackwardLog, backward_log, table
 from ringwright.model.stages import Stage
 from ringwright.model.workload import Queue, Rewrite
 from ringwright.workloads.layers import measured

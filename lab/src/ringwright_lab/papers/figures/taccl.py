@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.synthesis.taccl import taccl
 from ringwright.engines.choose import simulate
-from ringwright.formats.read.topology.taccl import read_taccl_model
+from ringwright.formats.sources.topology.taccl import read_taccl_model
 from ringwright.model.collective import Collective
 from ringwright.model.sketches import Sketch
 from ringwright_lab.papers.figures.collectives import time_us

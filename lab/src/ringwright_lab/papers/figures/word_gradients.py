@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from ringwright.algorithms.innetwork.pair_tables import Pair
-from ringwright.formats.read.sample import sample
+from ringwright.formats.sources.sample import sample
 
 WIDTH, BATCH, STEPS, RATE = 16, 128, 5, 2.0
 FIXED = 1 << 24  # of a value's integer: tables add whole numbers

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis.slow.disturbance import NONE, UNKNOWN, disturbance
-from ringwright.formats.read import read
+from ringwright.formats.sources import read
 from ringwright_lab.papers.poster.plan import ANOMALIES
 from ringwright_lab.sweep.measure import step_times
 from ringwright_lab.sweep.point import GridPoint

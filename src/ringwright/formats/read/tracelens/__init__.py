@@ -1,5 +1,0 @@
-"""What TraceLens (AMD) makes of profiler traces, one table of collectives a CSV file."""
-
-from ringwright.formats.read.tracelens.reader import read_tracelens
-
-__all__ = ["read_tracelens"]

@@ -1,0 +1,272 @@
+"""One process's calls to rows of ``events``, by column."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from ringwright.formats.sources.c10d import POINTWISE, sizes
+from ringwright.formats.sources.calls.file import CallsFile, RecordedGroup
+from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.formats.sources.gathered import Gathered
+
+KIND = "calls"
+ENDED = "ended"  # op of the status row that says how a process ended
+_MEASURED = ("gloo", "mpi", "ucc")
+_ROLES = ("world", "dp", "tp", "pp", "ep", "cp", "sp", "fsdp", "embedding", CHECKPOINT)
+_WORLDS = ("default_pg", "MPI_COMM_WORLD")
+_I32, _I64 = 2**31 - 1, 2**63 - 1
+
+
+def frame_of(gathered: Gathered, process: CallsFile, life: int, origin_ns: int) -> pl.DataFrame:
+    """Return the events of one process; its groups and its device go to ``found``."""
+    import polars as pl
+
+    from ringwright.ground.trace_tables import conform, rows, schema
+
+    host = str(process.head.get("host", "")) or None
+    gathered.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))
+    if process.head.get("library"):
+        gathered.release(str(process.head["library"]))
+    shift_ns = process.offset_ns - origin_ns
+    calls = _calls(gathered, process, life, shift_ns)
+    others = rows("events", _others(process, shift_ns))
+    made = pl.concat([conform("events", calls), others]) if calls is not None else others
+    base = {"rank": process.rank, "host": host, "pid": process.head.get("pid"), "source": KIND, "file": process.name}
+    base |= {"clock": f"host:{host}", "ground": "read", "multiplicity": 1, "records": 1, "confidence": 1.0}
+    types = schema("events")
+    return made.with_columns(pl.lit(value, dtype=types[name]).alias(name) for name, value in base.items())
+
+
+def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
+    """Return the rows that are no calls: steps, errors, and how the process ended."""
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": "step",
+            "op": "step",
+            "iteration": step.iteration,
+            "start_s": (step.begin_ns + shift_ns) / 1e9,
+            "duration_s": max(0, step.end_ns - step.begin_ns) / 1e9,
+        }
+        for step in process.steps
+    ]
+    rows += [
+        {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
+        for _, at_ns, text, line in process.errors
+    ]
+    return [*rows, *_end(process, shift_ns)]
+
+
+def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
+    """Return the status row that says how the process ended, after the error that ended it where it did so out of order."""
+    died = process.died
+    if died is None or (died.how == "exit" and died.code == 0):
+        how = f"ended in order ({process.ended})" if process.ended else "its recording stops without an end"
+        left = died.says if died is not None else how
+        return [{"kind": "status", "op": ENDED, "text": left}]
+    row = {
+        "kind": "error",
+        "op": "died",
+        "start_s": (died.at_ns + shift_ns) / 1e9,
+        "text": died.says,
+        "line": died.line,
+    }
+    return [
+        row | {"code": died.code, "task": json.dumps({"how": died.how})},
+        {"kind": "status", "op": ENDED, "text": died.says},
+    ]
+
+
+def _calls(gathered: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.DataFrame | None:
+    import polars as pl
+
+    if not process.calls:
+        return None
+    calls = pl.concat(process.calls)
+    process.calls = []
+    strange = calls.filter(~pl.col("group").is_in(list(process.groups)))
+    for line in strange["line"].head(20):
+        gathered.note(process.name, "refused", "a call of a group that was not described", at=line)
+    gathered.note(process.name, "refused", "a call of a group that was not described", max(0, strange.height - 20))
+    calls = _turned(calls)
+    groups = _groups(gathered, process, life, set(calls["group"].unique().to_list()))
+    if groups is None:
+        return None
+    with_groups = _with_ends(process, calls.join(groups, on="group", how="inner", maintain_order="left"))
+    sized = _sized(_numbered(_with_context(process, with_groups)))
+    begin, end = pl.col("at_ns") + shift_ns, pl.col("end_ns") - pl.col("at_ns")
+    is_over = pl.col("end_ns").is_not_null() & (end >= 0)
+    return sized.select(
+        "kind",
+        "op",
+        "communicator",
+        "comm_rank",
+        "nranks",
+        "sequence",
+        "count",
+        "thread",
+        "element_bytes",
+        "size_bytes",
+        "sent_bytes",
+        "received_bytes",
+        "phase",
+        "layer",
+        "tokens",
+        "iteration",
+        "state",
+        "line",
+        pl.col("number").alias("op_count"),
+        pl.col("datatype").replace("", None),
+        pl.col("reduction").replace("", None).alias("reduce_op"),
+        pl.col("root", "peer").cast(pl.Int32, strict=False),
+        (begin / 1e9).alias("enqueue_s"),
+        pl.when(is_over).then(begin / 1e9).alias("start_s"),
+        pl.when(is_over).then(end / 1e9).alias("duration_s"),
+    )
+
+
+def _turned(calls: pl.DataFrame) -> pl.DataFrame:
+    """Give each call its kind, and say from which number on calls are missing, so that counting them goes wrong."""
+    import polars as pl
+
+    numbers = calls["number"].unique().sort()
+    expected = pl.int_range(pl.len(), dtype=pl.Int64)
+    gap = numbers.to_frame().filter(pl.col("number") != expected)["number"]
+    is_pair = pl.col("op").is_in(list(POINTWISE))
+    return calls.with_columns(
+        pl.col("op", "datatype", "reduction").str.slice(0, 500),
+        pl.when(is_pair).then(pl.lit("p2p")).otherwise(pl.lit("collective")).alias("kind"),
+        (pl.col("number") >= gap[0] if gap.len() else pl.lit(value=False)).alias("is_uncertain"),
+    )
+
+
+def _groups(gathered: Gathered, process: CallsFile, life: int, used: set[int]) -> pl.DataFrame | None:
+    """Return a row per group with a call: its communicator, this rank's place in it, and whether the host sees calls end."""
+    import polars as pl
+
+    rows = [
+        (
+            number,
+            _communicator(gathered, process, life, group),
+            group.mine,
+            min(group.size, _I32),
+            group.backend in _MEASURED,
+        )
+        for number, group in process.groups.items()
+        if number in used
+    ]
+    kinds = {
+        "group": pl.Int64,
+        "communicator": pl.Int32,
+        "comm_rank": pl.Int64,
+        "nranks": pl.Int32,
+        "is_measured": pl.Boolean,
+    }
+    table = pl.DataFrame(rows, schema=kinds, orient="row") if rows else None
+    return table.with_columns(pl.col("comm_rank").cast(pl.Int32, strict=False)) if table is not None else None
+
+
+def _communicator(gathered: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:
+    listed = ",".join(map(str, group.members[:4]))
+    if len(group.members) > 4:
+        listed += f"..{len(group.members)}:{zlib.crc32(','.join(map(str, group.members)).encode()):08x}"
+    comm_id = f"{group.name}@{listed or '?'}" + (f"#{life}" if life else "")
+    role = _role(group)
+    number = gathered.communicator(
+        comm_id,
+        name=f"{group.name} {group.description}".strip(),
+        size=min(group.size, _I32),
+        members=group.members,
+        role=role,
+        role_evidence=f"its description is {group.description}" if role else None,
+    )
+    for row in (gathered.comms.get(comm_id),):
+        if row is not None:
+            row["ranks"].add(process.rank)
+    return number
+
+
+def _role(group: RecordedGroup) -> str | None:
+    """Return the role that a group's description names: default_pg, mesh_tp, fsdp, ..."""
+    if group.description in _WORLDS:
+        return "world"
+    word = group.description.lower().removeprefix("mesh_").partition("_")[0]
+    return word if word in _ROLES else None
+
+
+def _with_ends(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
+    """Add when calls ended, what a receive got from whom, and their state: null where the host cannot know."""
+    import polars as pl
+
+    names = ("number", "end_ns", "got", "sender")
+    ends = pl.concat(process.ends) if process.ends else pl.DataFrame(schema=dict.fromkeys(names, pl.Int64))
+    failed = [call for call, _, _, _ in process.errors if call is not None]
+    joined = calls.join(ends.unique("number", keep="first"), on="number", how="left", maintain_order="left")
+    over = pl.col("end_ns").is_not_null() | (pl.lit(bool(process.ended)) & ~pl.col("number").is_in(failed))
+    state = pl.when(over).then(pl.lit("completed")).otherwise(pl.lit("started"))
+    return joined.with_columns(
+        pl.when("is_measured").then(state).alias("state"),
+        pl.coalesce("sent", "received").alias("buffer"),
+        pl.coalesce("got", "received").alias("received"),
+        pl.coalesce("sender", "peer").alias("peer"),
+    )
+
+
+def _with_context(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
+    """Add phase, layer, tokens, and the iteration: the one after the last that had ended."""
+    import polars as pl
+
+    kinds = {"context": pl.Int64, "phase": pl.String, "layer": pl.String, "tokens": pl.Int64}
+    known = pl.DataFrame([(number, *what) for number, what in process.contexts.items()], schema=kinds, orient="row")
+    joined = calls.join(known, on="context", how="left", maintain_order="left")
+    is_told = pl.col("phase").is_not_null() & ~pl.col("phase").is_in(list(OUTSIDE))
+    steps = pl.DataFrame(
+        {
+            "line": pl.Series([0, *(step.line for step in process.steps)], dtype=pl.Int64),
+            "iteration": pl.Series([0, *(step.iteration + 1 for step in process.steps)], dtype=pl.Int64),
+        }
+    ).set_sorted("line")
+    counted = joined.sort("line").join_asof(steps, on="line", strategy="backward")
+    return counted.with_columns(
+        pl.col("phase", "layer").replace("", None), pl.when(is_told).then(pl.col("iteration")).alias("iteration")
+    )
+
+
+def _numbered(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add which operation of its group a call is: as the writer counted, else as they come while none is missing.
+
+    Sends and receives are counted per peer and direction.
+    """
+    import polars as pl
+
+    counted = pl.int_range(pl.len(), dtype=pl.Int64).over("communicator", "kind")
+    own = pl.when("is_uncertain").then(None).otherwise(counted)
+    paired = pl.int_range(pl.len(), dtype=pl.Int64).over("communicator", "op", "peer")
+    is_pair = pl.col("kind") == "p2p"
+    return calls.with_columns(pl.when(is_pair).then(paired).otherwise(pl.col("turn").fill_null(own)).alias("sequence"))
+
+
+def _sized(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add the size columns, worked out once per kind of call."""
+    import polars as pl
+
+    keys = ["op", "sent", "received", "nranks"]
+    kinds = calls.select(keys).unique()
+    rows = []
+    for op, sent, received, nranks in kinds.iter_rows():
+        size = sizes(op, sent, received, nranks)
+        rows.append(
+            [value if value is None or abs(value) <= _I64 else None for value in (size.size, size.sent, size.received)]
+        )
+    names = ("size_bytes", "sent_bytes", "received_bytes")
+    columns = {name: pl.Series([row[column] for row in rows], dtype=pl.Int64) for column, name in enumerate(names)}
+    joined = calls.join(kinds.with_columns(**columns), on=keys, how="left", nulls_equal=True, maintain_order="left")
+    buffer = pl.col("buffer")  # of which ``count`` are the elements, however few came
+    whole = (pl.col("count") > 0) & (buffer > 0) & (buffer % pl.col("count") == 0)
+    element = pl.when(whole).then(buffer // pl.col("count")).cast(pl.Int32, strict=False)
+    return joined.with_columns(element.alias("element_bytes"))

@@ -1,0 +1,114 @@
+"""What is said of one collective: the metadata on its kernel, on its record, or spelled by an older release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ringwright.formats.sources.kineto.columns import whole
+from ringwright.formats.sources.kineto.names import datatype, element_bytes, operation
+from ringwright.formats.sources.kineto.records import CommArgs
+
+LARGEST_GROUP = 1 << 22
+
+
+@dataclass(frozen=True)
+class CallFacts:
+    """Parsed metadata of a call; None where nothing is said. ``ranks`` may be the beginning of a longer list."""
+
+    op: str | None = None
+    said: str | None = None
+    datatype: str | None = None
+    in_count: int | None = None
+    out_count: int | None = None
+    group_name: str | None = None
+    group_text: str | None = None
+    group_size: int | None = None
+    ranks: tuple[int, ...] = ()
+    is_cut: bool = False
+    first_rank: int | None = None
+    stride: int | None = None
+    rank: int | None = None
+    src_rank: int | None = None
+    dst_rank: int | None = None
+    sequence: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said that would identify the call."""
+        return self.said is None and self.group_name is None
+
+
+def facts(sources: Iterable[CommArgs | None]) -> CallFacts:
+    """Merge what several records say of one call; the first that speaks of a field wins."""
+    said = [args for args in sources if args is not None]
+
+    def first(field: str) -> Any:
+        return next((value for args in said if (value := getattr(args, field)) is not None), None)
+
+    name = first("group_name")
+    if name is None:
+        name = first("group_id")
+    ranks, is_cut = rank_list(first("group_ranks"))
+    size = positive(first("group_size"))
+    collective = first("collective")
+    return CallFacts(
+        operation(collective),
+        collective if isinstance(collective, str) else None,
+        datatype(first("dtype")),
+        positive(first("in_count")),
+        positive(first("out_count")),
+        str(name)[:200] if isinstance(name, str | int) else None,
+        text[:200] if isinstance(text := first("group_text"), str) else None,
+        size if size and size <= LARGEST_GROUP else None,
+        ranks,
+        is_cut or (size is not None and 0 < len(ranks) < size),
+        positive(first("first_rank")),
+        positive(first("stride")),
+        positive(first("rank")),
+        positive(first("src_rank")),
+        positive(first("dst_rank")),
+        positive(first("sequence")),
+    )
+
+
+def positive(value: Any) -> int | None:
+    """Return a whole number from 0 on, or None."""
+    number = whole(value)
+    return number if number is not None and number >= 0 else None
+
+
+def rank_list(value: Any) -> tuple[tuple[int, ...], bool]:
+    """Return the ranks of ``[0, 1, ..., 63]``, a text or a list, up to where it is cut, and whether it is cut."""
+    if isinstance(value, list):
+        numbers = [positive(item) for item in value[:LARGEST_GROUP]]
+        return tuple(number for number in numbers if number is not None), None in numbers
+    if not isinstance(value, str):
+        return (), False
+    before, dots, _ = value.partition("...")
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", before)), bool(dots)
+
+
+def sizes(op: str | None, said: CallFacts, nranks: int | None) -> dict[str, int | None]:
+    """Return bytes of a call: ``size_bytes`` as nccl-tests counts, ``sent_bytes``, ``received_bytes``, ``element_bytes``.
+
+    The profiler counts elements handed in and out by this rank; all-gather and gather give the whole at the exit,
+    reduce-scatter and scatter take it at the entry.
+    """
+    width = element_bytes(said.datatype)
+    count_in, count_out = said.in_count, said.out_count
+    if width is None or (count_in is None and count_out is None):
+        return {"element_bytes": width}
+    sent = None if count_in is None else count_in * width
+    received = None if count_out is None else count_out * width
+    if op in ("all-gather", "gather"):
+        size = max(received or 0, (sent or 0) * (nranks or 1))
+    elif op in ("reduce-scatter", "scatter"):
+        size = max(sent or 0, (received or 0) * (nranks or 1))
+    elif op == "barrier":
+        size = 0
+    else:
+        size = sent if sent is not None and op != "recv" else received or 0
+    return {"element_bytes": width, "sent_bytes": sent, "received_bytes": received, "size_bytes": size}
