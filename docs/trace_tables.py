@@ -1,4 +1,4 @@
-"""Writes the reference of the Trace tables from ``ringwright.ground.trace_tables``: columns and types from the data, notes from the
+"""Writes the reference of the Trace tables from ``ground.trace_tables``: columns and types from the data, notes from the
 comments beside them, so that the page cannot fall behind the code."""
 
 from __future__ import annotations

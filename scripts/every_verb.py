@@ -18,6 +18,7 @@ import shlex
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 # Words of a command, after ``ringwright``, and the exit code that it must end with. Later ones read what earlier ones wrote.
@@ -78,7 +79,13 @@ def main() -> int:
         os.chdir("/")
     if not given.anywhere:
         failures += installed()
-    told = {"ran": ran, "failures": failures, "compiled": compiled(), "python": sys.version.split()[0]}
+    told = {
+        "ran": ran,
+        "laboratory": find_spec("ringwright_lab") is not None,
+        "failures": failures,
+        "compiled": compiled(),
+        "python": sys.version.split()[0],
+    }
     print(json.dumps(told, indent=1) if given.json else "\n".join([*failures, f"{len(ran)} commands ran"]))
     return int(bool(failures))
 
@@ -115,6 +122,8 @@ def row(*, size_bytes: int, time_us: float) -> str:
 def ask(*, help_only: bool) -> tuple[list[str], list[dict[str, object]]]:
     """Run the commands; return what failed, and of each command its words, exit code and seconds."""
     from ringwright.cli import app
+    from ringwright.ground import laboratory
+    from ringwright.ground.errors import EXIT_USAGE
 
     verbs = [name for name in app() if not name.startswith("-")]
     failures = [
@@ -122,7 +131,10 @@ def ask(*, help_only: bool) -> tuple[list[str], list[dict[str, object]]]:
     ]
     commands = [(f"{verb} --help", 0) for verb in verbs]
     if not help_only:
-        commands += [each for verb in QUESTIONS for each in QUESTIONS[verb]]
+        absent = (
+            {} if laboratory.is_there() else dict.fromkeys(laboratory.VERBS, EXIT_USAGE)
+        )  # they say what to install
+        commands += [(words, absent.get(verb, code)) for verb in QUESTIONS for words, code in QUESTIONS[verb]]
     ran = []
     for words, expected in [("--version", 0), ("--help", 0), *commands]:
         began = time.perf_counter()

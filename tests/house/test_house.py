@@ -22,7 +22,8 @@ pytestmark = pytest.mark.once
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "ringwright"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+LABORATORY = REPOSITORY / "lab" / "src" / "ringwright_lab"
+MODULES = sorted([*PACKAGE.rglob("*.py"), *LABORATORY.rglob("*.py")])
 
 FORBIDDEN_MODULES = {"base", "common", "core", "helpers", "manager", "misc", "utils"}
 REGISTRY_HOSTS = [("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("deb", "debian", "org")]
@@ -83,7 +84,7 @@ def test_files_stay_short() -> None:
 def public_arrays() -> Iterator[tuple[str, str]]:
     """Yield (place, docstring) of every public function or property whose annotation says that arrays come back."""
     for module in MODULES:
-        parts = module.relative_to(PACKAGE).parts
+        parts = module.relative_to(PACKAGE if PACKAGE in module.parents else LABORATORY).parts
         if any(part.startswith("_") and part != "__init__.py" for part in parts):
             continue
         yield from arrays_inside(ast.parse(module.read_text()).body, "/".join(parts))
@@ -109,7 +110,12 @@ def test_who_returns_arrays_tells_dtype_and_shape() -> None:
 
 
 def test_no_module_has_an_empty_name() -> None:
-    named = [path for path in PACKAGE.rglob("*") if path.stem.strip("_") in FORBIDDEN_MODULES]
+    named = [
+        path
+        for folder in (PACKAGE, LABORATORY)
+        for path in folder.rglob("*")
+        if path.stem.strip("_") in FORBIDDEN_MODULES
+    ]
     assert not named
 
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.once
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "ringwright"
+LABORATORY = REPOSITORY / "lab" / "src" / "ringwright_lab"
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 CODE = {".py", ".pyi", ".c", ".h", ".cpp", ".hpp", ".j2", ".css", ".js", ".so", ".pyc", ".typed", ".html"}
 LICENCE = re.compile(r"\b(MIT-0|MIT|Apache-2\.0|BSD-3-Clause|MPICH licence)\b")
@@ -47,15 +48,15 @@ def build_wheel(source: Path, out: Path, **settings: str) -> Path:
     return wheel
 
 
-def ask_every_verb(wheel: Path, folder: Path) -> dict[str, object]:
-    """Install the wheel into an environment of its own, which finds the libraries of this one but not this checkout."""
+def ask_every_verb(folder: Path, *wheels: Path) -> dict[str, object]:
+    """Install wheels into an environment of its own, which finds the libraries of this one but not this checkout."""
     run(sys.executable, "-m", "venv", "--without-pip", str(folder / "there"), cwd=folder)
     python = folder / "there" / "bin" / "python"
     (site,) = (folder / "there").glob("lib/python*/site-packages")
     libraries = Path(pytest.__file__).parents[1]
     (site / "libraries.pth").write_text(f"{libraries}\n")
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index")
-    run(*pip, str(wheel), cwd=folder)
+    run(*pip, *map(str, wheels), cwd=folder)
     assert "ringwright" in run(str(python.with_name("ringwright")), "--help", cwd=folder, PYTHONPATH="")
     asked = REPOSITORY / "scripts" / "every_verb.py"
     told: dict[str, object] = json.loads(run(str(python), str(asked), "--json", cwd=folder, PYTHONPATH=""))
@@ -88,9 +89,10 @@ def test_without_the_compiled_part_it_is_one_wheel_for_all_and_answers_anywhere(
         path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in {".cpp", ".hpp", ".so", ".pyc"}
     ]
     assert {str(path.relative_to(PACKAGE.parent)) for path in kept} == shipped
-    told = ask_every_verb(wheel, tmp_path)
+    told = ask_every_verb(tmp_path, wheel)
     assert told["failures"] == []
     assert told["compiled"] is False
+    assert told["laboratory"] is False  # its verbs said what to install
 
 
 @pytest.mark.slow
@@ -100,9 +102,15 @@ def test_with_the_compiled_part_it_answers_anywhere(tmp_path: Path) -> None:
     wheel = build_wheel(REPOSITORY, tmp_path)
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert f"-{tag}-{tag}-" in wheel.name or "-cp312-abi3-" in wheel.name
-    told = ask_every_verb(wheel, tmp_path)
+    (tmp_path / "lab").mkdir()
+    second = build_wheel(REPOSITORY / "lab", tmp_path / "lab")
+    shipped = {name for name in zipfile.ZipFile(second).namelist() if name.startswith("ringwright_lab/")}
+    kept = [path for path in LABORATORY.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert {str(path.relative_to(LABORATORY.parent)) for path in kept} == shipped
+    told = ask_every_verb(tmp_path, wheel, second)
     assert told["failures"] == []
     assert told["compiled"] is True
+    assert told["laboratory"] is True
 
 
 @pytest.mark.slow
@@ -124,7 +132,7 @@ def test_the_source_distribution_holds_what_builds_and_tests_it(sdist: Path) -> 
 
 def test_nothing_in_the_package_looks_above_it() -> None:
     """What lies above the package's folder is there in a checkout alone; where it may lie itself, ranks must be told."""
-    told_to_ranks = {"execute/launch.py", "execute/started.py", "studies/sweep/run.py"}
+    told_to_ranks = {"execute/launch.py", "execute/started.py"}
     above = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE)
@@ -137,7 +145,7 @@ def test_nothing_in_the_package_looks_above_it() -> None:
 def test_no_message_sends_to_a_page_or_script_of_the_checkout() -> None:
     """Whoever installed a wheel has neither; what a message names is in the package, or in the message."""
     told = []
-    for path in PACKAGE.rglob("*.py"):
+    for path in [*PACKAGE.rglob("*.py"), *LABORATORY.rglob("*.py")]:
         tree = ast.parse(path.read_text())
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             words = [
@@ -155,18 +163,20 @@ def test_no_message_sends_to_a_page_or_script_of_the_checkout() -> None:
     assert not told
 
 
-def test_every_data_file_has_its_source_and_licence_in_the_notice() -> None:
-    notice = (REPOSITORY / "NOTICE").read_text()
+@pytest.mark.parametrize("package", [PACKAGE, LABORATORY], ids=lambda package: package.name)
+def test_every_data_file_has_its_source_and_licence_in_the_notice(package: Path) -> None:
+    project = package.parents[1]
+    notice = (project / "NOTICE").read_text()
     entries: dict[str, str] = {}
     for block in re.split(r"\n(?=src/)", notice)[1:]:
         lines = block.split("\n")
         named = [line for line in lines if line.startswith("src/")]
         entries |= dict.fromkeys(named, block.partition("\n\n")[0])
     for pattern in entries:
-        assert list(REPOSITORY.glob(pattern)), f"{pattern} is no file"
-    data = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in CODE and path.name != "NOTICE"]
+        assert list(project.glob(pattern)), f"{pattern} is no file"
+    data = [path for path in package.rglob("*") if path.is_file() and path.suffix not in CODE and path.name != "NOTICE"]
     for path in data:
-        name = str(path.relative_to(REPOSITORY))
+        name = str(path.relative_to(project))
         matching = [text for pattern, text in entries.items() if fnmatch(name, pattern)]
         assert matching, f"{name} is not in NOTICE"
         if path.suffix == ".json" and (source := json.loads(path.read_text()).get("source")):

@@ -116,7 +116,7 @@ def check_rewrite(kind: str, settings: dict[str, Any] | None = None) -> list[Out
     Parameters
     ----------
     kind
-        Its name, of the house or of an entry point of ``ringwright.model.rewrites``: ``partition``, ``fuse`` ...
+        Its name, of the house or of an entry point of ``ringwright.rewrites``: ``partition``, ``fuse`` ...
     settings
         Settings that change that step, such as ``{"size_bytes": 512}``; None: of a kind of the house those of ``SETTINGS``.
 

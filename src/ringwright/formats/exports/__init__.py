@@ -7,7 +7,7 @@ A module here says which exports it has and which of its functions writes them; 
     def goal(program: Program) -> bytes: ...             # bytes, or a file for each rank: list[bytes], dict[int, bytes]
     def csv(trace: Trace, path: str, *, force: bool = False) -> list[Path]: ...    # of a trace: writes, returns the files
 
-Other distributions add theirs by entry point of ``ringwright.formats.exports``: its name is the export, the function what it names.
+Other distributions add theirs by entry point of ``ringwright.exports``: its name is the export, the function what it names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kinds of recordings: one small file for each, which says what such a file looks like and who reads it.
 
-The folder listing is the registry. A file here, and a module that an entry point of ``ringwright.formats.sources`` names, has::
+The folder listing is the registry. A file here, and a module that an entry point of ``ringwright.sources`` names, has::
 
     WHAT = "operations as CSV"                 # in a few words
     RANK = 75                                  # of two that are equally sure the one asked first is taken (default: last)
