@@ -15,7 +15,7 @@ import trace_tables  # noqa: E402  the path above comes first
 project = "Ringwright"
 author = "The Ringwright maintainers"
 copyright = author
-release = runpy.run_path(str(HERE.parent / "src" / "ringwright" / "version.py"))["VERSION"]
+release = runpy.run_path(str(HERE.parent / "src" / "ringwright" / "ground" / "version.py"))["VERSION"]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 nb_execution_mode = "off"  # the notebooks hold their outputs; scripts/notebooks writes them, a test holds them to a run

@@ -23,7 +23,7 @@ from ringwright_lab.contracts import campaign
 from ringwright_lab.contracts.outcome import add, tally
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "src" / "ringwright" / "contracts" / campaign.RECORD
+RECORD = ROOT / "lab" / "src" / "ringwright_lab" / "contracts" / campaign.RECORD
 ROOMS = campaign.ROOMS
 PIECE = 500  # cases: half a minute
 Tallies = dict[str, dict[str, int]]

@@ -27,7 +27,13 @@ STORE = ROOT / "build" / "mutation"
 COVERAGE = STORE / "coverage"
 SECONDS = STORE / "seconds.jsonl"
 KILLED = ("killed", "incompetent")
-ROOMS = ("validity", "analysis", "costs", "engines")
+# by the name that a result is kept under, the folders
+ROOMS = {
+    "validity": ("model/validity",),
+    "analysis": ("analysis",),
+    "costs": ("bounds", "costs"),
+    "engines": ("engines",),
+}
 FAST = "not slow and not browser and not lab and not mpi and not torch"
 FIRST = 40  # tests that are tried before the others
 MOST_SECONDS = 60.0  # of tests that are run for one change
@@ -73,7 +79,7 @@ def main(arguments: list[str]) -> int:
 def sample(room: str, number: int, seed: int) -> list[Place]:
     """Return ``number`` places of a room, the same for the same seed and the same code."""
     by_spot: dict[tuple[str, int, int], list[Place]] = defaultdict(list)
-    for path in sorted((PACKAGE / room).rglob("*.py")):
+    for path in (each for folder in ROOMS[room] for each in sorted((PACKAGE / folder).rglob("*.py"))):
         for place in _places(path):
             by_spot[place.file, place.line, place.column].append(place)
     drawing = random.Random(f"{room} {seed}")  # noqa: S311

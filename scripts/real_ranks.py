@@ -24,7 +24,7 @@ from ringwright_lab.contracts import graph_schedulers, live_schedulers, real_ran
 from ringwright_lab.contracts.algorithm import AlgorithmCase
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "src" / "ringwright" / "contracts" / "real_ranks.json"
+RECORD = ROOT / "lab" / "src" / "ringwright_lab" / "contracts" / "real_ranks.json"
 HEADINGS = ("executor", "cases", "exact", "wrong", "declined", "seconds")
 
 

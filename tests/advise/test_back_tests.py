@@ -405,7 +405,7 @@ def test_the_verdict_comes_first(judged: BackTest, width: int) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- what the page tells
-RECORD = json.loads((files("ringwright") / "testing" / "back_tests.json").read_text())
+RECORD = json.loads((files("ringwright_lab") / "testing" / "back_tests.json").read_text())
 
 
 def test_the_record_is_counted_from_its_rows() -> None:

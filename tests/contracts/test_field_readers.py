@@ -48,21 +48,19 @@ from ringwright_lab.contracts.closed_form import closed_form
 pytestmark = pytest.mark.once
 NOUNS: tuple[ModuleType, ...] = (collective, program, streams, topology, values, workload)
 # What reads a field does something with it; all other modules pass it on, show it or save it.
-READING = tuple(
-    f"ringwright.{room}"
-    for room in (
-        "algebra",
-        "contracts.algorithm_checks",
-        "contracts.closed_form",
-        "costs",
-        "engines",
-        "execute",
-        "exports",
-        "interpreter",
-        "lab",
-        "rewrites",
-        "validity",
-    )
+READING = (
+    "ringwright.bounds",
+    "ringwright.costs",
+    "ringwright.engines",
+    "ringwright.execute",
+    "ringwright.formats.exports",
+    "ringwright.graph.algebra",
+    "ringwright.model.interpreter",
+    "ringwright.model.rewrites",
+    "ringwright.model.validity",
+    "ringwright_lab.contracts.algorithm_checks",
+    "ringwright_lab.contracts.closed_form",
+    "ringwright_lab.network",
 )
 COPYING = ("ringwright.formats.exports.topology_json", "ringwright.formats.exports.workload_json")
 SHOWING = {"__repr__", "_repr_html_", "__eq__", "__hash__", "__init__", "__post_init__", "__getstate__", "__reduce__"}

@@ -53,7 +53,7 @@ def test_a_scheduler_that_does_nothing_is_not_counted_as_one_that_rewrites() -> 
 
 @pytest.mark.parametrize("slug", TWELVE)
 def test_the_record_has_a_form_that_was_rewritten_and_came_out_exact(slug: str) -> None:
-    record = json.loads((files("ringwright") / "contracts" / "real_ranks.json").read_text())
+    record = json.loads((files("ringwright_lab") / "contracts" / "real_ranks.json").read_text())
     row = record["schedulers"][slug][graph_schedulers.EXECUTOR]
     assert row["wrong"] == 0
     assert row["rewritten"] >= 1

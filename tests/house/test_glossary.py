@@ -40,7 +40,7 @@ KEPT = ("place", "arena", "adder", "box, boxes", "card", "cell", "found", "way",
 
 def test_replaced_names_do_not_come_back() -> None:
     defined = re.compile(rf"^\s*(?:class|def) ({'|'.join(GONE)})\b", re.MULTILINE)
-    paths = list((ROOT / "src" / "ringwright").rglob("*.py"))
+    paths = [*(ROOT / "src" / "ringwright").rglob("*.py"), *(ROOT / "lab" / "src" / "ringwright_lab").rglob("*.py")]
     assert not [(path.name, name) for path in paths for name in defined.findall(path.read_text())]
     assert not [path for path in paths if path.stem in MODULES or path.parent.name in MODULES]
 

@@ -56,7 +56,7 @@ def test_every_page_holds_what_commands_print_and_what_the_record_says() -> None
     for page, text in script["fresh_pages"](RUN_MAIN).items():
         assert page.read_text() == text, f"{page.name}: run scripts/readme"
     assert {page.stem for page in (REPOSITORY / "docs" / "papers").glob("*.md")} == {
-        page.stem for page in (REPOSITORY / "src" / "ringwright" / "papers" / "rows").glob("*.toml")
+        page.stem for page in (REPOSITORY / "lab" / "src" / "ringwright_lab" / "papers" / "rows").glob("*.toml")
     } - {"collective-profiling-poster"}
 
 

@@ -37,7 +37,7 @@ LONG = {
     "tictac",
     "torus-2d-allreduce",
 }
-RECORD = json.loads((files("ringwright") / "papers" / claims.RECORD).read_text())["papers"]
+RECORD = json.loads((files("ringwright_lab") / "papers" / claims.RECORD).read_text())["papers"]
 PAPERS = sorted(path.stem for path in claims.find([]))  # without experiments, which take long
 
 

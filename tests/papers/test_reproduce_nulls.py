@@ -72,7 +72,7 @@ NAIVE: dict[str, dict[str, Any]] = {
 
 def recorded(slug: str) -> dict[str, Any]:
     """Return what each row of a paper got in the last record."""
-    record = json.loads((files("ringwright") / "papers" / claims.RECORD).read_text())["papers"]
+    record = json.loads((files("ringwright_lab") / "papers" / claims.RECORD).read_text())["papers"]
     return {row["figure"]: row["got"] for paper in record if paper["slug"] == slug for row in paper["rows"]}
 
 

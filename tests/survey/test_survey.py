@@ -120,7 +120,7 @@ def test_what_exists_fills_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_claims_are_those_of_the_record(listed: dict[str, Any]) -> None:
-    record = json.loads((files("ringwright") / "papers" / "reproduced.json").read_text())
+    record = json.loads((files("ringwright_lab") / "papers" / "reproduced.json").read_text())
     papers = {paper["slug"]: paper for paper in record["papers"]}
     claimed = [each for each in listed["rows"] if each["kind"] is not None]
     assert len(claimed) >= 18

@@ -87,6 +87,6 @@ def parsed(text: str) -> Case:
 
 def recorded() -> dict[str, Any]:
     """Return the record of the last campaign: cases, seed, and tallies by room and slug under ``rooms``; empty for none."""
-    record = files("ringwright") / "contracts" / RECORD
+    record = files("ringwright_lab") / "contracts" / RECORD
     document: dict[str, Any] = json.loads(record.read_text()) if record.is_file() else {}
     return document

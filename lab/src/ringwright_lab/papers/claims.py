@@ -105,7 +105,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def recorded() -> dict[str, str]:
     """Return per slug how many rows of each kind passed in the last recorded run; empty where none ships."""
-    record = files("ringwright") / "papers" / RECORD
+    record = files("ringwright_lab") / "papers" / RECORD
     if not record.is_file():
         return {}
     return {paper["slug"]: sentence(paper["rows"]) for paper in json.loads(record.read_text())["papers"]}

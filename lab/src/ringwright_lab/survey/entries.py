@@ -81,7 +81,7 @@ def entries() -> list[Entry]:
 
 def not_built() -> list[Entry]:
     """Return what the data file holds."""
-    listed = json.loads((files("ringwright") / "survey" / UNBUILT).read_text())["systems"]
+    listed = json.loads((files("ringwright_lab") / "survey" / UNBUILT).read_text())["systems"]
     return [
         Entry(
             each["slug"],

@@ -45,11 +45,11 @@ def real_runs(slug: str) -> list[dict[str, Any]]:
 
 @cache
 def _papers() -> dict[str, dict[str, Any]]:
-    record = files("ringwright") / "papers" / "reproduced.json"
+    record = files("ringwright_lab") / "papers" / "reproduced.json"
     return {paper["slug"]: paper for paper in json.loads(record.read_text())["papers"]} if record.is_file() else {}
 
 
 @cache
 def _real() -> dict[str, Any]:
-    record = files("ringwright") / "contracts" / "real_ranks.json"
+    record = files("ringwright_lab") / "contracts" / "real_ranks.json"
     return json.loads(record.read_text()) if record.is_file() else {}
