@@ -11,7 +11,7 @@ from ringwright.ground import laboratory
 
 
 def absent(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-    """Raise MissingExtraError, whatever follows the verb.
+    """Comes with ringwright-lab, which is not installed: call the verb to be told how to install it.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def app() -> App:
     for place, (title, verbs) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=place)
         for order, (verb, sentence) in enumerate(verbs.items()):
-            application.command(_listed_as(verb), name=verb, help=sentence, group=group, sort_key=order)
+            application.command(_where(verb), name=verb, help=sentence, group=group, sort_key=order)
     application.command(
         "ringwright.cli.completion:completion",
         name="--completion",
@@ -59,7 +59,7 @@ def explain(application: App, arguments: Sequence[str]) -> str:
     if not verb or not _HELP & {*arguments}:
         return ""
     module = import_module(_where(verb).partition(":")[0])
-    listed = getattr(module, _LISTED[verb])() if verb in _LISTED else ""
+    listed = getattr(module, _LISTED[verb])() if hasattr(module, _LISTED.get(verb, "")) else ""
     application[verb].help_epilogue = "\n".join(
         filter(None, (listed, recorded.HELP if verb in recorded.READING else ""))
     )
@@ -68,18 +68,13 @@ def explain(application: App, arguments: Sequence[str]) -> str:
 
 def examples(verb: str) -> list[str]:
     """Return the commands that a verb's docstring gives as examples; each runs as it stands."""
-    text = inspect.getdoc(getattr(import_module(_where(verb).partition(":")[0]), verb)) or ""
+    module, _, name = _where(verb).partition(":")
+    text = inspect.getdoc(getattr(import_module(module), name)) or ""
     return [line.strip() for line in text.partition(_HEADING)[2].splitlines() if line.strip()]
 
 
 def _where(verb: str) -> str:
-    """Return where a verb's function is."""
-    if verb in laboratory.VERBS:
-        laboratory.require(f"ringwright {verb}")
-        return f"{laboratory.PACKAGE}.cli.{verb}:{verb}"
-    return f"ringwright.cli.{verb}:{verb}"
-
-
-def _listed_as(verb: str) -> str:
-    """Return what is loaded when a verb is called: what says how to install it, where it is not there."""
-    return _where(verb) if verb not in laboratory.VERBS or laboratory.is_there() else "ringwright.cli.absent:absent"
+    """Return where a verb's function is; of a verb that is not installed, what says how to install it."""
+    if verb not in laboratory.VERBS:
+        return f"ringwright.cli.{verb}:{verb}"
+    return f"{laboratory.PACKAGE}.cli.{verb}:{verb}" if laboratory.is_there() else "ringwright.cli.absent:absent"
