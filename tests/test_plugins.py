@@ -615,7 +615,7 @@ def test_every_line_of_the_page_on_plug_ins_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its files, put together by name, its entry points, and its commands, as they stand there."""
-    page = (Path(__file__).resolve().parents[1] / "docs" / "plug-ins.md").read_text()
+    page = (Path(__file__).resolve().parents[1] / "docs" / "how-to" / "plug-ins.md").read_text()
     blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
     modules: dict[str, str] = {}
     for text in (text for kind, text in blocks if kind == "python" and text.startswith("# file: ")):

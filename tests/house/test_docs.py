@@ -21,12 +21,12 @@ def test_documentation_builds_without_warnings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
     built = subprocess.run([*command, str(DOCS), str(tmp_path / "html")], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    page = (tmp_path / "html" / "trace.html").read_text()
+    page = (tmp_path / "html" / "reference" / "trace.html").read_text()
     assert all(column in page for columns in trace_tables.TABLES.values() for column in columns)
 
 
 def test_every_error_has_its_place_on_the_page() -> None:
-    page = (DOCS / "errors.md").read_text()
+    page = (DOCS / "reference" / "errors.md").read_text()
     classes = [name for name, kind in vars(errors).items() if isinstance(kind, type)]
     assert not [name for name in classes if name not in page]
 

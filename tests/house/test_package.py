@@ -114,7 +114,7 @@ def test_the_source_distribution_holds_what_builds_and_tests_it(sdist: Path) -> 
         "CMakeLists.txt",
         "constraints.txt",
         "scripts/test",
-        "docs/install.md",
+        "docs/how-to/install.md",
     ):
         assert (sdist / name).is_file(), name
     assert not [path for path in sdist.rglob("*") if path.name in {".venv", ".git", "build", "__pycache__"}]

@@ -1,6 +1,6 @@
 """What each source of a recording needs in the job's environment, and what of it is left as the user set it.
 
-Sources: PyTorch's and NCCL's documented variables (``docs/run.md`` lists them); the recorder's own are RINGWRIGHT_CAPTURE (the
+Sources: PyTorch's and NCCL's documented variables (``docs/how-to/run.md`` lists them); the recorder's own are RINGWRIGHT_CAPTURE (the
 folder) and RINGWRIGHT_RECORD (options as JSON).
 """
 

@@ -1,6 +1,6 @@
 """One process's calls file: each line goes to the kernel at once and whole, so that nothing is lost with the process.
 
-Format: ``docs/calls-file.md``. A line that cannot be written (disk full, folder gone) is counted, and the count written as soon
+Format: ``docs/reference/calls-file.md``. A line that cannot be written (disk full, folder gone) is counted, and the count written as soon
 as something can be.
 """
 
