@@ -15,6 +15,7 @@ from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.cli import main
+from ringwright.codecs.formats import codecs
 from ringwright.collective import Collective
 from ringwright.engines.choose import simulate
 from ringwright.errors import ProgramError
@@ -22,7 +23,7 @@ from ringwright.exports.topology_json import topology_json
 from ringwright.fabrics import fabric
 from ringwright.fabrics._capabilities import SHARP
 from ringwright.program import Program
-from ringwright.streams import CODECS, LOSS_RULES, Stream, granted
+from ringwright.streams import LOSS_RULES, Stream, granted
 from ringwright.topology import Capability, Topology
 from ringwright.validity import RULES
 
@@ -162,7 +163,7 @@ def test_parts_of_two_levels_share_a_stream() -> None:
 def test_closed_lists_say_what_they_take() -> None:
     known = {each.name for each in fields(LOSS_RULES["reliable"])}
     assert known == {"owner", "versions", "has_timer", "has_fallback", "adapts"}
-    assert set(SHARP.codecs) <= set(CODECS)
+    assert set(SHARP.codecs) <= set(codecs())
     assert {rule for rule, *_ in (*ALONE, *ON_A_MACHINE)} < set(RULES)
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.codecs.formats import codec_of
 from ringwright.costs.cuts import distances
 from ringwright.errors import FanInError, UsageError
-from ringwright.streams import CODECS
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -143,7 +143,7 @@ def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: i
 
 def _require_able(system: str, collective: Collective, topology: Topology, node: int, fan_in: int, codec: str) -> None:
     can, op = topology.aggregators[node], "sum" if collective.reduce_op == "avg" else collective.reduce_op
-    added = CODECS[codec].added_as or collective.dtype
+    added = codec_of(codec).added_as or collective.dtype
     for lacks, is_there, kind in (
         (f"it does not add by {op}", op in can.ops, UsageError),
         (f"it adds no numbers in {codec}", codec in can.codecs, UsageError),

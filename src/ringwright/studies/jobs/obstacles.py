@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
+from ringwright.codecs.formats import codecs
 from ringwright.errors import FanInError, OperationError, UsageError
-from ringwright.streams import CODECS, granted, payload_bytes
+from ringwright.streams import granted, payload_bytes
 from ringwright.studies.in_switches import in_switches
 from ringwright.units import format_size
 
@@ -198,7 +199,7 @@ def _types(asked: _Asked) -> Obstacle:
 
 def _carried(can: Capability, dtype: str) -> bool:
     """Return whether a switch adds a type, as it is or in a number format of its own."""
-    formats = [CODECS[each] for each in can.codecs if each in CODECS and each != "native"]
+    formats = [known for name, known in codecs().items() if name in can.codecs and name != "native"]
     return dtype in can.dtypes or any(dtype in each.carries and each.added_as in can.dtypes for each in formats)
 
 
