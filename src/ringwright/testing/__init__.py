@@ -21,6 +21,7 @@ from ringwright.testing.nccl_log import GeneratedLog, write_log
 if TYPE_CHECKING:
     from ringwright.testing.conformance import (
         check_algorithm,
+        check_codec,
         check_export,
         check_fabric,
         check_family,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 CONTRACTS = (
     "check_algorithm",
+    "check_codec",
     "check_export",
     "check_fabric",
     "check_family",
@@ -51,6 +53,7 @@ __all__ = [
     "NcclJob",
     "TrainingLine",
     "check_algorithm",
+    "check_codec",
     "check_export",
     "check_fabric",
     "check_family",
