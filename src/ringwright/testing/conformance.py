@@ -8,6 +8,7 @@ from ringwright.contracts.export import check_export
 from ringwright.contracts.fabric import check_fabric
 from ringwright.contracts.family import check_family
 from ringwright.contracts.outcome import Outcome, failures
+from ringwright.contracts.pipeline import check_pipeline
 from ringwright.contracts.rewrite import check_rewrite
 from ringwright.contracts.scheduler import check_scheduler
 from ringwright.contracts.source import check_source, check_trace
@@ -20,6 +21,7 @@ __all__ = [
     "check_export",
     "check_fabric",
     "check_family",
+    "check_pipeline",
     "check_rewrite",
     "check_scheduler",
     "check_source",
