@@ -7,6 +7,7 @@ from ringwright.contracts.codec import check_codec
 from ringwright.contracts.export import check_export
 from ringwright.contracts.fabric import check_fabric
 from ringwright.contracts.family import check_family
+from ringwright.contracts.law import check_law
 from ringwright.contracts.outcome import Outcome, failures
 from ringwright.contracts.pipeline import check_pipeline
 from ringwright.contracts.rewrite import check_rewrite
@@ -21,6 +22,7 @@ __all__ = [
     "check_export",
     "check_fabric",
     "check_family",
+    "check_law",
     "check_pipeline",
     "check_rewrite",
     "check_scheduler",
