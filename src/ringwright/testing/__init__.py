@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringwright.testing.conformance import (
         check_algorithm,
         check_codec,
+        check_executor,
         check_export,
         check_fabric,
         check_family,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 CONTRACTS = (
     "check_algorithm",
     "check_codec",
+    "check_executor",
     "check_export",
     "check_fabric",
     "check_family",
@@ -58,6 +60,7 @@ __all__ = [
     "TrainingLine",
     "check_algorithm",
     "check_codec",
+    "check_executor",
     "check_export",
     "check_fabric",
     "check_family",

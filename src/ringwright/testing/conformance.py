@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringwright.contracts.algorithm import AlgorithmCase, check_algorithm
 from ringwright.contracts.codec import check_codec
+from ringwright.contracts.executor import check_executor
 from ringwright.contracts.export import check_export
 from ringwright.contracts.fabric import check_fabric
 from ringwright.contracts.family import check_family
@@ -19,6 +20,7 @@ __all__ = [
     "Outcome",
     "check_algorithm",
     "check_codec",
+    "check_executor",
     "check_export",
     "check_fabric",
     "check_family",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
-from ringwright.execute.executors import EXECUTORS, Executor, executor
+from ringwright.execute.executors import Executor, executor, executors
 
 if TYPE_CHECKING:
     from ringwright.execute.switched.terms import SwitchTerms
@@ -71,8 +71,8 @@ class BenchSpec:
         if name in LIBRARIES:
             return Candidate(name, executor(name), native=True)
         own, _, over = name.partition("@")
-        if own != OURS or (over and over not in EXECUTORS):
-            own = ", ".join(f"{OURS}@{each}" for each in EXECUTORS)
+        if own != OURS or (over and over not in executors()):
+            own = ", ".join(f"{OURS}@{each}" for each in executors())
             raise UsageError(f"no backend '{name}'", remedy=f"one of: {', '.join(LIBRARIES)}, {OURS}, {own}")
         if self.lab and over == "memory":
             raise UsageError("ranks in a lab do not share memory", remedy=f"--backend {OURS}")
