@@ -195,11 +195,11 @@ def check_executor(executor: str | Executor, *, timeout_s: float = TIMEOUT_S) ->
     except RingwrightError as error:
         outcome.failed["known"] = error.what
         return [outcome]
-    if missing:
-        outcome.note("ready", f"{DECLINED}{missing}")
-        return [outcome]
     tried = TriedExecutor(own, timeout_s)
     for check_name, look in CHECKS.items():
+        if missing and check_name != "declared":
+            outcome.note("ready", f"{DECLINED}{missing}")
+            break
         if not outcome.run(check_name, partial(look, tried)) and check_name in ("declared", "starts", "right"):
             break
     return [outcome]

@@ -36,6 +36,11 @@ class PipelineCase:
         return f"{self.spelling} p={self.devices} m={self.micro_batches} v={self.chunks}"
 
     @property
+    def what(self) -> str:
+        """The pipeline, without the schedule's name."""
+        return str(self).partition(" ")[2]
+
+    @property
     def spelling(self) -> str:
         """The schedule as it is typed."""
         return f"{self.slug}:{self.group}" if self.group else self.slug

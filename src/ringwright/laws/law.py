@@ -52,10 +52,20 @@ class Law:
 @cache
 def _house() -> dict[str, Law]:
     """Return the laws of this folder by name."""
+    return {law.name: law for module in _holders() for law in import_module(module).LAWS}
+
+
+@cache
+def _holders() -> tuple[str, ...]:
+    """Return the modules of this folder that have laws under LAWS, by reading them; nothing is imported."""
     files = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem not in ("__init__", "law"))
-    holders = [path.stem for path in files if "\nLAWS = " in path.read_text()]
     package = __name__.rpartition(".")[0]
-    return {law.name: law for stem in holders for law in import_module(f"{package}.{stem}").LAWS}
+    return tuple(f"{package}.{path.stem}" for path in files if "\nLAWS = " in path.read_text())
+
+
+def home(name: str) -> str:
+    """Return the module in which a law of our own stands; StopIteration for none."""
+    return next(module for module in _holders() if any(law.name == name for law in import_module(module).LAWS))
 
 
 class _Laws(Mapping[str, Law]):
