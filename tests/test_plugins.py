@@ -16,6 +16,7 @@ from outsiders import install
 from ringwright import plugins, registry
 from ringwright.cli import main
 from ringwright.errors import PluginError
+from ringwright.testing import check_codec, check_executor, check_law, check_pipeline, failures
 
 pytestmark = pytest.mark.once
 
@@ -636,5 +637,8 @@ def test_every_line_of_the_page_on_plug_ins_runs(
         said_all += said(capsys, *shlex.split(command)[1:])[0]
     assert not json.loads(said(capsys, "systems", "--json")[0])["refused"]
     assert (tmp_path / "steps.txt").read_text().split() == ["8"] * 14
-    for name in ("my-ring", "whole-gradients", "op-list", "step-list", "my-pair", "tower"):
+    names = ("my-ring", "whole-gradients", "op-list", "step-list", "my-pair", "tower")
+    for name in (*names, "signs", "elements", "polite"):
         assert name in said_all
+    outcomes = [*check_codec("signs"), *check_pipeline("one-by-one"), *check_law("elements"), *check_executor("polite")]
+    assert failures(outcomes) == []

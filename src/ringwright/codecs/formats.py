@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -142,7 +141,6 @@ def codecs() -> dict[str, Codec]:
     return {**HOUSE, **{each.name: _outsider(each) for each in outside}, **_tried}
 
 
-@cache
 def _outsider(plugin: Plugin) -> Codec:
     codec = Codec(plugin.name, plugin.call(), plugin)
     if lacking := [name for name in ("OPS", "wire_bytes") if not codec.told(name, None)]:

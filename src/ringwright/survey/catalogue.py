@@ -168,7 +168,7 @@ def _codec(codec: Codec) -> dict[str, Any]:
         "origin": codec.origin,
         "collectives": [],
         "headings": said,
-        "spelled": f"streams of {codec.name}, {KNOB}",
+        "spelled": f"in Python, numerics(program, knobs={{'{codec.name}': ...}})",
         "knobs": [
             knob.document() for knob in knobs_of(codec.call, lambda name: clause(said.get("Knobs", ""), name)).values()
         ],
