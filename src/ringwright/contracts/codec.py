@@ -63,7 +63,7 @@ class TriedCodec:
         return self.codec.wire_bytes(4, **self._sizes)
 
     @property
-    def _sizes(self) -> dict[str, Any]:
+    def _sizes(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.knobs.items() if name in self.codec.width_knobs()}
 
     def has(self, knob: str) -> bool:
@@ -255,9 +255,11 @@ def timed(tried: TriedCodec) -> str | None:
         wanted = max(to, back) * usual.time_ps
         if abs(run.time_ps / wanted - 1) > SLACK:
             return f"{engine}: {run.time_ps / 1e6:.1f} us, where its width makes it {wanted / 1e6:.1f} us"
-        for links, share, way in ((up, to, "to the node"), (down, back, "back")):
+        for links, share, direction in ((up, to, "to the node"), (down, back, "back")):
             if len(usual.bytes) and abs(run.bytes[links].sum() / (share * usual.bytes[links].sum()) - 1) > ROUNDING:
-                return f"{engine}: {run.bytes[links].sum():,} B {way}, not {share * usual.bytes[links].sum():,.0f} B"
+                return (
+                    f"{engine}: {run.bytes[links].sum():,} B {direction}, not {share * usual.bytes[links].sum():,.0f} B"
+                )
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ TIMEOUT_S = 5.0
 WAITS_S = 1.0  # without progress, where a message is never sent
 STARTED_S = 20.0  # for the commands that start the ranks
 KNOWN = ("processes", "mpi", "torch", "torch-nccl")
-Change = Callable[[NodePlan], dict[str, Any]]
+Change = Callable[[NodePlan], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -72,23 +72,23 @@ def declared(tried: TriedExecutor) -> str | None:
 
 def starts(tried: TriedExecutor) -> str | None:
     """In time it gives commands that start every rank once; one that starts all of them names none."""
-    found: list[Any] = []
+    answered: list[Any] = []
 
     def ask() -> None:
         try:
-            found.append(tried.executor.starts(Path("/nowhere"), 3))
+            answered.append(tried.executor.starts(Path("/nowhere"), 3))
         except Exception as error:  # noqa: BLE001 - code of others may raise anything
-            found.append(error)
+            answered.append(error)
 
     asked = threading.Thread(target=ask, daemon=True)
     asked.start()
     asked.join(STARTED_S)
-    if not found:
+    if not answered:
         return f"after {STARTED_S:g} s it has not said how ranks are started"
-    if isinstance(found[0], Exception):
-        return f"raised {type(found[0]).__name__}: {found[0]}"
-    ranks = sorted(rank for start in found[0] for rank in start.ranks)
-    starts_all = len(found[0]) == 1 and not ranks
+    if isinstance(answered[0], Exception):
+        return f"raised {type(answered[0]).__name__}: {answered[0]}"
+    ranks = sorted(rank for start in answered[0] for rank in start.ranks)
+    starts_all = len(answered[0]) == 1 and not ranks
     return None if starts_all or ranks == [0, 1, 2] else f"of 3 ranks it starts {ranks}"
 
 
@@ -136,17 +136,17 @@ def blames(tried: TriedExecutor) -> str | None:
 
 def _changed(program: Program, change: Change) -> list[NodePlan]:
     """Return the plans of a program, that of rank 1 changed."""
-    found = plans(program)
-    found[1] = msgspec.structs.replace(found[1], **change(found[1]))
-    return found
+    cut = plans(program)
+    cut[1] = msgspec.structs.replace(cut[1], **change(cut[1]))
+    return cut
 
 
-def _unsent(plan: NodePlan) -> dict[str, Any]:
+def _unsent(plan: NodePlan) -> Mapping[str, Any]:
     last = len(plan.sends) - 1
     return {"order": [each for each in plan.order if each not in [(Do.SEND, last), (Do.SENT, last)]]}
 
 
-def _outside(plan: NodePlan) -> dict[str, Any]:
+def _outside(plan: NodePlan) -> Mapping[str, Any]:
     """The last message goes to where no memory is."""
     last = plan.receives[-1]
     run = msgspec.structs.replace(last.runs[0], at=plan.arena_bytes, adds=True)

@@ -18,7 +18,7 @@ LEAST_WORDS = 6  # of a sentence
 _NAME = re.compile(r"[a-z]+( [a-z]+)?")
 
 
-def named(law: Law) -> str | None:
+def well_named(law: Law) -> str | None:
     """Its name is one word or two, in small letters."""
     return None if _NAME.fullmatch(law.name) else f"'{law.name}' is not one word or two, in small letters"
 
@@ -73,7 +73,7 @@ def counted(law: Law) -> str | None:
 
 
 CHECKS: dict[str, Callable[[Law], str | None]] = {
-    "named": named,
+    "named": well_named,
     "stated": stated,
     "kept": kept,
     "refuses": refuses,

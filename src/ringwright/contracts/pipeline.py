@@ -74,7 +74,7 @@ class TriedOrders:
         return [("F", stage, batch), *([("G", stage + 1, batch)] if stage < self.shape.stages - 1 else [])]
 
 
-def named(tried: TriedOrders) -> str | None:
+def known_passes(tried: TriedOrders) -> str | None:
     """Its passes are F, B, I or W, and halves are there where ``splits`` says so, and only there."""
     phases = {phase for slots in tried.orders for phase, _, _ in slots}
     if strange := phases - set("FBIW"):
@@ -87,7 +87,7 @@ def named(tried: TriedOrders) -> str | None:
     )
 
 
-def whole(tried: TriedOrders) -> str | None:
+def every_pass(tried: TriedOrders) -> str | None:
     """Each device does every pass of each of its chunks and micro-batches once."""
     shape = tried.shape
     wanted = Counter(itertools.product("FBW", range(shape.chunks), range(shape.micro_batches)))
@@ -162,8 +162,8 @@ def legal(tried: TriedOrders) -> str | None:
 
 
 CHECKS: dict[str, Callable[[TriedOrders], str | None]] = {
-    "named": named,
-    "whole": whole,
+    "named": known_passes,
+    "whole": every_pass,
     "ends": ends,
     "held": held,
     "legal": legal,

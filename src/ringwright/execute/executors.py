@@ -51,10 +51,10 @@ def problems() -> list[PluginError]:
 
 
 def _outsider(plugin: Plugin) -> Executor:
-    found = plugin.load()
-    if not isinstance(found, Executor):
-        raise plugin.error(f"{plugin.value} is of type {type(found).__name__}, not an Executor")
-    return replace(found, name=plugin.name)
+    loaded = plugin.load()
+    if not isinstance(loaded, Executor):
+        raise plugin.error(f"{plugin.value} is of type {type(loaded).__name__}, not an Executor")
+    return replace(loaded, name=plugin.name)
 
 
 def _problem(plugin: Plugin) -> PluginError | None:

@@ -45,8 +45,8 @@ class Law:
         if callable(self.judge):
             return self.judge
         module, _, name = self.judge.partition(":")
-        found: Callable[..., str | None] = getattr(import_module(module), name)
-        return found
+        loaded: Callable[..., str | None] = getattr(import_module(module), name)
+        return loaded
 
 
 @cache
@@ -103,10 +103,10 @@ def plugin_of(name: str) -> Plugin | None:
 
 
 def _outsider(plugin: Plugin) -> Law:
-    found = plugin.load()
-    if not isinstance(found, Law):
-        raise plugin.error(f"{plugin.value} is of type {type(found).__name__}, not a Law")
-    return replace(found, name=plugin.name)
+    loaded = plugin.load()
+    if not isinstance(loaded, Law):
+        raise plugin.error(f"{plugin.value} is of type {type(loaded).__name__}, not a Law")
+    return replace(loaded, name=plugin.name)
 
 
 def _problem(plugin: Plugin) -> PluginError | None:

@@ -51,10 +51,10 @@ def problems() -> list[PluginError]:
 
 
 def _outsider(plugin: Plugin) -> PipelineSchedule:
-    found = plugin.load()
-    if not isinstance(found, PipelineSchedule):
-        raise plugin.error(f"{plugin.value} is of type {type(found).__name__}, not a PipelineSchedule")
-    return replace(found, name=plugin.name)
+    loaded = plugin.load()
+    if not isinstance(loaded, PipelineSchedule):
+        raise plugin.error(f"{plugin.value} is of type {type(loaded).__name__}, not a PipelineSchedule")
+    return replace(loaded, name=plugin.name)
 
 
 def _problem(plugin: Plugin) -> PluginError | None:

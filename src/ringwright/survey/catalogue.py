@@ -156,7 +156,7 @@ def one(slug: str) -> dict[str, Any]:
     raise UsageError(f"no system or fabric is called '{slug}'", remedy=f"ringwright systems{hint}")
 
 
-def _codec(codec: Codec) -> dict[str, Any]:
+def _codec(codec: Codec) -> dict[str, object]:
     """Return the object of schema ``ringwright.system/1`` of a number format."""
     home = sys.modules[inspect.unwrap(codec.call).__module__]
     said = of_several(tuple(filter(None, (home.__doc__, codec.call.__doc__))))
@@ -185,9 +185,9 @@ def knob_lines() -> list[str]:
         with suppress(PluginError):
             everything[f"{name} (fabric)"] = knobs(name)
     return [
-        f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in found.values() if knob.can_be_typed)
-        for slug, found in everything.items()
-        if found
+        f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in own.values() if knob.can_be_typed)
+        for slug, own in everything.items()
+        if own
     ]
 
 
