@@ -4,7 +4,7 @@
     python benchmarks/bench_decompose.py --recordings FOLDER      # on recordings, which have no values: what applies there
     python benchmarks/bench_decompose.py --pairs                  # every two schedulers joined: runs, or names its conflict
 
-Figures of the event engine for jobs; the interval is that of such steps on GPUs (docs/jobs.md).
+Figures of the event engine for jobs; the interval is that of such steps on GPUs (docs/how-to/jobs.md).
 """
 
 from __future__ import annotations

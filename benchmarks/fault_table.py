@@ -2,7 +2,7 @@
 
     python benchmarks/fault_table.py                     # the whole table, one process
     python benchmarks/fault_table.py --only roce,switch  # rows and columns whose names hold one of these words each
-    python benchmarks/fault_table.py --markdown          # as it stands in docs/fault-table.md
+    python benchmarks/fault_table.py --markdown          # as it stands in docs/reference/fault-table.md
 
 It ends with 1 where a fault makes a collective faster, or changes nothing without a reason.
 """

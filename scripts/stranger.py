@@ -1,4 +1,4 @@
-"""A stranger's algorithm, scheduler and reader, added by file and by entry point: whole, and each broken in ten ways.
+"""A stranger's part of every kind, added by file and by entry point: whole, and each broken in ten ways.
 
 The parts are those of docs/template. Each is broken by changing one line of its file; then it is loaded, from the file or through
 an entry point of a distribution that is made for it, and its contract is run. Printed is what the contract says.
@@ -19,7 +19,15 @@ from typing import Any
 from ringwright.formats.sources import kinds
 from ringwright.model import registry
 from ringwright_lab.contracts.conformance import Outcome
-from ringwright_lab.testing import check_algorithm, check_scheduler, check_source
+from ringwright_lab.testing import (
+    check_algorithm,
+    check_codec,
+    check_executor,
+    check_law,
+    check_pipeline,
+    check_scheduler,
+    check_source,
+)
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "docs" / "template" / "src" / "ringwright_template"
 ROWS = (
@@ -64,6 +72,10 @@ PARTS = {
         lambda part: check_scheduler(part, seeds=range(2), knobs=False),
     ),
     "reader": Part("reader", "op_csv", "read_op_csv", "sources", of_reader),
+    "codec": Part("codec", "three_levels", "three_levels", "codecs", check_codec),
+    "pipeline": Part("pipeline", "one_by_one", "SCHEDULE", "pipelines", check_pipeline),
+    "law": Part("law", "whole_elements", "LAW", "laws", check_law),
+    "executor": Part("executor", "polite", "EXECUTOR", "executors", check_executor),
 }
 
 
@@ -128,6 +140,82 @@ BROKEN = (
 )
 
 
+NOISE = "(sent * np.random.default_rng().random()).sum(axis=0)"
+FLIP = (
+    "import subprocess as s, sys; from pathlib import Path; from ringwright.execute.job import *;"
+    "s.run(sys.argv[1:]); at = Path(sys.argv[-2]) / f'answer-{sys.argv[-1]}'; found = read_struct(at, list[NodeResult]);"
+    "[setattr(e, 'results', [(b, n, bytes([p[0] ^ 1]) + p[1:] if p else p) for b, n, p in e.results]) for e in found];"
+    "write(at, found)"
+)
+START = 'argv=("nice", "-n", "5", *start.argv)'
+STARTS = "starts = super().starts(*given, **named)"
+SAYS = 'says="local processes that share memory and give way to others"'
+IN_TURN = 'for batch in range(shape.micro_batches) for phase in "FB"'
+SENTENCE = '"what an operation moves is a whole number of its elements"'
+LEFT = "if left else"
+PYTHON = "__import__('sys').executable, '-c'"
+BROKEN += (
+    Break("codec", "a sum that is too large", "near", "sent.sum(axis=0)", "sent.sum(axis=0) * 3"),
+    Break("codec", "nearer than it is", "near", "TOLERANCE = 0.75", "TOLERANCE = 0.1"),
+    Break("codec", "narrower than it is", "width", "0.25 + 4 / packet", "0.125 + 4 / packet"),
+    Break("codec", "a width of nothing", "width", "0.25 + 4 / packet, 1.0", "0.25 + 4 / packet, 0.0"),
+    Break("codec", "no tolerance", "declared", "TOLERANCE = 0.75", "LIMIT = 0.75"),
+    Break("codec", "an operation of other words", "declared", 'OPS = ("sum",)', 'OPS = ("plus",)'),
+    Break("codec", "a switch that adds no such type", "able", 'ADDED_AS = "uint32"', 'ADDED_AS = "float64"'),
+    Break("codec", "no source", "documented", "Source: none: an example.", "Nothing."),
+    Break("codec", "a sum drawn by luck", "same-again", "sent.sum(axis=0)", NOISE),
+    Break(
+        "codec", "NaN becomes a number", "edges", "np.where(known, step, 0), np.nan)", "np.where(known, step, 0), 0)"
+    ),
+    Break("pipeline", "backward before forward", "ends", '"FB"', '"BF"'),
+    Break(
+        "pipeline",
+        "the last pass is missing",
+        "whole",
+        f"tuple((phase, 0, batch) {IN_TURN})",
+        f"tuple([(phase, 0, batch) {IN_TURN}][:-1])",
+    ),
+    Break("pipeline", "a pass twice", "whole", '"FB"', '"FBF"'),
+    Break(
+        "pipeline", "all forward first", "held", IN_TURN, 'for phase in "FB" for batch in range(shape.micro_batches)'
+    ),
+    Break("pipeline", "nothing is held", "held", "return 1", "return 0"),
+    Break("pipeline", "it does not say what is held", "held", ", held=held", ""),
+    Break("pipeline", "passes of other words", "named", '"FB"', '"fb"'),
+    Break("pipeline", "halves that it does not have", "named", "chunks=1,", "chunks=1, splits=True,"),
+    Break("pipeline", "an error of Python", "orders", "del device", "device / 0"),
+    Break("pipeline", "no pipeline is long enough", "orders", "chunks=1,", "chunks=1, least=1000,"),
+    Break("law", "it never refuses", "refuses", LEFT, "if False else"),
+    Break("law", "it always refuses", "kept", LEFT, "if True else"),
+    Break("law", "it refuses without a word", "why", 'B" if left else ""', 'B"[:0] or left'),
+    Break(
+        "law",
+        "it says something else each time",
+        "why",
+        "{left} B of",
+        "{left} B {__import__('os').urandom(8).hex()} of",
+    ),
+    Break("law", "no source", "stated", '"MPI 4.1, section 3.2.2: a message is a sequence of entries"', '""'),
+    Break("law", "no sentence", "stated", SENTENCE, '"whole"'),
+    Break("law", "no example that keeps it", "kept", "kept=((4096, 4), (0, 8))", "kept=()"),
+    Break("law", "no example that breaks it", "refuses", "broken=((4097, 4), (4, 8))", "broken=()"),
+    Break("law", "an example the wrong way round", "kept", "kept=((4096, 4), (0, 8))", "kept=((4097, 4), (0, 8))"),
+    Break(
+        "law", "an error of Python", "refuses", "size_bytes % item_bytes", "0 if size_bytes == 4096 else size_bytes % 0"
+    ),
+    Break("executor", "wrong bits", "right", START, f"argv=({PYTHON}, {FLIP!r}, *start.argv)"),
+    Break("executor", "ranks that end at once", "right", START, f"argv=({PYTHON}, '')"),
+    Break("executor", "ranks that do not exist", "right", START, "argv=('no-such-command', *start.argv)"),
+    Break("executor", "a rank is not started", "starts", STARTS, f"{STARTS}[1:]"),
+    Break("executor", "a rank is started twice", "starts", STARTS, f"{STARTS} * 2"),
+    Break("executor", "nobody is started", "starts", STARTS, "starts = []"),
+    Break("executor", "an error of Python", "starts", STARTS, "starts = 1 / 0"),
+    Break("executor", "it does not say what it is", "declared", f", {SAYS}", ""),
+    Break("executor", "no wire", "declared", '"memory"', '""'),
+    Break("executor", "ranks that nobody knows", "declared", '"memory"', '"memory", "pigeons"'),
+)
+
+
 def text_of(part: Part, broken: Break | None) -> str:
     """Return the file of a part, with its line changed; SystemExit where the template has no such line."""
     text = (TEMPLATE / f"{part.module}.py").read_text()
@@ -166,7 +254,9 @@ def loaded(part: Part, text: str, way: str) -> Iterator[Any]:
 
 
 def _by_name(part: Part) -> Any:
-    """Return what the product loads under the name of the entry point."""
+    """Return what the product loads under the name of the entry point; of kinds whose contract takes one, the name."""
+    if part.group in ("codecs", "pipelines", "laws", "executors"):
+        return "strangers"
     if part.group == "sources":
         return kinds.kinds()["strangers"].read
     among = registry.schedulers if part.group == "schedulers" else registry.systems

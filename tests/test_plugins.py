@@ -17,6 +17,7 @@ from ringwright.cli import main
 from ringwright.ground import plugins
 from ringwright.ground.errors import PluginError
 from ringwright.model import registry
+from ringwright_lab.testing import check_codec, check_executor, check_law, check_pipeline, failures
 
 pytestmark = pytest.mark.once
 
@@ -616,7 +617,7 @@ def test_every_line_of_the_page_on_plug_ins_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its files, put together by name, its entry points, and its commands, as they stand there."""
-    page = (Path(__file__).resolve().parents[1] / "docs" / "plug-ins.md").read_text()
+    page = (Path(__file__).resolve().parents[1] / "docs" / "how-to" / "plug-ins.md").read_text()
     blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
     modules: dict[str, str] = {}
     for text in (text for kind, text in blocks if kind == "python" and text.startswith("# file: ")):
@@ -637,5 +638,8 @@ def test_every_line_of_the_page_on_plug_ins_runs(
         said_all += said(capsys, *shlex.split(command)[1:])[0]
     assert not json.loads(said(capsys, "systems", "--json")[0])["refused"]
     assert (tmp_path / "steps.txt").read_text().split() == ["8"] * 14
-    for name in ("my-ring", "whole-gradients", "op-list", "step-list", "my-pair", "tower"):
+    names = ("my-ring", "whole-gradients", "op-list", "step-list", "my-pair", "tower")
+    for name in (*names, "signs", "elements", "polite"):
         assert name in said_all
+    outcomes = [*check_codec("signs"), *check_pipeline("one-by-one"), *check_law("elements"), *check_executor("polite")]
+    assert failures(outcomes) == []

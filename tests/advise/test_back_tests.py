@@ -417,7 +417,7 @@ def test_the_record_is_counted_from_its_rows() -> None:
 
 
 def test_the_page_tells_the_record() -> None:
-    page = " ".join((Path(__file__).parents[2] / "docs" / "advise.md").read_text().split())
+    page = " ".join((Path(__file__).parents[2] / "docs" / "explanation" / "lab-accuracy.md").read_text().split())
     told = RECORD["figures"]
     drawn = figures([each for each in RECORD["pairs"] if not each["is_real"]], [])
     real = figures([each for each in RECORD["pairs"] if each["is_real"]], [])

@@ -147,7 +147,7 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert job.out.exists()
 
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "run.md"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "how-to" / "run.md"
 
 
 def test_the_kubernetes_manifest_parses() -> None:

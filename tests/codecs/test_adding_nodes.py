@@ -21,9 +21,9 @@ from ringwright.execute.switched.worker import Membership, Worker
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
 from ringwright.model import interpreter
-from ringwright.model.codecs.adding_nodes import OF_PROGRAMS, AddingNodes
+from ringwright.model.codecs.adding_nodes import AddingNodes
 from ringwright.model.codecs.deviation import deviation
-from ringwright.model.codecs.formats import FORMATS, OF_WHOLE_NUMBERS, added
+from ringwright.model.codecs.formats import FORMATS, HOUSE, added
 from ringwright.model.collective import Collective
 from ringwright.model.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.model.streams import Stream
@@ -78,7 +78,7 @@ def test_a_packet_holds_four_times_as_many_integers_of_8_bits() -> None:
         added("block-exponent", np.ones((128, 2), np.float32), element="int8")
 
 
-@pytest.mark.parametrize("codec", OF_WHOLE_NUMBERS)
+@pytest.mark.parametrize("codec", [name for name, codec in HOUSE.items() if codec.whole_numbers])
 def test_whole_numbers_go_up_a_tree_as_they_are(codec: str) -> None:
     """Two levels of switches give what one switch would, whatever leaf a rank is under."""
     asked = program(codec, TWO_LEVELS)
@@ -244,8 +244,8 @@ def test_a_program_fixes_its_form_of_a_format() -> None:
     fixed = replace(asked, knobs={**asked.knobs, **APPROXIMATE["split-float"]})
     assert numerics(fixed) == numerics(asked, knobs=APPROXIMATE) != numerics(asked)
     assert numerics(fixed, knobs={"split-float": {"variant": "full"}}) == numerics(asked)
-    for codec, knobs in OF_PROGRAMS.items():
-        assert {*knobs} <= {*signature(FORMATS[codec]).parameters}
+    for codec in HOUSE:
+        assert {*HOUSE[codec].of_programs} <= {*signature(FORMATS[codec]).parameters}
 
 
 def test_more_bits_are_never_worse_and_a_worse_order_shows() -> None:

@@ -19,7 +19,6 @@ from ringwright.model.codecs import block_exponent, formats
 from ringwright.model.codecs.contributions import NodeSum
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
-from ringwright.model.streams import CODECS
 from ringwright.model.topology import Topology
 
 TOFINO = "leaf-spine:12,per_leaf=4,switches=tofino"
@@ -31,9 +30,9 @@ def asked(spelled: str = TOFINO) -> tuple[Program, Topology]:
     return switchml(Collective("all-reduce", range(top.n_ranks), SIZE), top), top
 
 
-@pytest.mark.parametrize("name", sorted(formats.MODULES))
+@pytest.mark.parametrize("name", sorted(formats.HOUSE))
 def test_a_file_of_the_folder_is_a_format(name: str) -> None:
-    """It adds arrays of (workers, elements), says its bytes to the node and back, and stands in the list of streams."""
+    """It adds arrays of (workers, elements), and says its bytes to the node and back."""
     given = np.ones((4, 64), np.float32)
     made = formats.added(name, given)
     assert isinstance(made, NodeSum)
@@ -42,7 +41,7 @@ def test_a_file_of_the_folder_is_a_format(name: str) -> None:
     alone = formats.number_bytes(name)
     assert 0 < alone[0] <= to
     assert 0 < alone[1] <= back
-    assert name in CODECS
+    assert name in formats.codecs()
     takes = inspect.signature(formats.FORMATS[name]).parameters
     assert all(each.kind is each.KEYWORD_ONLY for each in list(takes.values())[1:])
 
@@ -51,9 +50,7 @@ def test_the_folder_is_the_registry() -> None:
     """A file with a function of its own name is found without being named anywhere."""
     for path in Path(next(iter(ringwright.model.codecs.__path__))).glob("*.py"):
         module = import_module(f"ringwright.model.codecs.{path.stem}")
-        assert hasattr(module, "wire_bytes") == (
-            path.stem.replace("_", "-") in formats.MODULES or path.stem == "formats"
-        )
+        assert hasattr(module, "wire_bytes") == (path.stem.replace("_", "-") in formats.HOUSE or path.stem == "formats")
 
 
 @pytest.mark.parametrize("engine", ["events", "packets"])

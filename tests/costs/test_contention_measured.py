@@ -57,12 +57,12 @@ def test_the_fit_is_as_good_as_the_page_says(judged: dict[str, list[Any]]) -> No
 def test_the_page_shows_what_comes_out(script: dict[str, Any], judged: dict[str, list[Any]], name: str) -> None:
     table = "\n".join([script["HEAD"], *map(str, judged[name])])
     heading = {"h100": "## FIT: the H100", "h200": "## PREDICTION: the H200"}[name]
-    page = (ROOT / "docs" / "contention.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "contention.md").read_text()
     assert f"{heading}\n\n{table}\n" in page
 
 
 def test_the_page_begins_with_what_its_example_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "contention.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "contention.md").read_text()
     example, printed = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)[:2]
     exec(compile(example, "contention.md", "exec"), {})
     assert capsys.readouterr().out == printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import shutil
@@ -131,3 +132,12 @@ def test_a_log_that_grows_is_followed() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "lag when shown" in done.stdout
+
+
+def test_the_history_is_the_table_on_its_page() -> None:
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "benchmark"))
+    rows = [json.loads(line) for line in script["HISTORY"].read_text().splitlines()]
+    assert {key for row in rows for key in row} == {*script["SHOWN"], "command"}, "no name of a machine"
+    assert {row["benchmark"] for row in rows} == set(script["QUICK"])
+    page = (REPOSITORY / "docs" / "explanation" / "house.md").read_text()
+    assert f"\n{script['table'](rows)}\n" in page, "scripts/benchmark --show prints it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from ringwright.ground import errors, trace_tables
 pytestmark = pytest.mark.once
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+KINDS = ("tutorials", "how-to", "reference", "explanation")
 
 
 @pytest.mark.slow
@@ -21,12 +23,12 @@ def test_documentation_builds_without_warnings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
     built = subprocess.run([*command, str(DOCS), str(tmp_path / "html")], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    page = (tmp_path / "html" / "trace.html").read_text()
+    page = (tmp_path / "html" / "reference" / "trace.html").read_text()
     assert all(column in page for columns in trace_tables.TABLES.values() for column in columns)
 
 
 def test_every_error_has_its_place_on_the_page() -> None:
-    page = (DOCS / "errors.md").read_text()
+    page = (DOCS / "reference" / "errors.md").read_text()
     classes = [name for name, kind in vars(errors).items() if isinstance(kind, type)]
     assert not [name for name in classes if name not in page]
 
@@ -34,10 +36,19 @@ def test_every_error_has_its_place_on_the_page() -> None:
 def test_decisions_are_numbered_without_gaps_and_name_what_lost() -> None:
     pages = sorted((DOCS / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    assert not [page.name for page in pages if "**What lost.**" not in page.read_text()]
+
+
+def test_the_index_has_a_line_for_every_page_under_its_kind() -> None:
     index = (DOCS / "index.md").read_text()
-    for page in pages:
-        assert "**What lost.**" in page.read_text(), page.name
-        assert f"decisions/{page.stem}" in index, page.name
+    listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\): ", index, re.MULTILINE)
+    pages = {str(page.relative_to(DOCS)) for kind in KINDS for page in (DOCS / kind).iterdir()}
+    assert sorted(listed) == sorted(pages)
+    parts = re.findall(r"^## ([\w-]+):(.*?)(?=^## |^```)", index, re.MULTILINE | re.DOTALL)
+    assert [name.lower().removesuffix("s") for name, _ in parts] == [kind.removesuffix("s") for kind in KINDS]
+    for kind, (_, text) in zip(KINDS, parts, strict=True):
+        assert {link.split("/")[0] for link in re.findall(r"^- .*?\]\(([^)]+)\): ", text, re.MULTILINE)} == {kind}
+    assert not [page.name for page in DOCS.glob("*.md") if page.name != "index.md"], "a page has a kind"
 
 
 def test_the_layout_page_is_as_the_contract_says() -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 
 
 def test_the_page_runs() -> None:
-    [code] = re.findall(r"```pycon\n(.*?)```", (DOCS / "from-scratch.md").read_text(), re.DOTALL)
+    [code] = re.findall(r"```pycon\n(.*?)```", (DOCS / "tutorials" / "from-scratch.md").read_text(), re.DOTALL)
     assert len(code.splitlines()) <= ONE_SCREEN
     assert max(map(len, code.splitlines())) <= ONE_PAGE
     told: list[str] = []
@@ -27,7 +27,7 @@ def test_the_page_runs() -> None:
 
 
 def test_the_page_of_names_has_each_once() -> None:
-    page = (DOCS / "python.md").read_text()
+    page = (DOCS / "reference" / "python.md").read_text()
     shown = re.findall(r"^\.\. auto\w+:: ringwright(?:_lab)?(?:\.\w+)*\.(\w+)$", page, re.MULTILINE)
     assert sorted(shown) == sorted(name for name in ringwright.__all__ if name not in ("__version__", "errors"))
     table = set(re.findall(r"`(\w+)`", page.partition("| to | use |")[2].partition("\n\n")[0]))

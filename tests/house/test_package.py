@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+import ringwright
 from ringwright import native
 
 pytestmark = pytest.mark.once
@@ -122,7 +123,7 @@ def test_the_source_distribution_holds_what_builds_and_tests_it(sdist: Path) -> 
         "CMakeLists.txt",
         "constraints.txt",
         "scripts/test",
-        "docs/install.md",
+        "docs/how-to/install.md",
     ):
         assert (sdist / name).is_file(), name
     assert not [path for path in sdist.rglob("*") if path.name in {".venv", ".git", "build", "__pycache__"}]
@@ -238,3 +239,18 @@ def test_the_change_log_is_made_from_the_notes(tmp_path: Path) -> None:
     after = changelog["log"](released, tmp_path)  # type: ignore[operator]
     assert after == first.replace("## Unreleased\n", "## Unreleased\n\n## 0.2.0 (2030-01-02)\n")
     assert changelog["log"](after, tmp_path) == after  # type: ignore[operator]
+    told = changelog["released"](after, "0.3.0", "2030-02-03", "### Highlights\n\n- Best.\n")  # type: ignore[operator]
+    assert told == after.replace("ased\n", "ased\n\n## 0.3.0 (2030-02-03)\n\n### Highlights\n\n- Best.\n")
+    assert changelog["log"](told, tmp_path) == told  # type: ignore[operator]
+
+
+def test_a_release_is_told_on_a_page_and_by_one_version() -> None:
+    changelog = script("changelog")
+    assert changelog["too_long"]("### Highlights\n\n- Best.\n") == []  # type: ignore[operator]
+    assert changelog["too_long"]("### Added\n\n- New.\n") == ["0 highlights; 1 to 15 under ### Highlights"]  # type: ignore[operator]
+    assert len(changelog["too_long"]("### Highlights\n" + "- Best.\n" * 151)) == 2  # type: ignore[operator]
+    assert changelog["unlike"](ringwright.__version__) == []  # type: ignore[operator]
+    assert len(changelog["unlike"]("0.0.1")) == 2  # type: ignore[operator]
+    newest = (REPOSITORY / "CHANGELOG.md").read_text().split("\n## ")[2]
+    assert newest.startswith(f"{ringwright.__version__} (")
+    assert changelog["too_long"](newest) == []  # type: ignore[operator]

@@ -19,8 +19,8 @@ README = (REPOSITORY / "README.md").read_text()
 COMMAND_LINE = re.compile(r"(?:^|`)(scripts/[\w-]+|ringwright)(?: ([a-z]+))?\b", re.MULTILINE)
 NAMED = {
     "README": REPOSITORY / "README.md",
-    "tour": REPOSITORY / "docs" / "tour.md",
-    "cli": REPOSITORY / "docs" / "cli.md",
+    "tour": REPOSITORY / "docs" / "tutorials" / "tour.md",
+    "cli": REPOSITORY / "docs" / "reference" / "cli.md",
 }
 PAGES = [page.read_text() for page in NAMED.values()]
 MOST_LINES, MOST_SHOWN = 150, 8  # of the README; of what a command prints there
@@ -122,7 +122,7 @@ def test_the_commands_run_as_they_stand(
 
 
 def test_links_lead_somewhere() -> None:
-    for page in (REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")):
+    for page in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")):
         links = [link for link in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()) if "://" not in link]
         gone = [link for link in links if not (page.parent / link).exists()]
         assert not gone, f"{page.name}: {gone}"

@@ -288,7 +288,7 @@ def test_rules_of_a_file(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_the_page_are_rules(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "live.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "live.md").read_text()
     path = tmp_path / "alerts.toml"
     path.write_text(page.partition("```toml\n")[2].partition("```")[0])
     assert [rule.metric for rule in read_rules(path)] == ["gbs", "still_looks", "quiet_s"]

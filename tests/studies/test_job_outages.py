@@ -108,7 +108,7 @@ def test_steps_of_an_outage_follow_one_another() -> None:
 def test_a_flap_costs_what_tcp_waits_for_and_no_more() -> None:
     """A port down for 300 ms is tried again after one time-out and after two more, of 200 ms and a round trip, and a period lacks that.
 
-    Real ranks of three models took 1.50, 1.49 and 1.40 times as long (docs/experiment.md: a port down for 300 ms every 2 s).
+    Real ranks of three models took 1.50, 1.49 and 1.40 times as long (docs/how-to/experiment.md: a port down for 300 ms every 2 s).
     """
     calm, flapping = on(SWITCH), on(SWITCH, "link rank1 flap 300ms every 2s")
     lacks_s = 3 * 0.21

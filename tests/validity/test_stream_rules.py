@@ -20,9 +20,10 @@ from ringwright.fabrics._capabilities import SHARP
 from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
+from ringwright.model.codecs.formats import codecs
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
-from ringwright.model.streams import CODECS, LOSS_RULES, Stream, granted
+from ringwright.model.streams import LOSS_RULES, Stream, granted
 from ringwright.model.topology import Capability, Topology
 from ringwright.model.validity import RULES
 
@@ -162,7 +163,7 @@ def test_parts_of_two_levels_share_a_stream() -> None:
 def test_closed_lists_say_what_they_take() -> None:
     known = {each.name for each in fields(LOSS_RULES["reliable"])}
     assert known == {"owner", "versions", "has_timer", "has_fallback", "adapts"}
-    assert set(SHARP.codecs) <= set(CODECS)
+    assert set(SHARP.codecs) <= set(codecs())
     assert {rule for rule, *_ in (*ALONE, *ON_A_MACHINE)} < set(RULES)
 
 

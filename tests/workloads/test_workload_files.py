@@ -159,7 +159,7 @@ def test_a_person_can_read_it() -> None:
 
 
 def test_the_page_shows_a_legal_workload_and_every_rule() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "replay.md").read_text()
     shown = page.split("```json\n")[1].split("```")[0]
     made = read_workload_json(shown.encode(), "replay.md")
     assert check(made) == []

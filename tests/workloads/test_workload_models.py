@@ -639,7 +639,7 @@ def table() -> list[str]:
 
 
 def test_the_page_has_every_model_with_its_figures() -> None:
-    page = (DOCS / "workloads.md").read_text().splitlines()
+    page = (DOCS / "reference" / "workloads.md").read_text().splitlines()
     assert [line for line in page if line.startswith("| `")] == table()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ringwright.bounds.cuts import distances
 from ringwright.ground.errors import FanInError, UsageError
-from ringwright.model.streams import CODECS
+from ringwright.model.codecs.formats import codec_of
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective
@@ -143,7 +143,7 @@ def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: i
 
 def _require_able(system: str, collective: Collective, topology: Topology, node: int, fan_in: int, codec: str) -> None:
     can, op = topology.aggregators[node], "sum" if collective.reduce_op == "avg" else collective.reduce_op
-    added = CODECS[codec].added_as or collective.dtype
+    added = codec_of(codec).added_as or collective.dtype
     for lacks, is_there, kind in (
         (f"it does not add by {op}", op in can.ops, UsageError),
         (f"it adds no numbers in {codec}", codec in can.codecs, UsageError),

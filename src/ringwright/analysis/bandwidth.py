@@ -14,6 +14,7 @@ from ringwright.analysis.noise import spread
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.bounds.laws import reason
 from ringwright.bounds.laws.ceilings import above, ceiling
+from ringwright.bounds.laws.ranks import alone
 from ringwright.bounds.laws.tables import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -193,8 +194,8 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 def _limited(entry: dict[str, Any], claims: TableClaims, nics: int) -> dict[str, Any]:
     """Take the rates from an entry of one rank alone, or that is faster than its GPUs' links, and say so."""
-    if entry["kind"] == "benchmark" and entry["nranks"] == 1:
-        return entry | {"law": reason("alone", "its table lists one rank"), "algbw_gbs": None, "busbw_gbs": None}
+    if entry["kind"] == "benchmark" and (why := alone(entry["nranks"])):
+        return entry | {"law": reason("alone", why), "algbw_gbs": None, "busbw_gbs": None}
     told = claims.job("gpu") if entry["kind"] == "job" else claims.table(entry["table"], "gpu")
     # the root of a job's own call is done when its buffers are full, before the NICs are
     nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]

@@ -9,10 +9,12 @@ communicator's calls repeat to the end; where neither is to be had, nothing is c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ringwright.bounds.laws import Refusals
+from ringwright.bounds.laws.series import LEAST_RANKS, incomparable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 LAW = "series"
-LEAST_RANKS = 2
 QUEUED_S = 1e-6  # by which a call must begin before another ends, to have waited for it
 LEAST_SAMPLES = 16
 LEAST_REPEATS = 6  # periods that must follow each other before they pass for steps
@@ -51,13 +52,13 @@ def refusals(trace: Trace) -> Refusals:
 
     refused = Refusals()
     frame = _samples(trace, every=True)
-    reasons = {
-        "size unknown": pl.col("size_bytes").is_null(),
-        "seen on one rank": pl.col("size_bytes").is_not_null() & (pl.col("ranks") < LEAST_RANKS),
-        "begun while an earlier call of its rank was under way: its time may hold that one's": pl.col("queued")
-        & pl.col("size_bytes").is_not_null()
-        & (pl.col("ranks") >= LEAST_RANKS),
-    }
+    reasons: dict[str, pl.Expr] = {}
+    for size, ranks, queued in itertools.product((None, 1), (LEAST_RANKS - 1, LEAST_RANKS), (False, True)):
+        sized = pl.col("size_bytes").is_null() if size is None else pl.col("size_bytes").is_not_null()
+        seen = (pl.col("ranks") < LEAST_RANKS) if ranks < LEAST_RANKS else (pl.col("ranks") >= LEAST_RANKS)
+        here = sized & seen & (pl.col("queued") == queued)
+        if why := incomparable(size, ranks, queued):
+            reasons[why] = reasons[why] | here if why in reasons else here
     for why, chosen in reasons.items():
         rows = frame.filter(chosen).sort("communicator", "sequence").head(1).to_dicts()
         if rows:

@@ -1,7 +1,7 @@
 """What each source of a recording needs in the job's environment, and what of it is left as the user set it.
 
-Sources: PyTorch's and NCCL's documented variables (``docs/run.md`` lists them); the recorder's own are RINGWRIGHT_CAPTURE (the
-folder) and RINGWRIGHT_RECORD (options as JSON).
+Sources: PyTorch's and NCCL's documented variables (``docs/how-to/run.md`` lists them); the recorder's own are RINGWRIGHT_CAPTURE
+(the folder) and RINGWRIGHT_RECORD (options as JSON).
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ latency and the rate of the route between neighbours on that level: ranks next t
 names (``level1``, or the axis's own name), routes whose slowest link is of the class that it names, and for a level without
 a name the worst route between neighbours in rank order. Additions on the path cost bytes / adding rate.
 
+Numbers of streams are as wide on the way through switches as their format is in its wider direction: both run beside each other.
+
 A library's program has a closed form of its own (``Software.closed_form``), which takes its place: the declared path of a
 program with segments, channels and shares says too little of it. It asks for the numbers of links inside and outside a node.
 
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration import link_numbers
 from ringwright.costs.transports import TRANSPORTS
+from ringwright.engines.coded import wire_shares
 from ringwright.engines.flat import delays, handshakes, routes
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.result import Run
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
+WITHIN_HOST = "nvlink"  # a level on which no number is in the format of a switch
 LEFT_OUT = (
     "contention between messages",
     "slots of streams and what timers mend",
@@ -84,9 +88,10 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
     made = machine(topology.at(0.0), software=program.software).carrying(program)
     cost = program.cost
     total = np.zeros_like(sizes)
+    wider = max((share for shares in wire_shares(program).values() for share in shares), default=1.0)
     for term in cost.terms:
         level = price(program, made, term.level)
-        carried = term.size_bytes * scale * made.software.wire_factor
+        carried = term.size_bytes * scale * made.software.wire_factor * (1.0 if term.level == WITHIN_HOST else wider)
         total += term.messages * level.alpha_s + carried / level.rate + term.size_bytes * scale * level.byte_s
         if level.handshake_s:
             asks = carried > term.messages * TRANSPORTS[topology.transport].eager_bytes

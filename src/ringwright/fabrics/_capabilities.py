@@ -1,10 +1,14 @@
-"""What aggregating switches can do, with the source of each figure."""
+"""What aggregating switches can do, with the source of each figure.
+
+Which number formats they add is said by the formats (``SWITCHES`` beside each, in ``ringwright.model.codecs``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ringwright.ground.errors import UsageError
+from ringwright.model.codecs.formats import added_by
 from ringwright.model.topology import Capability
 
 # InfiniBand switches with SHARP v3 (Quantum-2).
@@ -44,7 +48,6 @@ TOFINO = Capability(
     # Registers of 32 bits, to which a packet adds; what its exponents need of a maximum is part of the number format.
     ops=("sum",),
     dtypes=("int32", "uint32"),
-    codecs=("native", "block-exponent"),
     # The bitmap of a slot has 32 bits, one for each worker of a job.
     fanin_max=32,
     # 256 integers a packet are the most, in 16,384 entries: two versions of 8,192 slots.
@@ -58,7 +61,6 @@ TOFINO = Capability(
 FPISA = Capability(
     ops=("sum",),
     dtypes=("int32", "uint32"),
-    codecs=("native", "block-exponent", "split-float"),
     fanin_max=32,
     payload_bytes=1024,
     memory_bytes=16384 * 1024,
@@ -66,9 +68,7 @@ FPISA = Capability(
     provenance="arXiv 2112.06095, with the hardware it asks for",
 )
 # FPISA on a Tofino as it is: an alignment takes an instruction for each distance, so that a pass adds one float of a packet.
-TOFINO_FPISA = replace(
-    FPISA, codecs=("split-float",), payload_bytes=4, memory_bytes=16384 * 4, provenance="arXiv 2112.06095"
-)
+TOFINO_FPISA = replace(FPISA, payload_bytes=4, memory_bytes=16384 * 4, provenance="arXiv 2112.06095")
 # An FPGA that is switch and adder of float32 in one (Liu et al., IEEE TCAS-I 68(10), 2021): 8 ports of 10 Gb/s, and 512 bits at
 # 156.25 MHz, which is what 8 such ports bring. What slots have of block RAM is not said. Inferred: 1 MiB, the ports for 100 us.
 FPGA = Capability(
@@ -94,14 +94,19 @@ SWITCHES = tuple(ADDING)
 
 
 def adding(switches: str, *, sharp: bool) -> Capability | None:
-    """Return what the switches of a network add; None for plain ones. UsageError where it is said twice, or by no known name."""
+    """Return what the switches of a network add, and in which formats; None for plain ones.
+
+    UsageError where it is said twice, or by no known name.
+    """
     if switches not in ADDING:
         raise UsageError(f"'{switches}' are no switches that are known", remedy=f"one of: {', '.join(SWITCHES)}")
     if sharp and switches not in ("plain", "quantum-2"):
         raise UsageError(
             f"sharp=true and switches={switches} are two kinds of switches", remedy=f"switches={switches} alone"
         )
-    return ADDING["quantum-2" if sharp else switches]
+    name = "quantum-2" if sharp else switches
+    able = ADDING[name]
+    return None if able is None else replace(able, codecs=added_by(name))
 
 
 def nvls(gpus: int) -> Capability:

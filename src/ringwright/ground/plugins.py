@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 
     from ringwright.ground.knobs import Knob
 
-GROUPS = ("algorithms", "schedulers", "sources", "exports", "fabrics", "families")
+GROUPS = (
+    "algorithms",
+    "schedulers",
+    "sources",
+    "exports",
+    "fabrics",
+    "families",
+    "codecs",
+    "pipelines",
+    "laws",
+    "executors",
+)
 HOUSE = "house"  # the origin of what ships with Ringwright
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # what can be typed: no : @ + , or blank
 _loaded: dict[Plugin, None] = {}  # those that were asked for, in that order

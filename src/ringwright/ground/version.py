@@ -1,3 +1,3 @@
 """The release of this package: what every answer, recording and kept search says it was made by."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -33,7 +33,7 @@ class Stream:
     payload_bytes
         Data in a packet; 0: as much as the node takes.
     codec, loss
-        Number format on the wire and who mends a loss: names of ``CODECS`` and ``LOSS_RULES``.
+        Number format on the wire and who mends a loss: names of ``ringwright.model.codecs.formats.codecs`` and of ``LOSS_RULES``.
     timeout_s
         Seconds after which a sender sends a packet anew, where the loss rule has a timer; the least of it where that adapts.
     fallback
@@ -60,31 +60,6 @@ class Stream:
     def takes(self, channel: int) -> bool:
         """Say whether the moves of a channel at the node are this stream's."""
         return not self.channels or channel in self.channels
-
-
-@dataclass(frozen=True, slots=True)
-class Codec:
-    """A number format: which types it carries, the type in which a node adds it, and the operations that it survives.
-
-    Without ``carries`` it is every type, and without ``added_as`` that type itself.
-    """
-
-    ops: tuple[str, ...]
-    carries: tuple[str, ...] = ()
-    added_as: str = ""
-
-
-CODECS = {
-    "native": Codec(("sum", "prod", "min", "max")),
-    # One exponent for a packet's numbers, which are integers of 32 bits (SwitchML, NSDI 2021).
-    "block-exponent": Codec(("sum", "min", "max"), ("float16", "bfloat16", "float32"), "int32"),
-    # Whole millionths; a packet that overflows is sent anew as floats (ATP, NSDI 2021).
-    "fixed-point": Codec(("sum",), ("float16", "bfloat16", "float32"), "int32"),
-    # Exponent and mantissa of a number in registers of their own (FPISA, NSDI 2022).
-    "split-float": Codec(("sum",), ("float16", "float32"), "int32"),
-    # Numbers of a table whose sums are in the table too (THC, NSDI 2024).
-    "lookup-table": Codec(("sum",), ("float16", "bfloat16", "float32"), "uint8"),
-}
 
 
 @dataclass(frozen=True, slots=True)

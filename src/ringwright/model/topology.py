@@ -60,7 +60,7 @@ class Capability:
     passes
         How often a packet goes through its pipeline: a port takes in that part of its rate.
     codecs
-        Number formats that it adds (``ringwright.model.streams.CODECS``).
+        Number formats that it adds (``ringwright.model.codecs.formats.codecs``).
     order
         In which order it adds: as contributions arrive, or in a fixed one (``ORDERS``).
     provenance

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import msgspec
 
-from ringwright.execute.executors import EXECUTORS, Executor, executor
+from ringwright.execute.executors import Executor, executor, executors
 from ringwright.execute.switched import runner
 from ringwright.execute.switched.terms import SwitchTerms, is_switched, read_terms
 from ringwright.ground.errors import UsageError
@@ -69,8 +69,8 @@ class BenchSpec:
         if name in LIBRARIES:
             return Candidate(name, executor(name), native=True)
         own, _, over = name.partition("@")
-        if own != OURS or (over and over not in EXECUTORS):
-            own = ", ".join(f"{OURS}@{each}" for each in EXECUTORS)
+        if own != OURS or (over and over not in executors()):
+            own = ", ".join(f"{OURS}@{each}" for each in executors())
             raise UsageError(f"no backend '{name}'", remedy=f"one of: {', '.join(LIBRARIES)}, {OURS}, {own}")
         if self.lab and over == "memory":
             raise UsageError("ranks in a lab do not share memory", remedy=f"--backend {OURS}")

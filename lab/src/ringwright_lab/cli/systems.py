@@ -20,12 +20,14 @@ def systems(
     Parameters
     ----------
     slug
-        One algorithm, scheduler or fabric (ring, p3, dgx-h100): what it is and what can be set, as in ring:channels=2.
+        One algorithm, scheduler, fabric or codec (ring, p3, dgx-h100, split-float): what it is and what can be set, as in
+        ring:channels=2.
     family
         Only this family or class: collective-library, building-block, published, library, fabric, source, export,
-        model-family, rewrite.
+        model-family, rewrite, codec, pipeline, law, executor.
     check
-        Run the checks now instead of showing the recorded campaign (sources need recordings: of them, what is recorded).
+        Run the checks now instead of showing the recorded campaign (sources need recordings: of them, what is recorded;
+        executors, which start real ranks, with --family executor).
     seed
         Which part of the campaign.
     json

@@ -1,8 +1,8 @@
-"""The rooms whose systems have one case each: a fabric, a source, an export, a model family or a rewrite is tried as a whole."""
+"""The rooms whose systems have one case each: a fabric, a source, a number format, a law and the like are tried as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -12,16 +12,31 @@ from ringwright.ground import plugins
 from ringwright.ground.errors import UsageError
 from ringwright.ground.plugins import Plugin, origin_of
 from ringwright.model.registry import ROOT
+from ringwright_lab.contracts.codec import check_codec
+from ringwright_lab.contracts.executor import check_executor
 from ringwright_lab.contracts.export import check_export
 from ringwright_lab.contracts.fabric import check_fabric
 from ringwright_lab.contracts.family import check_family
+from ringwright_lab.contracts.law import check_law
 from ringwright_lab.contracts.outcome import Outcome
+from ringwright_lab.contracts.pipeline import check_pipeline
 from ringwright_lab.contracts.rewrite import check_rewrite
 from ringwright_lab.contracts.source import check_source
 
-ROOMS = ("fabrics", "sources", "families", "exports", "rewrites")
+ROOMS = ("fabrics", "sources", "families", "exports", "rewrites", "codecs", "pipelines", "laws", "executors")
 Recordings = Mapping[str, tuple[str, ...]]  # kind of source -> files of that kind
 NO_RECORDINGS: Recordings = MappingProxyType({})
+
+
+OF_ROOM: dict[str, Callable[[str], list[Outcome]]] = {
+    "fabrics": check_fabric,
+    "families": check_family,
+    "rewrites": check_rewrite,
+    "codecs": check_codec,
+    "pipelines": check_pipeline,
+    "laws": check_law,
+    "executors": check_executor,
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,10 @@ def members(room: str) -> tuple[RoomMember, ...]:
         "families": _families,
         "exports": _exports,
         "rewrites": _rewrites,
+        "codecs": _codecs,
+        "pipelines": _pipelines,
+        "laws": _laws,
+        "executors": _executors,
     }
     return tuple(listed[room]()) if room in listed else ()
 
@@ -105,9 +124,7 @@ def _checked(case: RoomCase) -> list[Outcome]:
         from ringwright.formats.sources.kinds import kinds
 
         return check_source(kinds()[case.slug].read, list(case.files))
-    if case.room == "fabrics":
-        return check_fabric(case.slug)
-    return check_family(case.slug) if case.room == "families" else check_rewrite(case.slug)
+    return OF_ROOM[case.room](case.slug)
 
 
 def _fabrics() -> Iterator[RoomMember]:
@@ -165,3 +182,34 @@ def _rewrites() -> Iterator[RoomMember]:
 
     for name in KINDS:
         yield RoomMember("rewrites", name, f"{kinds.__name__}.{name}")
+
+
+def _codecs() -> Iterator[RoomMember]:
+    from ringwright.model.codecs.formats import codecs
+
+    for name, codec in codecs().items():
+        yield RoomMember("codecs", name, codec.call.__module__, codec.plugin)
+
+
+def _pipelines() -> Iterator[RoomMember]:
+    from ringwright.graph import pipelines
+
+    for name, schedule in pipelines.schedules().items():
+        yield RoomMember("pipelines", name, schedule.of.__module__, pipelines.plugin_of(name))
+
+
+def _laws() -> Iterator[RoomMember]:
+    from ringwright.bounds.laws import law as laws
+
+    for name in laws.LAWS:
+        plugin = laws.plugin_of(name)
+        yield RoomMember("laws", name, laws.home(name) if plugin is None else plugin.module, plugin)
+
+
+def _executors() -> Iterator[RoomMember]:
+    from ringwright.execute import executors, offered
+
+    for name in executors.executors():
+        plugin = executors.plugin_of(name)
+        module = f"{offered.__name__}.{name.replace('-', '_')}" if plugin is None else plugin.module
+        yield RoomMember("executors", name, module, plugin)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import itertools
+import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.ground import steps
 from ringwright.ground.errors import PluginError, UsageError
+from ringwright.ground.headings import clause, of_several
+from ringwright.ground.knobs import knobs_of
 from ringwright.ground.plugins import HOUSE
 from ringwright.model import registry
 from ringwright_lab.contracts import campaign, rooms
 from ringwright_lab.contracts.outcome import Outcome, tally
 from ringwright_lab.papers import claims
 from ringwright_lab.survey import in_network
+
+if TYPE_CHECKING:
+    from ringwright.model.codecs.formats import Codec
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
 KNOB = "KNOB=VALUE"
@@ -24,6 +31,10 @@ FAMILIES = {  # the family of what each room holds
     "families": "model-family",
     "exports": "export",
     "rewrites": "rewrite",
+    "codecs": "codec",
+    "pipelines": "pipeline",
+    "laws": "law",
+    "executors": "executor",
 }
 NOTHING = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
 Shown = dict[tuple[str, str], dict[str, Any]]  # (room, slug) -> what its contract showed
@@ -35,8 +46,8 @@ def catalogue(
     """Return the object of schema ``ringwright.systems/1``: a row for every system of every room.
 
     Machines, models and formats come first, then algorithms and schedulers. ``check`` runs a seeded part of the campaign now,
-    but on sources, which need recordings. Systems that add in the network, asked for by their family or class, stand beside
-    each other in ``in_network``.
+    but on sources, which need recordings, and on executors where they are not asked for: they start real ranks. Systems that add
+    in the network, asked for by their family or class, stand beside each other in ``in_network``.
     """
     everything = (*registry.systems(), *registry.schedulers())
     chosen = [system for system in everything if family in (None, system.family, system.kind)]
@@ -46,7 +57,8 @@ def catalogue(
     if not chosen and not broken and not beside:
         known = sorted({*FAMILIES.values(), *(name for system in everything for name in (system.family, system.kind))})
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
-    shown = recorded() | (_run(chosen, beside, seed, progress) if check else {})
+    tried = [each for each in beside if each.room != "executors" or family is not None]
+    shown = recorded() | (_run(chosen, tried, seed, progress) if check else {})
     refusals = [*(each.error(each.refused) for each in registry.refused()), *broken.values(), *_of_other_rooms()]
     return {
         "schema": SCHEMA,
@@ -76,7 +88,7 @@ def _rows(chosen: list[registry.System], shown: Shown) -> list[dict[str, Any]]:
 
 
 def _member(each: rooms.RoomMember, shown: Shown) -> dict[str, Any]:
-    """Return the row of a fabric, source, export, model family or rewrite."""
+    """Return the row of a fabric, source, codec, law or the like."""
     return {
         "slug": each.slug,
         "family": FAMILIES[each.room],
@@ -90,21 +102,27 @@ def _member(each: rooms.RoomMember, shown: Shown) -> dict[str, Any]:
 
 
 def _of_other_rooms() -> list[PluginError]:
-    """Return why plug-ins that are no systems cannot be used: fabrics, exports, sources and families."""
+    """Return why plug-ins that are no systems cannot be used: fabrics, exports, sources, families, codecs and so on."""
     from ringwright import fabrics
+    from ringwright.bounds.laws import law
+    from ringwright.execute import executors
     from ringwright.formats import exports
     from ringwright.formats.sources import kinds
+    from ringwright.graph import pipelines
+    from ringwright.model.codecs import formats
     from ringwright.workloads import families
 
-    return [*fabrics.problems(), *exports.problems(), *kinds.problems(), *families.problems()]
+    rooms_asked = (fabrics, exports, kinds, families, formats, pipelines, law, executors)
+    return [error for room in rooms_asked for error in room.problems()]
 
 
 def one(slug: str) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.system/1``: what a system or fabric is, and its knobs.
+    """Return the object of schema ``ringwright.system/1``: what a system, fabric or number format is, and its knobs.
 
-    A name that several have is looked for among algorithms, schedulers and fabrics in turn. UsageError for none.
+    A name that several have is looked for among algorithms, schedulers, fabrics and number formats in turn. UsageError for none.
     """
     from ringwright.fabrics import families, family, knobs, plugin_of
+    from ringwright.model.codecs.formats import codecs
 
     everything = {system.slug: system for system in (*registry.schedulers(), *registry.systems())}
     name = registry.ALSO_CALLED.get(slug, slug)
@@ -134,9 +152,30 @@ def one(slug: str) -> dict[str, Any]:
             "spelled": f"{slug}:SIZE,{KNOB}",
             "knobs": [knob.document() for knob in knobs(slug).values()],
         }
-    near = difflib.get_close_matches(slug, [*everything, *families()], 3)
+    if slug in codecs():
+        return _codec(codecs()[slug])
+    near = difflib.get_close_matches(slug, [*everything, *families(), *codecs()], 3)
     hint = f"; perhaps {', '.join(near)}" if near else ""
     raise UsageError(f"no system or fabric is called '{slug}'", remedy=f"ringwright systems{hint}")
+
+
+def _codec(codec: Codec) -> dict[str, object]:
+    """Return the object of schema ``ringwright.system/1`` of a number format."""
+    home = sys.modules[inspect.unwrap(codec.call).__module__]
+    said = of_several(tuple(filter(None, (home.__doc__, codec.call.__doc__))))
+    return {
+        "schema": SCHEMA_ONE,
+        "slug": codec.name,
+        "family": "codec",
+        "class": "codec",
+        "origin": codec.origin,
+        "collectives": [],
+        "headings": said,
+        "spelled": f"in Python, numerics(program, knobs={{'{codec.name}': ...}})",
+        "knobs": [
+            knob.document() for knob in knobs_of(codec.call, lambda name: clause(said.get("Knobs", ""), name)).values()
+        ],
+    }
 
 
 def knob_lines() -> list[str]:
@@ -149,9 +188,9 @@ def knob_lines() -> list[str]:
         with suppress(PluginError):
             everything[f"{name} (fabric)"] = knobs(name)
     return [
-        f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in found.values() if knob.can_be_typed)
-        for slug, found in everything.items()
-        if found
+        f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in own.values() if knob.can_be_typed)
+        for slug, own in everything.items()
+        if own
     ]
 
 

@@ -5,6 +5,7 @@ Ranks of one host first add among themselves, each for its part of the data (a *
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,8 +16,9 @@ from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.collnet_direct import ALONE_BYTES, heads_of, through_heads
 from ringwright.algorithms.switch_trees import SwitchTree, network_switches, switch_trees
 from ringwright.ground.errors import UsageError
+from ringwright.model.codecs.formats import codec_of, number_bytes
 from ringwright.model.program import nothing
-from ringwright.model.streams import CODECS, Stream, leased_bytes
+from ringwright.model.streams import Stream, leased_bytes
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective
@@ -29,7 +31,6 @@ FEWEST_SLOTS = 32  # fewer let one loss hold up too large a part of the pool
 # (the simulator of SwitchML's authors).
 HOST_S = 40e-6
 BLOCK = "block-exponent"
-BLOCK_ELEMENT_BYTES = 4  # of a packet: the public program's integers have 32 bits, whatever the type was
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,7 @@ class SlotLease:
         )
 
     def _lease(self, collective: Collective) -> Stream:
-        element = BLOCK_ELEMENT_BYTES if self.codec == BLOCK else collective.unit_bytes
-        size = self.payload * element
+        size = math.ceil(self.payload * number_bytes(self.codec, collective.unit_bytes)[0])
         return Stream(
             -1,
             self.slots or 0,
@@ -133,7 +133,7 @@ class SlotLease:
 
     def _require_whole(self, collective: Collective, topology: Topology | None) -> None:
         """Raise UsageError for a type that the number format does not carry, or a packet that no switch takes."""
-        carries = ("float32",) if self.codec == BLOCK else CODECS[self.codec].carries
+        carries = ("float32",) if self.codec == BLOCK else codec_of(self.codec).carries
         if carries and collective.dtype not in carries:
             raise UsageError(
                 f"{self.name}: {self.codec} carries {' and '.join(carries)}, not {collective.dtype}",

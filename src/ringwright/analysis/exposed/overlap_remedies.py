@@ -1,7 +1,7 @@
 """What would hide exposed communication: the rewrite, a published system that does it, its memory, how to switch it on.
 
-Systems are named by slug (``ringwright systems``), rewrites as the rules of ``docs/rules.md`` are. What a framework calls its
-switch is said for PyTorch, Megatron-LM or Transformer Engine, whichever has one.
+Systems are named by slug (``ringwright systems``), rewrites as the rules of ``docs/how-to/rules.md`` are. What a framework calls
+its switch is said for PyTorch, Megatron-LM or Transformer Engine, whichever has one.
 """
 
 from __future__ import annotations

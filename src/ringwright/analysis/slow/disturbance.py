@@ -6,7 +6,7 @@ hosts' network
 counted (carrier changes: a port; retransmissions: loss or queues; bytes that are not the job's: other traffic). Where
 signs of two causes are there and neither is clear, or none is, the answer is "cannot tell".
 
-Signatures measured on real ranks: docs/experiment.md. The thresholds were set on runs that its table does not contain.
+Signatures measured on real ranks: docs/how-to/experiment.md. The thresholds were set on runs that its table does not contain.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ringwright.bounds.laws.law import Law
 from ringwright.model.links import FASTEST, links_of
 
 SLACK = 1.05  # of a rate: times are rounded, and clocks differ
@@ -69,3 +70,20 @@ def _outward(op: str, ranks: int, nodes: int) -> float:
     if op == "all-to-all":
         return shared * nodes / ranks
     return shared if op in GATHERED else 1.0
+
+
+def _judge(busbw_gbs: float, op: str, ranks: int, nodes: int, gpu: str) -> str:
+    """Return how a bus bandwidth breaks the law."""
+    return above(busbw_gbs, ceiling(op, ranks, nodes, gpu))
+
+
+LAWS = (
+    Law(
+        "ceiling",
+        "nothing moves faster than the links of the named GPU and NIC, in-network reduction included",
+        "data sheets of GPUs and of PCI Express, as ringwright.model.links cites them",
+        _judge,
+        kept=((480.0, "all-reduce", 8, 1, "H100"), (40.0, "all-gather", 16, 2, "H100")),
+        broken=((2000.0, "all-reduce", 8, 1, "H100"), (900.0, "all-gather", 16, 2, "H100")),
+    ),
+)

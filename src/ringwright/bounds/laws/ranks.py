@@ -1,10 +1,12 @@
-"""The law of ranks: no more are seen than are expected. A process that names no rank is no rank."""
+"""The laws of ranks: no more are seen than are expected, and one alone has no bandwidth. A process that names no rank is none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ringwright.bounds.laws.law import Law
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,33 @@ def census(devices: Sequence[Mapping[str, Any]], expected: int | None) -> Census
 def _hosts(rows: Sequence[Mapping[str, Any]]) -> str:
     named = sorted({str(row["host"]) for row in rows if row["host"]})
     return "on " + ", ".join(named[:3]) if named else "on no host"
+
+
+def alone(ranks: int | None) -> str:
+    """Return why operations of so many ranks have no bandwidth; empty where they may have one."""
+    return "its table lists one rank" if ranks == 1 else ""
+
+
+def _judge(ranks: Sequence[int | None], expected: int | None) -> str:
+    """Return what the law refuses of processes that name these ranks."""
+    return census([{"rank": rank, "host": "a"} for rank in ranks], expected).refused
+
+
+LAWS = (
+    Law(
+        "ranks",
+        "no more ranks are seen than are expected, and the rows are those of so many ranks",
+        "the launcher's own count: torchrun's WORLD_SIZE, the nranks of NCCL's communicators",
+        _judge,
+        kept=(((0, 1, 2), 4), ((0, 1), 2), ((0, None), None)),
+        broken=(((0, 1, None), 2), ((0, 1, 2, 3), 2)),
+    ),
+    Law(
+        "alone",
+        "what one rank does alone moves nothing between ranks: it has a time and no bandwidth",
+        "NVIDIA/nccl-tests, doc/PERFORMANCE.md: bus bandwidth has the factor (n - 1) / n",
+        alone,
+        kept=((2,), (None,)),
+        broken=((1,),),
+    ),
+)

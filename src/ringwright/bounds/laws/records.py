@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ringwright.bounds.laws.law import Law
+
 MOST_TIMES = 1000  # as many missing as this times the records that are there: then the numbers are no sequence
 _EXAMPLES = 3
 
@@ -54,3 +56,20 @@ def _absent(held: list[int], start: int) -> list[int]:
             break
         expected = number + 1
     return absent
+
+
+def _judge(*numbers: int) -> str:
+    found = gap(numbers)
+    return "" if found is None else str(found)
+
+
+LAWS = (
+    Law(
+        "records",
+        "sequence numbers of a group have no gaps: each operation left a record",
+        "NVIDIA/nccl: opCount grows by one with each operation of a communicator",
+        _judge,
+        kept=((3, 4, 5), (5, 4, 3, 3), (7,)),
+        broken=((3, 5), (0, 1, 4)),
+    ),
+)

@@ -12,8 +12,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import lru_cache, partial
 
+from ringwright.bounds.laws.law import Law
 from ringwright.ground.units import format_size
 from ringwright.model.collective import BUS_FACTORS
 
@@ -287,3 +288,40 @@ def _is_legal(op: str, seen: float) -> bool:
 
 def _beyond(op: str, seen: float) -> bool:
     return BUS_FACTORS[op] * (_MOST_RANKS - 1) / _MOST_RANKS <= seen <= BUS_FACTORS[op] * 1.01
+
+
+# ---------------------------------------------------------------------------------------------------------------- laws
+def _broken(law: str, op: str, ranks: int, *rows: tuple[int, str, str, str, str]) -> str:
+    """Return how rows of a table (bytes; microseconds, GB/s twice, elements that are wrong) break one of the laws."""
+    printed = [Printed(size, (Side(*side),)) for size, *side in rows]
+    return next((detail for name, detail in judge(op, ranks, printed).broken.values() if name == law), "")
+
+
+_GOOD = (1 << 20, "100.0", "10.49", "18.35", "0")
+_SOURCE = "NVIDIA/nccl-tests, doc/PERFORMANCE.md and src/common.cu"
+LAWS = (
+    Law(
+        "algbw",
+        "algorithm bandwidth is size / time, within what the printed digits allow",
+        _SOURCE,
+        partial(_broken, "algbw"),
+        kept=(("all-reduce", 8, _GOOD),),
+        broken=(("all-reduce", 8, (1 << 20, "100.0", "20.97", "36.70", "0")),),
+    ),
+    Law(
+        "busbw",
+        "bus bandwidth is algorithm bandwidth x the factor of the operation and its ranks",
+        _SOURCE,
+        partial(_broken, "busbw"),
+        kept=(("all-reduce", 8, _GOOD),),
+        broken=(("all-reduce", 8, (1 << 20, "100.0", "10.49", "10.49", "0")),),
+    ),
+    Law(
+        "correct",
+        "what a benchmark computed is right: no element is wrong, no value out of bounds",
+        _SOURCE,
+        partial(_broken, "correct"),
+        kept=(("all-reduce", 8, _GOOD),),
+        broken=(("all-reduce", 8, (*_GOOD[:4], "7")),),
+    ),
+)

@@ -1,7 +1,7 @@
 """One process's calls file: each line goes to the kernel at once and whole, so that nothing is lost with the process.
 
-Format: ``docs/calls-file.md``. A line that cannot be written (disk full, folder gone) is counted, and the count written as soon
-as something can be.
+Format: ``docs/reference/calls-file.md``. A line that cannot be written (disk full, folder gone) is counted, and the count written
+as soon as something can be.
 """
 
 from __future__ import annotations

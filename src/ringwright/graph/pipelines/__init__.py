@@ -1,65 +1,84 @@
-"""Pipelines: in which order a device runs forward and backward passes of its stages, a published schedule at a time."""
+"""Pipelines: in which order a device runs forward and backward passes of its stages, a published schedule at a time.
+
+The folder listing is the registry: a file here is a place of schedules if it has them under ``SCHEDULES``, and an entry point of
+``ringwright.graph.pipelines`` names a ``PipelineSchedule`` of another distribution.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
-from ringwright.graph.pipelines import alternating, both_ends, zero_bubble
-from ringwright.graph.pipelines.shape import BACKWARD, INPUTS, PHASES, WEIGHTS, Order, Shape, Slot
-from ringwright.ground.errors import UsageError
+from ringwright.graph.pipelines import alternating
+from ringwright.graph.pipelines.shape import BACKWARD, INPUTS, PHASES, WEIGHTS, Order, PipelineSchedule, Shape, Slot
+from ringwright.ground import plugins
+from ringwright.ground.errors import PluginError, UsageError
+from ringwright.ground.plugins import Plugin
 
 __all__ = ["PHASES", "SCHEDULES", "Order", "PipelineSchedule", "Shape", "Slot", "in_halves", "order", "schedule_of"]
 
 
-@dataclass(frozen=True)
-class PipelineSchedule:
-    """A schedule: the order of one device, and what it asks of a pipeline.
-
-    ``splits`` backward passes into gradients of inputs and of weights; ``folded`` pipelines go there and back; ``chunks`` of a
-    device that it is made for (0: any); micro-batches for each device that it needs at the least; ``grouped``: by a number
-    of micro-batches behind a colon; ``versions`` of the parameters that are there at a time; ``sides`` of the pipeline at
-    which micro-batches enter, each into a copy of the model of its own.
-    """
-
-    name: str
-    of: Callable[..., Order]
-    chunks: int = 0
-    splits: bool = False
-    folded: bool = False
-    least: int = 0
-    grouped: bool = False
-    versions: int = 1
-    sides: int = 1
-
-    def halved(self, devices: int, micro_batches: int, chunks: int) -> Shape:
-        """Return the shape of the pipeline as one side has it: a pair of devices is one device with two chunks."""
-        sides = self.sides
-        return Shape(devices // sides, micro_batches // sides, chunks * sides, self.folded or sides > 1)
+def _listed() -> Iterator[PipelineSchedule]:
+    """Yield what the files of this folder say under SCHEDULES; no other file is imported."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem != "__init__" and "\nSCHEDULES = " in path.read_text():
+            yield from import_module(f"{__name__}.{path.stem}").SCHEDULES
 
 
-_LISTED = (
-    PipelineSchedule("1f1b", alternating.in_turns),
-    PipelineSchedule("gpipe", alternating.forward_first),
-    PipelineSchedule("breadth-first", alternating.breadth_first, grouped=True),
-    PipelineSchedule("aiao", alternating.all_in_all_out),
-    PipelineSchedule("2bw", alternating.without_flush, 1, least=1, versions=2),
-    PipelineSchedule("zb-h1", zero_bubble.h1, 1, splits=True),
-    PipelineSchedule("zb-h2", zero_bubble.h2, 1, splits=True),
-    PipelineSchedule("zb-v", zero_bubble.v_shape, 2, splits=True, folded=True, least=2),
-    PipelineSchedule("dualpipe-v", both_ends.dualpipe_v, 2, splits=True, folded=True, least=2),
-    PipelineSchedule("dualpipe", both_ends.dualpipe_v, 1, splits=True, least=2, sides=2),
-)
-_BY_NAME = {each.name: each for each in _LISTED}
-SCHEDULES = tuple(_BY_NAME)
+_HOUSE = {each.name: each for each in _listed()}
+SCHEDULES = tuple(_HOUSE)
+_tried: dict[str, PipelineSchedule] = {}  # by ``trying``
+
+
+def schedules() -> dict[str, PipelineSchedule]:
+    """Return every schedule by name, those of other distributions last; what cannot be used is left out (``problems``)."""
+    outside = (each for each in plugins.points("pipelines", _HOUSE) if _problem(each) is None)
+    return {**_HOUSE, **{each.name: _outsider(each) for each in outside}, **_tried}
+
+
+def plugin_of(name: str) -> Plugin | None:
+    """Return the plug-in that adds a schedule; None for our own."""
+    return next((each for each in plugins.points("pipelines", _HOUSE) if each.name == name and not each.refused), None)
+
+
+def problems() -> list[PluginError]:
+    """Return why schedules of others cannot be used."""
+    listed = plugins.points("pipelines", _HOUSE)
+    return [error for plugin in listed if (error := _problem(plugin)) is not None]
+
+
+def _outsider(plugin: Plugin) -> PipelineSchedule:
+    loaded = plugin.load()
+    if not isinstance(loaded, PipelineSchedule):
+        raise plugin.error(f"{plugin.value} is of type {type(loaded).__name__}, not a PipelineSchedule")
+    return replace(loaded, name=plugin.name)
+
+
+def _problem(plugin: Plugin) -> PluginError | None:
+    return plugin.problem(lambda: _outsider(plugin))
+
+
+@contextmanager
+def trying(schedule: PipelineSchedule) -> Iterator[None]:
+    """Have a schedule be known by its name for as long as the block lasts, as a contract needs one that nobody has installed."""
+    before = dict(_tried)
+    _tried[schedule.name] = schedule
+    try:
+        yield
+    finally:
+        _tried.clear()
+        _tried.update(before)
 
 
 def schedule_of(spelling: str) -> tuple[PipelineSchedule, int]:
     """Return the schedule that is spelled, ``1f1b`` or ``breadth-first:8``, and its group (0: its own); UsageError for none."""
     name, _, text = spelling.partition(":")
-    if name not in _BY_NAME:
-        raise UsageError(f"'{name}' is no pipeline schedule", remedy=f"one of: {', '.join(SCHEDULES)}")
-    schedule = _BY_NAME[name]
+    if name not in (known := schedules()):
+        raise UsageError(f"'{name}' is no pipeline schedule", remedy=f"one of: {', '.join(known)}")
+    schedule = known[name]
     if text and not (schedule.grouped and text.isdecimal() and int(text)):
         remedy = f"{name}:8, groups of 8 micro-batches" if schedule.grouped else name
         raise UsageError(f"'{text}' is nothing that {name} takes", where=spelling, remedy=remedy)

@@ -7,7 +7,7 @@ them lies what Llama 3 trains with (arXiv 2407.21783, section 3.3.2; Megatron-LM
 
 from __future__ import annotations
 
-from ringwright.graph.pipelines.shape import BACKWARD, FORWARD, Order, Shape, Slot
+from ringwright.graph.pipelines.shape import BACKWARD, FORWARD, Order, PipelineSchedule, Shape, Slot
 
 
 def in_turns(shape: Shape, device: int, group: int = 0) -> Order:
@@ -88,3 +88,22 @@ def _joined(forward: list[Slot], backward: list[Slot], ahead: int) -> Order:
     for one, other in zip(forward[ahead:], backward, strict=False):
         turns += [one, other]
     return tuple(turns + backward[len(forward) - ahead :])
+
+
+def _held_in_turns(shape: Shape, group: int) -> int:
+    ahead = (shape.chunks - 1) * (group or shape.devices) + shape.devices - 1 if shape.chunks > 1 else 0
+    return min(_held_whole(shape, 0), ahead + shape.devices)
+
+
+def _held_whole(shape: Shape, group: int) -> int:
+    """Return the micro-batches of all chunks, or what turns of groups hold of them."""
+    return _held_in_turns(shape, group) if 0 < group < shape.micro_batches else shape.micro_batches * shape.chunks
+
+
+SCHEDULES = (
+    PipelineSchedule("1f1b", in_turns, held=_held_in_turns),
+    PipelineSchedule("gpipe", forward_first, held=_held_whole),
+    PipelineSchedule("breadth-first", breadth_first, grouped=True, held=_held_whole),
+    PipelineSchedule("aiao", all_in_all_out, held=_held_whole),
+    PipelineSchedule("2bw", without_flush, 1, least=1, versions=2, held=_held_in_turns),
+)

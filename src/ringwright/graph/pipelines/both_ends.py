@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from ringwright.graph.pipelines.shape import BACKWARD, FORWARD, INPUTS, WEIGHTS, Order, Shape, Slot
+from ringwright.graph.pipelines.shape import BACKWARD, FORWARD, INPUTS, WEIGHTS, Order, PipelineSchedule, Shape, Slot
 
 
 def dualpipe_v(shape: Shape, device: int) -> Order:
@@ -55,3 +55,15 @@ class _Passes:
             self.slots.append((phase, chunk, batch))
             if phase == INPUTS:
                 self.owed.append((WEIGHTS, chunk, batch))
+
+
+def _held(shape: Shape, group: int) -> int:
+    """Return one more than both directions of a folded pipeline are long."""
+    del group
+    return 2 * shape.devices + 1
+
+
+SCHEDULES = (
+    PipelineSchedule("dualpipe-v", dualpipe_v, 2, splits=True, folded=True, least=2, held=_held),
+    PipelineSchedule("dualpipe", dualpipe_v, 1, splits=True, least=2, sides=2, held=_held),
+)

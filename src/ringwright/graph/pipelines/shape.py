@@ -6,6 +6,7 @@ the first device has both ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 FORWARD, BACKWARD, INPUTS, WEIGHTS = PHASES = ("F", "B", "I", "W")  # B is I (gradients of inputs) and W (of weights)
@@ -37,3 +38,31 @@ class Shape:
         """Return (device, chunk) of a stage."""
         chunk, at = divmod(stage, self.devices)
         return (self.devices - 1 - at if self.folded and chunk % 2 else at), chunk
+
+
+@dataclass(frozen=True)
+class PipelineSchedule:
+    """A schedule: the order of one device, and what it asks of a pipeline.
+
+    ``splits`` backward passes into gradients of inputs and of weights; ``folded`` pipelines go there and back; ``chunks`` of a
+    device that it is made for (0: any); micro-batches for each device that it needs at the least; ``grouped``: by a number
+    of micro-batches behind a colon; ``versions`` of the parameters that are there at a time; ``sides`` of the pipeline at
+    which micro-batches enter, each into a copy of the model of its own; ``held``: for how many micro-batches and chunks a device
+    holds the inputs at the most, of a shape (as ``halved``) and a group (0: its own); its contract asks for it.
+    """
+
+    name: str
+    of: Callable[..., Order]
+    chunks: int = 0
+    splits: bool = False
+    folded: bool = False
+    least: int = 0
+    grouped: bool = False
+    versions: int = 1
+    sides: int = 1
+    held: Callable[[Shape, int], int] | None = None
+
+    def halved(self, devices: int, micro_batches: int, chunks: int) -> Shape:
+        """Return the shape of the pipeline as one side has it: a pair of devices is one device with two chunks."""
+        sides = self.sides
+        return Shape(devices // sides, micro_batches // sides, chunks * sides, self.folded or sides > 1)

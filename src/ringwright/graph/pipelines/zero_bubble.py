@@ -7,7 +7,7 @@ within the memory of 1F1B.
 
 from __future__ import annotations
 
-from ringwright.graph.pipelines.shape import FORWARD, INPUTS, WEIGHTS, Order, Shape, Slot
+from ringwright.graph.pipelines.shape import FORWARD, INPUTS, WEIGHTS, Order, PipelineSchedule, Shape, Slot
 
 
 def h1(shape: Shape, device: int) -> Order:
@@ -68,3 +68,10 @@ class _Turns:
             left = self.micro_batches - self.done[WEIGHTS, chunk]
             self.go(*[f"{WEIGHTS}{chunk}"] * left)
         return tuple(self.slots)
+
+
+SCHEDULES = (
+    PipelineSchedule("zb-h1", h1, 1, splits=True, held=lambda shape, _: shape.devices),
+    PipelineSchedule("zb-h2", h2, 1, splits=True, held=lambda shape, _: 2 * shape.devices - 1),
+    PipelineSchedule("zb-v", v_shape, 2, splits=True, folded=True, least=2, held=lambda shape, _: 2 * shape.devices),
+)

@@ -18,7 +18,8 @@ from ringwright.algorithms.switch_trees import network_switches
 from ringwright.calls.in_switches import in_switches
 from ringwright.ground.errors import FanInError, OperationError, UsageError
 from ringwright.ground.units import format_size
-from ringwright.model.streams import CODECS, granted, payload_bytes
+from ringwright.model.codecs.formats import codecs
+from ringwright.model.streams import granted, payload_bytes
 
 if TYPE_CHECKING:
     from ringwright.jobs.explained.exposed_operations import OperationKey, OperationsAlike
@@ -198,7 +199,7 @@ def _types(asked: _Asked) -> Obstacle:
 
 def _carried(can: Capability, dtype: str) -> bool:
     """Return whether a switch adds a type, as it is or in a number format of its own."""
-    formats = [CODECS[each] for each in can.codecs if each in CODECS and each != "native"]
+    formats = [known for name, known in codecs().items() if name in can.codecs and name != "native"]
     return dtype in can.dtypes or any(dtype in each.carries and each.added_as in can.dtypes for each in formats)
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ringwright.model.codecs.contributions import CARRIED
-from ringwright.model.codecs.formats import OF_WHOLE_NUMBERS, added, numbers_in
+from ringwright.model.codecs.formats import added, codec_of, numbers_in
 from ringwright.model.streams import payload_bytes
 from ringwright.model.topology import Capability
 
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
     from ringwright.model.streams import Stream
     from ringwright.model.topology import Topology
 
-# What a program may fix of its format in knobs of its own, so that a system offers them as its knobs.
-OF_PROGRAMS = {
-    "split-float": ("variant", "shift", "overflow"),
-    "fixed-point": ("scale",),
-    "lookup-table": ("bits", "register_bits", "table", "rounding"),
-}
 ROW = tuple[int, int, np.ndarray]  # step in which a contribution came, node that it came from, its numbers
 
 
@@ -44,7 +39,7 @@ class AddingNodes:
         The machine: how much a packet of its nodes holds, and in which order they add; without it packets of 1,024 B.
     knobs
         Of formats by name, ``{"split-float": {"variant": "approximate"}}``; the program's own knobs of these names
-        (``OF_PROGRAMS``) stand where they say nothing.
+        (``OF_PROGRAMS`` beside a format) stand where they say nothing.
     arrival_seed
         In which order contributions of one step arrive at nodes that keep none; None: that of the moves.
     counts
@@ -77,7 +72,7 @@ class AddingNodes:
     def _rows(self, stream: Stream, held: Held, src: int, step: int) -> tuple[ROW, ...]:
         """Return contributions as they came: sums of whole numbers stay such from node to node, so as if all came here."""
         if isinstance(held, NodePartial):
-            if held.stream is stream or held.stream.codec == stream.codec in OF_WHOLE_NUMBERS:
+            if held.stream is stream or (held.stream.codec == stream.codec and codec_of(stream.codec).whole_numbers):
                 return held.rows
             held = held.values
         return ((step, src, held),)
@@ -87,15 +82,14 @@ class AddingNodes:
         can = Capability() if self.topology is None else self.topology.aggregators.get(stream.node, Capability())
         order = self._order(rows, can)
         op = self.program.collective.reduce_op
-        own = {
-            name: self.program.knobs[name] for name in OF_PROGRAMS.get(stream.codec, ()) if name in self.program.knobs
-        }
+        codec = codec_of(stream.codec)
+        own = {name: self.program.knobs[name] for name in codec.of_programs if name in self.program.knobs}
         knobs: dict[str, Any] = {**own, **self.knobs.get(stream.codec, {})}
         given = np.stack([rows[index][2] for index in order])
-        if stream.codec in OF_WHOLE_NUMBERS:
-            sizes = {name: value for name, value in knobs.items() if name in ("bits", "register_bits", "element")}
+        if "packet" in signature(codec.call).parameters:
+            sizes = {name: value for name, value in knobs.items() if name in codec.width_knobs()}
             knobs.setdefault("packet", numbers_in(stream.codec, payload_bytes(stream, can), given.itemsize, **sizes))
-        if stream.codec == "lookup-table":
+        if "seed" in signature(codec.call).parameters:
             # The rounding of one result tells none of another.
             knobs["seed"] = int(knobs.get("seed", 0)) + self.counts["results"]
         total = added(stream.codec, given, op="sum" if op == "avg" else op, **knobs)

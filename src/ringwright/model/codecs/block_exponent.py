@@ -31,6 +31,12 @@ from ringwright.model.codecs.contributions import (
     unfinite,
 )
 
+OPS = ("sum", "min", "max")
+CARRIES = ("float16", "bfloat16", "float32")
+ADDED_AS = "int32"
+SWITCHES = ("tofino", "fpisa")
+TOLERANCE = 1e-7
+WHOLE_NUMBERS = True
 LIMITS = {"int32": (1 << 31) - 1, "int8": 127}
 SMALLEST = -126  # exponent of the smallest normal float32: no packet has a smaller one
 NO_EXPONENT = -(1 << 15)  # nothing but zeros

@@ -30,6 +30,13 @@ from ringwright.model.codecs.contributions import (
 )
 from ringwright.model.codecs.native import native
 
+OPS = ("sum",)
+CARRIES = ("float16", "bfloat16", "float32")
+ADDED_AS = "int32"
+SWITCHES = ()  # ATP's own program is none of those that fabrics have
+TOLERANCE = 1e-6
+WHOLE_NUMBERS = True
+OF_PROGRAMS = ("scale",)
 MOST = (1 << 31) - 1
 USUAL_SCALE = 1e6
 

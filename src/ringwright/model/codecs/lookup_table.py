@@ -32,6 +32,13 @@ from ringwright.model.codecs.contributions import (
     within,
 )
 
+OPS = ("sum",)
+CARRIES = ("float16", "bfloat16", "float32")
+ADDED_AS = "uint8"
+SWITCHES = ()  # nor is THC's
+TOLERANCE = 0.3
+WHOLE_NUMBERS = True
+OF_PROGRAMS = ("bits", "register_bits", "table", "rounding")
 TAIL = 1.9  # R in units of the wider normal (sqrt 3 sigma) whose density is that of good entries: R = 3.3 sigma in 1,024 numbers
 
 

@@ -15,6 +15,9 @@ import numpy as np
 from ringwright.ground.knobs import Choices
 from ringwright.model.codecs.contributions import NodeSum, in_order, one_of, stacked, unfinite
 
+OPS = ("sum", "prod", "min", "max")
+SWITCHES = ("quantum", "quantum-2", "tofino", "fpisa", "fpga")
+TOLERANCE = 3e-7
 COMBINE = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 
 

@@ -26,6 +26,12 @@ from ringwright.ground.knobs import Choices, Range
 from ringwright.model.codecs.contributions import NodeSum, encodable, in_order, one_of, unfinite, within
 from ringwright.model.codecs.native import native
 
+OPS = ("sum",)
+CARRIES = ("float16", "float32")
+ADDED_AS = "int32"
+SWITCHES = ("fpisa", "tofino-fpisa")
+TOLERANCE = 5e-7
+OF_PROGRAMS = ("variant", "shift", "overflow")
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 FARTHEST = 31  # a shift by more leaves the sign
 FIELDS = {"float16": (np.uint16, 10, 15), "float32": (np.uint32, 23, 127)}  # as unsigned, bits of the mantissa, bias

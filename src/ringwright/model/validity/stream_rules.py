@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.ground.errors import ProgramError
+from ringwright.model.codecs.formats import codecs
 from ringwright.model.program import ADDING, Op
-from ringwright.model.streams import CODECS, LOSS_RULES, granted, leased_bytes, payload_bytes
+from ringwright.model.streams import LOSS_RULES, granted, leased_bytes, payload_bytes
 from ringwright.model.validity.node_moves import NodeMoves, RowsByEnd, node_moves
 from ringwright.model.validity.rules import Violation
 
@@ -84,9 +85,9 @@ class _Streams:
             yield from self._loss(stream, at)
 
     def _codec(self, stream: Stream, at: str) -> Iterator[Violation]:
-        codec, collective = CODECS.get(stream.codec), self.program.collective
+        codec, collective = codecs().get(stream.codec), self.program.collective
         if codec is None:
-            known = ", ".join(CODECS)
+            known = ", ".join(codecs())
             yield Violation("codec", f"'{stream.codec}' at {at} is no number format that is known: {known}")
         elif collective.reduces and codec.carries and collective.dtype not in codec.carries:
             yield Violation("codec", f"{stream.codec} at {at} carries no {collective.dtype}")
@@ -146,7 +147,7 @@ class _Streams:
             yield Violation("memory", _by(what, can))
 
     def _stream(self, stream: Stream, can: Capability, at: str) -> Iterator[Violation]:
-        collective, codec = self.program.collective, CODECS.get(stream.codec)
+        collective, codec = self.program.collective, codecs().get(stream.codec)
         size = payload_bytes(stream, can)
         if not 0 < size <= can.payload_bytes:
             yield Violation("payload", _by(f"packets of {size} B, {at} takes {can.payload_bytes} B", can))

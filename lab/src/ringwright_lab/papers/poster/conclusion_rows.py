@@ -11,7 +11,7 @@ from ringwright_lab.papers.poster.figures import PAPER, ExperimentRow, row
 
 HPN = "Alibaba HPN, SIGCOMM 2024, section 9.3, case study 1: LLaMa-7B on 256 GPUs, one NIC-ToR link of a dual-ToR pair fails"
 GO_BACK_N = "Error Recovery of RDMA Packets in Data Center Networks (ICCCN 2019), abstract: nearly zero above 1 % loss"
-DROP, DROP_TOLERANCE = 0.0625, 0.25  # of throughput; inputs that are assumed, as docs/reproduce.md has it
+DROP, DROP_TOLERANCE = 0.0625, 0.25  # of throughput; inputs that are assumed, as docs/how-to/reproduce.md has it
 FEW_MODELS = 3  # fewer, as in the short form, have no order that could differ
 NEARLY_ZERO = 0.1  # of the throughput without loss
 AT_LEAST, CLOSE = 0.05, 1.005  # a step that differs; two that do not

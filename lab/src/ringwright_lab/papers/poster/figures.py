@@ -17,7 +17,7 @@ from ringwright_lab.papers.poster.plan import ANOMALIES, MADE_ON, TRUE_SHAPE
 CODE = "public DeepSeek-V3 inference code, configuration 671B: 61 layers, 3 dense; hidden 7168; vocabulary 129,280; 16 ranks"
 PAPER = "arXiv 2507.07117, abstract and conclusion"
 SUMMARY = "summary page of arXiv 2507.07117 (secondary)"
-FORMULAS = "closed formulas of this package (docs/models.md), derived from the models' shapes"
+FORMULAS = "closed formulas of this package (docs/how-to/sweep.md), derived from the models' shapes"
 ONE_SEED = "not judged: a model has one seed, which has no interval"
 REQUEST, LOGITS, ALL_REDUCES = 14_336, 16_160, 181
 

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ringwright.algorithms.innetwork.slot_pool import BLOCK, SlotLease, offered
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.ground.errors import UsageError
-from ringwright.ground.knobs import Channels, Range, Segments, Slots
+from ringwright.ground.knobs import Channels, Choices, Range, Segments, Slots
+from ringwright.model.codecs.formats import added_by
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective
@@ -49,7 +50,7 @@ def switchml(
     *,
     slots: Slots | None = None,
     payload: Annotated[int, Range(1, 1024)] = 256,
-    codec: Literal["block-exponent", "native"] | None = None,
+    codec: Annotated[str, Choices(_formats())] | None = None,
     timeout_s: Annotated[float, Range(1e-4, 10.0, "s")] = 10e-3,
     timer: Literal["fixed", "adaptive"] = "fixed",
     heads: Channels | None = None,
@@ -74,6 +75,11 @@ def switchml(
         "switchml", chosen, loss, versions, payload, slots, timeout_s, heads, segments, jobs=jobs, is_hashed=is_hashed
     )
     return pool.program(collective, topology)
+
+
+def _formats() -> tuple[str, ...]:
+    """Return the number formats that switches with this program can add: each of them says so itself."""
+    return tuple(sorted(added_by("tofino")))
 
 
 def _usual(collective: Collective, topology: Topology | None) -> str:

@@ -1,6 +1,6 @@
 """One process's calls file: its lines decoded many at a time, and one by one where one of them is torn or strange.
 
-Format: ``docs/calls-file.md``. A line costs itself alone, whatever it holds.
+Format: ``docs/reference/calls-file.md``. A line costs itself alone, whatever it holds.
 """
 
 from __future__ import annotations

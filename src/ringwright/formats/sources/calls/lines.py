@@ -1,6 +1,6 @@
 """The lines of a calls file: each kind with its facts, and what is made of a line whose facts are not of their type.
 
-Format: ``docs/calls-file.md``.
+Format: ``docs/reference/calls-file.md``.
 """
 
 from __future__ import annotations

@@ -69,6 +69,11 @@ def place(line: str, columns: list[HeaderWord]) -> list[str] | None:
     )
 
 
+def misplaced(above: str, line: str) -> str:
+    """Return how a row breaks the law of columns under a header line; empty where its words stand under those of the header."""
+    return "" if place(line, header(above)) is not None else "its words fit those of the header in no way"
+
+
 def _readings(words: list[tuple[str, int]], texts: list[str], columns: list[HeaderWord]) -> Iterator[list[str] | None]:
     """Yield the ways to put words into columns, the surest first."""
     yield _in_order(texts, columns)

@@ -17,7 +17,7 @@ from ringwright.costs.calibration import Calibration, of_document
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.costs.transports import NETWORKS
 from ringwright.ground.errors import InputError, RingwrightError
-from ringwright.model.streams import CODECS
+from ringwright.model.codecs.formats import codecs
 from ringwright.model.topology import FAULT_FIELDS, KINDS, ORDERS, Capability, Fault, SharedCapacity, Topology
 from ringwright.model.wiring import MOST_LINKS
 
@@ -283,8 +283,8 @@ def _capability(row: dict[str, Any]) -> Capability:
         or min(capability.payload_bytes, capability.concurrency, capability.passes) < 1
     ):
         raise ValueError("a figure is out of range")
-    if strange := [name for name in capability.codecs if name not in CODECS]:
-        raise ValueError(f"'{strange[0]}' is no number format that is known: {', '.join(CODECS)}")
+    if strange := [name for name in capability.codecs if name not in (known := codecs())]:
+        raise ValueError(f"'{strange[0]}' is no number format that is known: {', '.join(known)}")
     if capability.order not in ORDERS:
         raise ValueError(f"'{capability.order}' is no order: {', '.join(ORDERS)}")
     return capability

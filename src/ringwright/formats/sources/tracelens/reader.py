@@ -19,6 +19,7 @@ from ringwright.formats.sources.tracelens.tables import (
     call,
     contradiction,
     microseconds,
+    no_time,
     number,
     rank,
     table,
@@ -176,8 +177,8 @@ def _add(
     row = _row(gathered, each, line, said, own)
     took = fields.get(f"{before}dur") or fields.get("comm_latency") or fields.get("wall_time (us)")
     row["duration_s"] = microseconds(took)
-    if row["duration_s"] is None:
-        gathered.note(each.name, "refused", reason("time", "a duration that is none"), at=line, example=str(took)[:80])
+    if why := no_time(took):
+        gathered.note(each.name, "refused", reason("time", why), at=line, example=str(took)[:80])
     start = number(fields.get(f"{before}ts"))
     if start is not None and own is not None and 0 <= start < 1e17:
         row |= {"start_s": start * 1e-6, "clock": f"host:rank{own}"}

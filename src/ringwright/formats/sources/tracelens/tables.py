@@ -137,6 +137,11 @@ def microseconds(text: str | None) -> float | None:
     return value * 1e-6 if value is not None and 0 < value < MOST_US else None
 
 
+def no_time(text: str | None) -> str:
+    """Return how a duration in microseconds breaks the law of times; empty where it is one."""
+    return "" if microseconds(text) is not None else "a duration that is none"
+
+
 def rank(fields: Fields) -> int | None:
     """Return the rank of a row."""
     return integer(fields.get("rank"), _MOST_RANK)
