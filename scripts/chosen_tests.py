@@ -1,6 +1,6 @@
 """Chooses tests for scripts/test: a quick set, or those that can reach what has changed. Prints paths, a line each.
 
-chosen_tests.py quick              one module of every room at least, chosen for speed
+chosen_tests.py quick              a few modules and tests, one of every room at least, chosen for speed
 chosen_tests.py changed [BASE]     changed since a commit (default: HEAD), by the imports of package, tests and scripts
 
 A test reaches what it imports or names, and whatever that imports, in functions too. Without a path, everything is meant.
@@ -24,15 +24,16 @@ EVERYTHING = re.compile(
 )
 PROSE = re.compile(r".*\.md|docs/.*|changes/.*|CITATION\.cff|NOTICE|LICENSE|\.[^/]+.*|scripts/[^/.]+")  # read by name
 QUICK = """
-advise/test_seconds.py algebra/test_rules.py algorithms/test_forest_even.py analysis/test_bandwidth.py
+advise/test_seconds.py algebra/test_rules.py algorithms/test_nccl_trees.py analysis/test_bandwidth.py
 analysis/test_lateness_beside_work.py capture/test_profiler_damage.py cli/test_bounds_shown.py codecs/test_codec_width.py
-contracts/test_noun_fields.py costs/test_loggp.py engines/test_job_layout.py engines/test_memory.py
-execute/test_pipeline_orders.py exports/test_timelines.py fabrics/test_packets.py house/test_chosen.py house/test_glossary.py
-house/test_tiers.py innetwork/test_devices.py lab/test_partitioned.py laws/test_law_places.py native/test_hostile_arrays.py
-papers/test_reproduce_nulls.py reports/test_frames.py rewrites/test_rewrites.py schedulers/test_odd_forms.py
-serve/test_workspace.py sources/test_nccl_layouts.py studies/test_seats.py survey/test_in_network.py
-testing/test_strategies.py validity/test_workload_waits.py workloads/test_update_parts.py test_drafts.py test_extras.py
-test_knobs.py test_units.py
+contracts/test_noun_fields.py costs/test_loggp.py engines/test_job_layout.py execute/test_execute_plan.py
+exports/test_timelines.py fabrics/test_packets.py house/test_chosen.py house/test_glossary.py house/test_tiers.py
+innetwork/test_devices.py lab/test_looped_products.py
+laws/test_law_places.py::test_the_table_counts_what_is_wrong_and_what_is_missed native/test_hostile_arrays.py
+papers/test_reproduce.py::test_rows_that_fail_say_why_and_others_do_not reports/test_learning_curves.py
+rewrites/test_rewrites.py schedulers/test_odd_forms.py serve/test_workspace.py sources/test_nccl_layouts.py
+studies/test_seats.py studies/test_provision_network.py survey/test_in_network.py testing/test_strategies.py
+validity/test_workload_waits.py workloads/test_update_parts.py test_units.py
 """.split()
 
 
