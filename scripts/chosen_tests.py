@@ -24,8 +24,8 @@ EVERYTHING = re.compile(
 )
 PROSE = re.compile(r".*\.md|docs/.*|changes/.*|CITATION\.cff|NOTICE|LICENSE|\.[^/]+.*|scripts/[^/.]+")  # read by name
 QUICK = """
-advise/test_seconds.py algebra/test_rules.py algorithms/test_nccl_trees.py analysis/test_bandwidth.py
-analysis/test_lateness_beside_work.py capture/test_profiler_damage.py cli/test_bounds_shown.py codecs/test_codec_width.py
+advise/test_seconds.py algebra/test_columns.py algorithms/test_nccl_trees.py analysis/test_bandwidth.py
+capture/test_profiler_damage.py cli/test_bounds_shown.py codecs/test_codec_width.py
 contracts/test_noun_fields.py costs/test_loggp.py engines/test_job_layout.py execute/test_execute_plan.py
 exports/test_timelines.py fabrics/test_packets.py house/test_chosen.py house/test_glossary.py house/test_tiers.py
 innetwork/test_devices.py lab/test_looped_products.py
