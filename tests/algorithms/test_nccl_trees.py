@@ -14,6 +14,8 @@ from ringwright.costs.nccl import NcclTree, binary_tree, double_tree, rank_trees
 from ringwright.ground.errors import UsageError
 from shared_data import needs_shared_data, real
 
+pytestmark = pytest.mark.once  # takes nothing from compiled loops
+
 NODES = [*range(1, 65), 100, 127, 128, 129, 255, 256, 1000, 1023, 1024, 3072]
 
 

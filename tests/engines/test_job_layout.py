@@ -18,6 +18,8 @@ from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.dear import dear
 from ringwright.workloads.chain import ChainLayer, chain
 
+pytestmark = pytest.mark.once  # takes nothing from compiled loops
+
 
 def plainly(flat: FlatJob) -> dict[str, list[Any]]:
     """Return the columns as lists, and the compressed lists as one list for each instance."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,23 @@ from ringwright_lab.reports import experiment as page
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 
 SPELLED = "leaf-spine:8,per_leaf=4"
+COMPUTED = SimulatedModel.answers
 SMALL = {"resnet-50": WorkloadSpec("resnet-50", 8, "dp8"), "resnet-18": WorkloadSpec("resnet-18", 8, "dp8")}
+
+
+def _answers(pair: SimulatedModel) -> list[ConclusionAnswer]:
+    """Return what a pair answers, computed once for all tests; whoever asks gets it anew."""
+    return deepcopy(_answered(pair.model, pair.spelled))
+
+
+@cache
+def _answered(model: str, spelled: str) -> list[ConclusionAnswer]:
+    return COMPUTED(SimulatedModel(model, spelled))
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedModel, "answers", _answers)
     monkeypatch.setattr(conclusions, "MODELS", SMALL)
     monkeypatch.setattr(conclusions, "TOPOLOGIES", (SPELLED,))
     monkeypatch.setattr(conclusions, "IN_SHORT", (("resnet-18",), (SPELLED,)))

@@ -11,6 +11,8 @@ from ringwright.formats.sources.programs.taccl_sketch import parse_sketch, read_
 from ringwright.ground.errors import InputError
 from shared_data import needs_shared_data, real
 
+pytestmark = pytest.mark.once  # takes nothing from compiled loops
+
 GOOD: dict[str, Any] = {
     "nnodes": 2,
     "intranode_sketch": {"strategy": "none"},

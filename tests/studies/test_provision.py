@@ -69,7 +69,8 @@ def test_the_contract_of_a_row() -> None:
 
 @pytest.mark.parametrize("spelled", [LEAVES, "fat-tree:8", "dgx-h100:2", "torus:4x2", "dragonfly:2x2x2"])
 def test_the_recommendation_keeps_the_promise_and_one_step_less_breaks_it(spelled: str) -> None:
-    row = only(asked("resnet-50", on=(spelled,)))
+    model = "resnet-18" if spelled == "dgx-h100:2" else "resnet-50"  # the smaller one for 16 GPUs
+    row = only(asked(model, on=(spelled,)))
     assert row["most_us"] == pytest.approx(1.05 * (row["reference_us"] or 0))
     assert row["step_us"] is not None
     assert row["step_us"] <= (row["most_us"] or 0)
@@ -156,7 +157,7 @@ def test_the_least_rate_that_bears_a_failed_optic_is_the_first_that_does() -> No
 
 
 def test_the_failed_optic_slows_its_cable_and_not_the_bus_behind_the_nic() -> None:
-    row = only(asked("resnet-50", on=("dgx-h100:2",)))
+    row = only(asked("resnet-18", on=("dgx-h100:2",)))
     assert row["headroom"] is not None
     faulty = apply(fabric("dgx-h100:2"), [row["headroom"]["fault"]])
     touched = {fault.target for fault in faulty.faults}
@@ -215,7 +216,7 @@ def test_bursts_grow_with_the_model() -> None:
 
 
 def test_links_that_nothing_passes_buy_nothing() -> None:
-    row = only(asked("resnet-50", on=("dgx-h100:2",)))
+    row = only(asked("resnet-18", on=("dgx-h100:2",)))
     by_links = {each["links"]: each for each in row["sensitivity"] or ()}
     assert by_links["spine"]["slower"] == by_links["spine"]["faster"] == 0  # rails change inside the box
     assert by_links["nic"]["slower"] > 0 >= by_links["nic"]["faster"]

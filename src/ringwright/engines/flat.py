@@ -21,7 +21,7 @@ from ringwright.model.program import ADDING, Op
 from ringwright.model.topology import NIC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ringwright.model.program import Block, Program, Step
 
 MOST_PIECES = 60_000_000
+AT_ONCE = 10_000  # moves of several steps that are laid out together: one call for each would cost more than its work
 
 
 def flatten(program: Program, machine: Machine) -> MessageGraph:
@@ -90,14 +91,16 @@ def gather(program: Program) -> Pieces:
     numbers: list[tuple[int, int, int]] = []  # step, loop, messages
     streams: list[tuple[int, np.ndarray]] = []
     messages = 0
-    for number, step in enumerate(program.steps()):
-        if not step.count:
-            continue
-        src, dst, size, adds, channel, owner, reads, writes = step_pieces(program, step.blocks)
+    for held in _together(program.steps()):
+        blocks = tuple(block for _, step in held for block in step.blocks)
+        places_of = [place for place, (_, step) in enumerate(held) for _ in step.blocks]
+        *columns, turn = step_pieces(program, blocks, places_of)
+        src, dst, size, adds, channel, owner, reads, writes = columns
         rows.append((src, dst, size, adds, channel, owner + messages, reads, writes))
-        if any(block.multicast for block in step.blocks):
-            streams.append((messages, _streams(program, step, src, owner)))
-        numbers.append((number, step.loop, len(src)))
+        if any(block.multicast for block in blocks):
+            streams.append((messages, _streams(program, held[0][1], src, owner)))
+        counted = np.bincount(turn, minlength=len(held)).tolist()
+        numbers += [(number, step.loop, count) for (number, step), count in zip(held, counted, strict=True)]
         messages += len(src)
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 8
     src, dst, size, adds, channel, owner, reads, writes = columns
@@ -121,6 +124,26 @@ def gather(program: Program) -> Pieces:
     )
 
 
+def _together(steps: Iterable[Step]) -> Iterator[list[tuple[int, Step]]]:
+    """Yield steps with their numbers, several small ones at a time; one that is multicast stands alone, an empty one nowhere."""
+    held: list[tuple[int, Step]] = []
+    count = 0
+    for number, step in enumerate(steps):
+        alone = any(block.multicast for block in step.blocks)
+        if held and (alone or count >= AT_ONCE):
+            yield held
+            held, count = [], 0
+        if not step.count:
+            continue
+        held.append((number, step))
+        count += step.count
+        if alone:
+            yield held
+            held, count = [], 0
+    if held:
+        yield held
+
+
 def _require_room(program: Program) -> None:
     """Raise InfeasibleError before anything is laid out that cannot be held."""
     total = 0
@@ -136,25 +159,29 @@ def _require_room(program: Program) -> None:
         )
 
 
-def step_pieces(program: Program, blocks: tuple[Block, ...]) -> tuple[np.ndarray, ...]:
-    """Return one step's messages (src, dst, bytes, adds, channel) and pieces (message, reads, writes).
+def step_pieces(program: Program, blocks: tuple[Block, ...], turns: Sequence[int] = ()) -> tuple[np.ndarray, ...]:
+    """Return one step's messages (src, dst, bytes, adds, channel) and pieces (message, reads, writes); each message's turn last.
 
-    int64 and, of adds, bool: the first five of shape (messages,), the others of shape (pieces,).
+    int64 and, of adds, bool: the first five and the last of shape (messages,), the others of shape (pieces,). ``turns`` has the
+    turn of each block, where they are of several steps.
     """
     import numpy as np
 
+    turns = turns or [0] * len(blocks)
     parts = [_block_pieces(block) for block in blocks]
     columns = parts[0] if len(parts) == 1 else [np.concatenate(column) for column in zip(*parts, strict=True)]
     src, dst, chunk, to = columns
     counts = [len(part[0]) for part in parts]
-    kinds = [(_channel(block), block.op in ADDING) for block in blocks]
-    channel, adds = (np.repeat(np.array(column), counts) for column in zip(*kinds, strict=True))
+    kinds = [(_channel(block), block.op in ADDING, turn) for block, turn in zip(blocks, turns, strict=True)]
+    channel, adds, turn = (np.repeat(np.array(column), counts) for column in zip(*kinds, strict=True))
     size, slots = program.layout.bytes_of(chunk), program.layout.slots
     reads, writes = src * slots + chunk, dst * slots + to
-    key = (channel * program.n_nodes + src) * program.n_nodes + dst
+    least = min(kind[0] for kind in kinds)
+    lanes = max(kind[0] for kind in kinds) - least + 1
+    key = ((turn * lanes + (channel - least)) * program.n_nodes + src) * program.n_nodes + dst
     in_rising = np.sort(key)
     if not (in_rising[1:] == in_rising[:-1]).any():  # as in most steps: every piece is a message of its own
-        return src, dst, size.astype(np.int64, copy=False), adds, channel, np.arange(len(key)), reads, writes
+        return src, dst, size.astype(np.int64, copy=False), adds, channel, np.arange(len(key)), reads, writes, turn
     _, first, owner = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")  # messages in the order in which the program names them
     rank = np.empty_like(order)
@@ -162,7 +189,7 @@ def step_pieces(program: Program, blocks: tuple[Block, ...]) -> tuple[np.ndarray
     owner, first = rank[owner], first[order]
     sums = np.bincount(owner, weights=size, minlength=len(first)).astype(np.int64)
     added = np.bincount(owner, weights=adds, minlength=len(first)) > 0
-    return src[first], dst[first], sums, added, channel[first], owner, reads, writes
+    return src[first], dst[first], sums, added, channel[first], owner, reads, writes, turn[first]
 
 
 def _streams(program: Program, step: Step, src: np.ndarray, owner: np.ndarray) -> np.ndarray:

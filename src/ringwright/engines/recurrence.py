@@ -93,7 +93,7 @@ class _State:
         """Send all messages of a step."""
         import numpy as np
 
-        src, dst, size, adds, _, owner, reads, writes = step_pieces(self.program, step.blocks)
+        src, dst, size, adds, _, owner, reads, writes, _ = step_pieces(self.program, step.blocks)
         if any(block.multicast for block in step.blocks):
             raise DeclinedError("it sends to many at once")
         if step.loop:
