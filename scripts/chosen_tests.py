@@ -17,8 +17,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "ringwright"
-TOPS = {"src": ROOT / "src", "tests": ROOT / "tests", "scripts": ROOT / "scripts"}
+INSIDE = ("ringwright.", "ringwright_lab.")
+TOO_WIDE = {"ringwright", "ringwright_lab"}  # the faces load by name, and not what lies in their folders
+TOPS = {"src": ROOT / "src", "lab": ROOT / "lab" / "src", "tests": ROOT / "tests", "scripts": ROOT / "scripts"}
 EVERYTHING = re.compile(
     r"pyproject\.toml|constraints\.txt|CMakeLists\.txt|scripts/(_environment|test)|tests/conftest\.py"
 )
@@ -132,12 +133,12 @@ def _loads(node: str) -> frozenset[str]:
     names = set(_imports(tree, everywhere=path == node))
     found = set()
     if path == node:
-        names |= set(re.findall(rf"[\"']({PACKAGE}\.[\w.]+):\w+[\"']", text))
-        if not path.startswith("src/"):
+        names |= set(re.findall(r"[\"'](ringwright(?:_lab)?\.[\w.]+):\w+[\"']", text))
+        if not path.startswith(("src/", "lab/")):
             words = set(_words(tree))
-            found |= {_modules()[word] for word in words & _modules().keys() if word.startswith(f"{PACKAGE}.")}
+            found |= {_modules()[word] for word in words & _modules().keys() if word.startswith(INSIDE)}
             found |= {each for each in _modules().values() if each.startswith("scripts/") and _named(each, words)}
-            names |= {f"{PACKAGE}.__main__"} if PACKAGE in words else set()
+            names |= {"ringwright.__main__"} if "ringwright" in words else set()
         elif not names.isdisjoint(_BY_NAME):
             found |= _by_folder(path, set(_words(tree)))
     for name in names:
@@ -178,11 +179,11 @@ def _named(script: str, words: set[str]) -> bool:
 
 def _by_folder(path: str, words: set[str]) -> set[str]:
     """Return what a module that imports by name may load: what it names, and all below its own package and folders."""
-    package = ".".join(Path(path).parent.parts[1:])
-    folders = {f"{PACKAGE}.{word.replace('/', '.')}" for word in words if "/" in word}
-    folders |= {word.removesuffix(".") for word in words if word.endswith(".")} | ({package} - {PACKAGE})
-    below = {each for folder in folders if folder.startswith(f"{PACKAGE}.") for each in _below(folder)}
-    return below | {_modules()[word] for word in words & _modules().keys() if word.startswith(f"{PACKAGE}.")}
+    package = ".".join(Path(path.removeprefix("lab/")).parent.parts[1:])
+    folders = {f"ringwright.{word.replace('/', '.')}" for word in words if "/" in word}
+    folders |= {word.removesuffix(".") for word in words if word.endswith(".")} | ({package} - TOO_WIDE)
+    below = {each for folder in folders if folder.startswith(INSIDE) for each in _below(folder)}
+    return below | {_modules()[word] for word in words & _modules().keys() if word.startswith(INSIDE)}
 
 
 if __name__ == "__main__":

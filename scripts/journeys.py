@@ -6,7 +6,8 @@ scripts/journeys.py --walk NAME the main line of one, call by call
 scripts/journeys.py --json      as scripts/house holds it
 
 The verbs are run, and every call of a function of ours is counted, generators and what is imported when it is needed as well. The
-main line is the calls below which at least a twentieth of all calls lie: counted, not timed, so that every machine gets the same.
+main line is the calls below which at least a tenth of all calls lie: counted, not timed, so that every machine gets the same. A
+system that was looked up by name, an algorithm or a scheduler, is one stay: what it does inside is its own journey.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = (str(ROOT / "src"), str(ROOT / "lab" / "src"))
-SHARE = 20  # a call is on the main line where one in so many calls lies below it
+SYSTEMS = ("/algorithms/", "/schedulers/")
+SHARE = 10  # a call is on the main line where one in so many calls lies below it
 JOURNEYS = {
     "summary": ["summary", "--sample"],
     "simulate a collective": "simulate all-reduce --fabric dgx-h100:2 -b 16M -e 16M".split(),
     "simulate a job": "simulate --model gpt3-125m --gpus 8 --fabric switch:8,rate=100Gb/s --policy p3".split(),
-    "advise": "advise --model gpt3-125m --gpus 8 --fabric switch:8,rate=100Gb/s".split(),
+    "advise": "advise --model resnet-18 --gpus 2 --fabric switch:2,rate=10Gb/s".split(),
     "synthesise": "synthesise all-gather --fabric full:4 --size 1M".split(),
-    "bench in the lab": "bench all-reduce --lab switch:2,rate=100Mb/s -b 64K -e 64K".split(),
+    "bench in the lab": "bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 64K".split(),
 }
 
 
@@ -118,7 +120,8 @@ def main_line(root: Call) -> list[tuple[int, Call]]:
         for each in call.below.values():
             if each.count() >= least:
                 line.append((depth, each))
-                follow(each, depth + 1)
+                if not any(folder in each.file for folder in SYSTEMS):
+                    follow(each, depth + 1)
 
     follow(root, 0)
     return line

@@ -93,7 +93,7 @@ def gather(program: Program) -> Pieces:
     messages = 0
     for held in _together(program.steps()):
         blocks = tuple(block for _, step in held for block in step.blocks)
-        places_of = [place for place, (_, step) in enumerate(held) for _ in step.blocks]
+        places_of = [number for number, (_, step) in enumerate(held) for _ in step.blocks]
         *columns, turn = step_pieces(program, blocks, places_of)
         src, dst, size, adds, channel, owner, reads, writes = columns
         rows.append((src, dst, size, adds, channel, owner + messages, reads, writes))

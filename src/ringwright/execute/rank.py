@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ringwright.execute import data
+from ringwright.execute.arena import ordinary
 from ringwright.execute.arithmetic import element, scale
-from ringwright.execute.backends import Backend, backend, ordinary
+from ringwright.execute.backends import Backend, backend
 from ringwright.execute.job import Contender, Contest, NodeResult, RankJob, Span, read_plan, read_struct, write
 from ringwright.execute.native import Buffers, Bystander
 from ringwright.execute.plan import Do

@@ -59,8 +59,8 @@ def _absent(held: list[int], start: int) -> list[int]:
 
 
 def _judge(*numbers: int) -> str:
-    found = gap(numbers)
-    return "" if found is None else str(found)
+    missing = gap(numbers)
+    return "" if missing is None else str(missing)
 
 
 LAWS = (
