@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 INSIDE = ("ringwright.", "ringwright_lab.")
+OLD_PATHS = "src/ringwright/ground/moved.py"  # names every module, and loads what nobody here asks for
 TOO_WIDE = {"ringwright", "ringwright_lab"}  # the faces load by name, and not what lies in their folders
 TOPS = {"src": ROOT / "src", "lab": ROOT / "lab" / "src", "tests": ROOT / "tests", "scripts": ROOT / "scripts"}
 EVERYTHING = re.compile(
@@ -139,7 +140,7 @@ def _loads(node: str) -> frozenset[str]:
             found |= {_modules()[word] for word in words & _modules().keys() if word.startswith(INSIDE)}
             found |= {each for each in _modules().values() if each.startswith("scripts/") and _named(each, words)}
             names |= {"ringwright.__main__"} if "ringwright" in words else set()
-        elif not names.isdisjoint(_BY_NAME):
+        elif not names.isdisjoint(_BY_NAME) and path != OLD_PATHS:
             found |= _by_folder(path, set(_words(tree)))
     for name in names:
         parts = name.split(".")

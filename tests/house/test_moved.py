@@ -65,5 +65,5 @@ def test_public_modules_are_where_they_were_and_say_nothing() -> None:
 def test_a_path_that_never_was_is_still_refused() -> None:
     with pytest.raises(ModuleNotFoundError):
         import_module("ringwright.nothing")
-    with pytest.warns(DeprecationWarning), pytest.raises(ModuleNotFoundError):
+    with pytest.warns(DeprecationWarning, match="ringwright.calls"), pytest.raises(ModuleNotFoundError):
         import_module("ringwright.studies.nothing")
