@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 READ = """
 import resource, sys
-from ringwright.sources import read
+from ringwright.formats.sources import read
 events = read(sys.argv[1]).table("events")
 print(events.height, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -15,8 +15,8 @@ from ringwright_lab.testing.flight_recorder import FlightJob
 
 READ = """
 import resource, sys, time
-from ringwright.analysis.hang import hang
-from ringwright.sources import read
+from ringwright.analysis.hangs.hang import hang
+from ringwright.formats.sources import read
 begin = time.perf_counter()
 trace = read(sys.argv[1])
 middle = time.perf_counter()

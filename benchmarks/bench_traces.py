@@ -27,7 +27,7 @@ print(total, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 OURS = """
 import resource, sys
 from ringwright.analysis.summary import summarise
-from ringwright.sources import read
+from ringwright.formats.sources import read
 found = summarise(read(sys.argv[1]))
 print(len(found["kernels"]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -25,7 +25,7 @@ RING = '''"""Rings of others."""
 from typing import Annotated
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.knobs import Range
+from ringwright.ground.knobs import Range
 
 OPS = ("all-reduce",)
 
@@ -220,7 +220,7 @@ def test_names_stay_with_who_has_them(
 # --------------------------------------------------------------------------------------------------------- sources
 OP_CSV = '''"""Tables of operations, one a line: rank, operation, bytes, microseconds."""
 from ringwright.errors import InputError
-from ringwright.sources.gathered import Gathered
+from ringwright.formats.sources.gathered import Gathered
 
 
 def looks_like(head, name):
@@ -343,7 +343,7 @@ MACHINES = '''"""Machines of others."""
 from typing import Annotated
 
 from ringwright.fabrics.ring import ring
-from ringwright.knobs import Range, Rate
+from ringwright.ground.knobs import Range, Rate
 
 
 def pair(*, lanes: Annotated[int, Range(1, 8)] = 1, rate: Rate = 50e9):

@@ -176,7 +176,7 @@ resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))
 resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]), int(sys.argv[3])))
 from ringwright.analysis.summary import summarise
 from ringwright.errors import RingwrightError
-from ringwright.sources import read
+from ringwright.formats.sources import read
 try:
     summary = summarise(read(sys.argv[1]))
     kept = {name: summary[name] for name in ("ledger", "warnings")}

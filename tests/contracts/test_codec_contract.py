@@ -29,7 +29,7 @@ Source: none, a test.
 
 import numpy as np
 
-from ringwright.codecs.contributions import NodeSum, Packet, encodable, in_packets, out_of_packets, unfinite
+from ringwright.model.codecs.contributions import NodeSum, Packet, encodable, in_packets, out_of_packets, unfinite
 
 OPS = ("sum",)
 CARRIES = ("float16", "float32")

@@ -69,10 +69,10 @@ def test_what_a_switch_does_not_do_is_refused_before_anything_starts() -> None:
         (replace(ASKED, algorithms=["switchml:loss=1"]), "loss=1: loss is a number from 0 to 0.99"),
     ):
         with pytest.raises(UsageError) as refused:
-            switched.switched(question)
+            _ = question.through_switch
         assert says in refused.value.what
         assert refused.value.remedy
-    assert switched.switched(replace(ASKED, op="all-gather", algorithms=["ring"])) == {}
+    assert replace(ASKED, op="all-gather", algorithms=["ring"]).through_switch == {}
 
 
 def test_each_spelling_is_a_job_of_its_own() -> None:

@@ -18,7 +18,7 @@ from ringwright.execute.switched.xdp import compiling, loaded, ports
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright_lab import network as lab
-from ringwright_lab.bench import BenchSpec, switched
+from ringwright_lab.bench import BenchSpec
 from ringwright_lab.network import bypass, script, spec
 
 pytestmark = pytest.mark.once
@@ -96,7 +96,7 @@ def test_loopback_has_no_driver_with_xdp() -> None:
 
 def test_a_benchmark_needs_a_lab_whose_links_are_whole() -> None:
     with pytest.raises(UsageError, match="loopback has none") as refused:
-        switched.switched(BenchSpec("all-reduce", 2, [4096], algorithms=["ring", "switchml:xdp=true"]))
+        _ = BenchSpec("all-reduce", 2, [4096], algorithms=["ring", "switchml:xdp=true"]).through_switch
     assert "--lab" in refused.value.remedy
     for line, words, remedy in (
         ("link rank1 loss 1%", "does not go through links that lose or delay", "loss=0.01"),
