@@ -216,7 +216,7 @@ def test_sigterm_takes_temporary_files_with_it(tmp_path: Path) -> None:
     packed = bomb(tmp_path / "bomb.tar.gz", 3 << 20)
     code = (
         "import os, signal, sys\n"
-        "from ringwright.formats.sources import archives\n"
+        "from ringwright.formats.sources.gate import archives\n"
         "before = archives._copy\n"
         "def copy(stream, target, most):\n"
         "    found = before(stream, target, most)\n"

@@ -166,7 +166,7 @@ def test_plug_ins_that_are_all_broken_cost_no_other_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, monkeypatch, {group: {f"bad-{group}": "not_there:x"} for group in plugins.GROUPS})
-    page = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
+    page = str(Path(plugins.__file__).parents[1] / "samples" / "job.log.gz")
     for words in (
         ["systems", "--help"],
         ["systems", "p3"],
@@ -446,7 +446,7 @@ def test_exports_of_others_write_what_they_take(writers: Path, capsys: pytest.Ca
     assert [writers.with_name(f"out.{rank}.et").read_bytes() for rank in range(4)] == [b"0", b"1", b"2", b"3"]
     said(capsys, *to_file, "goal")
     assert writers.read_bytes().startswith(b"num_ranks 4"), "a name of ours stays ours"
-    sample = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
+    sample = str(Path(plugins.__file__).parents[1] / "samples" / "job.log.gz")
     said(capsys, "convert", sample, "--format", "count", "-o", str(writers), "--force")
     assert int(writers.read_text()) > 0
     said(capsys, "workload", "vgg16", "--gpus", "2", "--to", "tasks", "-o", str(writers.parent / "tasks"))
@@ -474,7 +474,7 @@ def test_an_export_that_is_none_is_named(
 
 
 def test_an_export_of_a_trace_says_what_it_wrote(writers: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sample = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
+    sample = str(Path(plugins.__file__).parents[1] / "samples" / "job.log.gz")
     error = said(capsys, "convert", sample, "--format", "silent", "-o", str(writers), code=2)[1]
     assert "the plug-in 'silent' of outside 1.2 cannot be used: it returned NoneType" in error
 

@@ -1,8 +1,8 @@
 """A fabric of network namespaces that stands while a ``with`` block runs.
 
-from ringwright import lab
+from ringwright_lab.network import network
 
-with lab.network("switch:4,rate=100Mb/s", ["link rank3 loss 1% at 2s"], seed=1) as net:
+with network("switch:4,rate=100Mb/s", ["link rank3 loss 1% at 2s"], seed=1) as net:
     ...                                # start a command behind each net.places[rank].command
     net.start_faults()                 # clock zero of the script
     ...
