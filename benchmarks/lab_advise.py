@@ -101,9 +101,9 @@ def record(case: AdviceCase, folder: Path) -> None:
 
 def predict(case: AdviceCase, folder: Path) -> None:
     """Write down what each change of a case is predicted to make of it."""
-    from ringwright.advise.predicted import predicted
     from ringwright.advise.situation import of_recording
     from ringwright.formats.sources import read
+    from ringwright_lab.judges.predicted import predicted
 
     situation = of_recording(read(str(folder / "job")), None)
     told = predicted(situation, [spelled(each) for each in case.changes], most=DRAWS)

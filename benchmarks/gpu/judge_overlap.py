@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringwright.costs.contention import movers, passes, pieces, products, sharing, starts, triggers, waves
+from ringwright.costs.contention import movers, pieces, products, sharing, starts, waves
 from ringwright.costs.contention.multiprocessors import BOOST_HZ, Multiprocessors, multiprocessors
+from ringwright_lab.judges import passes, triggers
 
 HERE = Path(__file__).resolve().parent
 # Share of a row by which it may be off, for each section; a section holds if 9 of 10 of its rows do.

@@ -11,7 +11,6 @@ import pytest
 
 from ringwright.advise.interval import FEWEST_DRAWS
 from ringwright.advise.layers.ddp import bucket_settings
-from ringwright.advise.predicted import predicted
 from ringwright.advise.situation import of_recording
 from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.jobs.study import Job, answer
@@ -21,6 +20,7 @@ from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.finer import PIECE_BYTES, in_pieces
 from ringwright.workloads.recorded.plan import CommEvent, RankStep, RecordedCall
+from ringwright_lab.judges.predicted import predicted
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import lab_advise

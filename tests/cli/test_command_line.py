@@ -20,7 +20,7 @@ import ringwright_lab
 from ringwright.cli import main, progress
 from ringwright.cli.application import app, examples
 from ringwright.cli.verbs import GROUPS, VERBS
-from ringwright.ground import called, steps
+from ringwright.ground import called, laboratory, steps
 from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
@@ -64,6 +64,20 @@ def test_every_verb_is_in_exactly_one_group() -> None:
     listed = [verb for verbs in GROUPS.values() for verb in verbs]
     assert sorted(listed) == sorted(set(listed)) == sorted(functions().keys() - {"absent", "completion"})
     assert list(GROUPS) == ["Record", "Understand", "Predict", "Run and prove"]
+
+
+@pytest.mark.parametrize("verb", laboratory.VERBS)
+def test_a_verb_that_is_not_installed_says_what_to_install(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(laboratory, "is_there", lambda: False)
+    assert main([verb, "all-reduce", "--lab", "x", "-q"]) == 2
+    said = capsys.readouterr().err
+    assert f"ringwright {verb} comes with ringwright-lab, which is not installed" in said
+    assert "pip install" in said
+    assert main([verb, "--help"]) == 0
+    assert main(["--help"]) == 0
+    assert verb in capsys.readouterr().out
 
 
 def test_help_shows_the_groups(capsys: pytest.CaptureFixture[str]) -> None:

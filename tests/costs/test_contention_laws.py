@@ -11,12 +11,13 @@ import pytest
 
 from ringwright.costs.contention.movers import MOVERS, asked, bus_s, payload_rate, traffic_rate
 from ringwright.costs.contention.multiprocessors import BOOST_HZ, Multiprocessors, multiprocessors
-from ringwright.costs.contention.passes import TensorPass, fused, passes_s, traffic
 from ringwright.costs.contention.pieces import ALONG, cut, efficiency, pieces_s
 from ringwright.costs.contention.products import KERNELS, Product, chosen, product_s
 from ringwright.costs.contention.sharing import Asker, beside, beside_bus, given, together
 from ringwright.costs.contention.starts import STEPS, chain_s, graph_s
-from ringwright.costs.contention.triggers import (
+from ringwright.ground.errors import UsageError
+from ringwright_lab.judges.passes import TensorPass, fused, passes_s, traffic
+from ringwright_lab.judges.triggers import (
     Carried,
     by_bus,
     by_driver,
@@ -25,7 +26,6 @@ from ringwright.costs.contention.triggers import (
     by_kernel,
     one_after_another_s,
 )
-from ringwright.ground.errors import UsageError
 
 H100, H200 = multiprocessors("h100"), multiprocessors("h200")
 PRODUCTS = [Product(*sides) for sides in ((1024, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192), (300, 777, 5000))]

@@ -109,6 +109,17 @@ def test_who_returns_arrays_tells_dtype_and_shape() -> None:
     assert len(silent) == SILENT_ARRAYS, "fewer are silent: lower SILENT_ARRAYS"
 
 
+def test_every_room_has_a_first_page() -> None:
+    """What comes in, what goes out, where to start reading: names in code are modules of the room, or beside it."""
+    for front in sorted(PACKAGE.glob("*/__init__.py")):
+        page = ast.get_docstring(ast.parse(front.read_text())) or ""
+        assert all(word in page for word in ("In: ", "Out: ", "Start reading: ")), front
+        assert len(page.splitlines()) <= 20, front
+        for name in re.findall(r"`([a-z_0-9.]+)`", page.partition("Start reading: ")[2].replace("``", "")):
+            path = front.parent / name.replace(".", "/")
+            assert path.with_suffix(".py").is_file() or path.exists(), f"{front}: {name}"
+
+
 def test_no_module_has_an_empty_name() -> None:
     named = [
         path

@@ -12,9 +12,10 @@ from tests.shared_data import needs_shared_data, real
 from ringwright.accuracy import judged, mpi_accuracy
 from ringwright.accuracy.measured_calls import measured_folder
 from ringwright.cli import main
-from ringwright.costs.learnt import expected, learning, shipped
+from ringwright.costs.learnt import expected, shipped
 from ringwright.costs.learnt.trusted import NINETY
 from ringwright.ground.errors import InputError
+from ringwright_lab.judges import learning
 
 pytestmark = pytest.mark.once
 

@@ -1,4 +1,7 @@
-"""The command line: one file per verb, loaded when called; errors in three parts, exit codes as documented."""
+"""The command line: one file per verb, loaded when called; errors in three parts, exit codes as documented.
+
+In: words. Out: what a report prints, or one JSON object, and an exit code. Start reading: `verbs`, then the file of a verb.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A verb of a package that is not installed: says which package that is, and how to install it."""
+"""Verbs of a package that is not installed: each says which package that is, and how to install it."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,14 +10,12 @@ from cyclopts import Parameter
 from ringwright.ground import laboratory
 
 
-def absent(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-    """Comes with ringwright-lab, which is not installed: call the verb to be told how to install it.
+def absent(verb: str) -> Callable[..., None]:
+    """Return what stands in the place of a verb: whatever follows it, it raises MissingExtraError with what to install."""
 
-    Parameters
-    ----------
-    words
-        What was typed behind the verb.
-    """
-    verb = next((word for word in sys.argv[1:] if word in laboratory.VERBS), "this verb")
-    laboratory.require(f"ringwright {verb}")
-    return len(words)
+    def called(*words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]) -> None:
+        """Comes with ringwright-lab, which is not installed: call the verb to be told how to install it."""
+        del words
+        laboratory.require(f"ringwright {verb}")
+
+    return called

@@ -11,7 +11,7 @@ from ringwright.cli.verbs import GROUPS, VERBS
 from ringwright.ground import called, laboratory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cyclopts import App
 
@@ -39,7 +39,7 @@ def app() -> App:
     for place, (title, verbs) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=place)
         for order, (verb, sentence) in enumerate(verbs.items()):
-            application.command(_where(verb), name=verb, help=sentence, group=group, sort_key=order)
+            application.command(_listed(verb), name=verb, help=sentence, group=group, sort_key=order)
     application.command(
         "ringwright.cli.completion:completion",
         name="--completion",
@@ -56,10 +56,10 @@ def explain(application: App, arguments: Sequence[str]) -> str:
     No other help reads the folders. The examples are not the application's to print: it would break their lines.
     """
     verb = next((word for word in arguments if word in VERBS), "")
-    if not verb or not _HELP & {*arguments}:
+    if not verb or not _HELP & {*arguments} or not _is_there(verb):
         return ""
     module = import_module(_where(verb).partition(":")[0])
-    listed = getattr(module, _LISTED[verb])() if hasattr(module, _LISTED.get(verb, "")) else ""
+    listed = getattr(module, _LISTED[verb])() if verb in _LISTED else ""
     application[verb].help_epilogue = "\n".join(
         filter(None, (listed, recorded.HELP if verb in recorded.READING else ""))
     )
@@ -68,13 +68,23 @@ def explain(application: App, arguments: Sequence[str]) -> str:
 
 def examples(verb: str) -> list[str]:
     """Return the commands that a verb's docstring gives as examples; each runs as it stands."""
-    module, _, name = _where(verb).partition(":")
-    text = inspect.getdoc(getattr(import_module(module), name)) or ""
+    text = inspect.getdoc(getattr(import_module(_where(verb).partition(":")[0]), verb)) or ""
     return [line.strip() for line in text.partition(_HEADING)[2].splitlines() if line.strip()]
 
 
 def _where(verb: str) -> str:
+    package = f"{laboratory.PACKAGE}.cli" if verb in laboratory.VERBS else "ringwright.cli"
+    return f"{package}.{verb}:{verb}"
+
+
+def _is_there(verb: str) -> bool:
+    return verb not in laboratory.VERBS or laboratory.is_there()
+
+
+def _listed(verb: str) -> str | Callable[..., None]:
     """Return where a verb's function is; of a verb that is not installed, what says how to install it."""
-    if verb not in laboratory.VERBS:
-        return f"ringwright.cli.{verb}:{verb}"
-    return f"{laboratory.PACKAGE}.cli.{verb}:{verb}" if laboratory.is_there() else "ringwright.cli.absent:absent"
+    if _is_there(verb):
+        return _where(verb)
+    from ringwright.cli.absent import absent
+
+    return absent(verb)

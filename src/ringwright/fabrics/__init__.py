@@ -8,6 +8,8 @@ names such a function. ``fabric`` reads one line::
     fabric("dgx-h100:16")                          # 16 boxes of 8
     fabric("leaf-spine:512,oversubscription=4", routing="ecmp", seed=7)
 
+In: such a line, and faults. Out: a Topology. Start reading: `switch`, then `dgx_h100`; `faults`, what a line of a fault does.
+
 What stands behind the colon counts ranks for plain networks and boxes for products; several sizes are joined by ``x``.
 """
 

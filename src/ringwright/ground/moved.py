@@ -22,6 +22,9 @@ _PACKAGE = "ringwright."
 # Part of the public face: `ringwright.errors` is where it was for whoever uses it, and says nothing.
 _PUBLIC = ("ringwright.errors", "ringwright.language", "ringwright.pictures", "ringwright.survey")
 _TOGETHER = {
+    ("advise", "ringwright_lab.judges"): "predicted",
+    ("costs.contention", "ringwright_lab.judges"): "passes triggers",
+    ("costs.learnt", "ringwright_lab.judges"): "learning",
     ("", "ringwright.algorithms"): "innetwork language",
     ("", "ringwright.bounds"): "laws",
     ("", "ringwright.formats"): "exports sources",
