@@ -5,7 +5,7 @@ pickled plain data and ``expand`` that of the greedy matching of chunks to arcs,
 ``events`` reads a line of XLA's profiler. Setting
 ``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
 
-In: arrays and bytes. Out: arrays. Start reading: `twin`, the scanner in Python; `engine_events.hpp`, the event engine.
+In: arrays and bytes. Out: arrays. Start reading: `twin`, the scanner in Python; ``engine_events.hpp``, the event engine.
 """
 
 from __future__ import annotations
