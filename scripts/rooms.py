@@ -101,20 +101,21 @@ def room_of(module: str) -> str:
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield (module or its member, kind) of each import of a file, wherever it stands."""
-    types = {
-        id(each)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for part in node.body
-        for each in ast.walk(part)
-    }
-    head = {id(node) for node in tree.body}
-    for node in ast.walk(tree):
-        kind = TYPES if id(node) in types else HEAD if id(node) in head else LATE
+    yield from _imports(tree.body, HEAD)
+
+
+def _imports(body: Iterable[ast.AST], kind: str) -> Iterator[tuple[str, str]]:
+    for node in body:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from ((f"{node.module}.{alias.name}", kind) for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from ((alias.name, kind) for alias in node.names)
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            if isinstance(inside := getattr(node, part, ()), list):  # statements alone: expressions import nothing
+                for_types = kind == TYPES or (
+                    part == "body" and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+                )
+                yield from _imports(inside, TYPES if for_types else LATE)
 
 
 def _circles(arrows: Iterable[Arrow]) -> list[list[str]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import shared_data
+from campaigns import left_out
 
 NO_BROWSER = "chromium is not installed"
 NO_RANKS = ("PyTorch is absent", "the MPI wheels are absent", "the transformers library is absent")  # for real ranks
@@ -37,6 +38,23 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(FEW_SEARCHES)
         gc.enable()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--campaigns", action="store_true", help="run every case of the long lists, and what only campaigns run"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only a campaign runs, unless it is one, or tests are named one by one."""
+    if config.getoption("--campaigns") or any("::" in each for each in config.args):
+        return
+    out = left_out(items)
+    if out:
+        config.hook.pytest_deselected(items=out)
+        gone = {id(item) for item in out}
+        items[:] = [item for item in items if id(item) not in gone]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

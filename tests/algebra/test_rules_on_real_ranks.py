@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(1, "p")
 @pytest.mark.parametrize("p", [2, 4])
 def test_every_rule_on_gloo_ranks(p: int) -> None:
     cases = [case for case in CASES if p in case.sizes]

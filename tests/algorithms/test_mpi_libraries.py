@@ -207,6 +207,7 @@ NODES = [[0], [0, 0], [0, 1], [0, 0, 0, 0], [0, 1, 2, 3], [0, 0, 0, 1], [0, 1, 1
 SCATTERED = [[0, 1, 0, 1], [0, 1, 2, 0, 1, 0, 2, 2, 2], [2, 1, 0, 2, 1, 0, 0]]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("op", ["all-reduce", "barrier", "broadcast", "reduce"])
 @pytest.mark.parametrize("hosts", [*NODES, *SCATTERED])
 def test_two_levels_on_uneven_nodes(op: str, hosts: list[int]) -> None:

@@ -17,7 +17,7 @@ from ringwright_lab.contracts import conformance as public
 pytestmark = pytest.mark.once
 
 SEED = 7
-MOST_SEARCHES = 20
+MOST_SEARCHES, MOST_CASES = 12, 60
 GROUP_SIZES = (1, 2, 3, 5, 6, 8, 12, 17)
 SYSTEMS = registry.systems()
 
@@ -25,8 +25,10 @@ SYSTEMS = registry.systems()
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.slug)
 def test_conformance(system: registry.System) -> None:
     cases = list(conformance.pairwise([system], SEED, GROUP_SIZES))
-    if system.kind == "synthesis":  # a search a case: those of them that the seed draws
-        cases = random.Random(f"{system.slug} {SEED}").sample(cases, min(len(cases), MOST_SEARCHES))
+    most = (
+        MOST_SEARCHES if system.kind == "synthesis" else MOST_CASES
+    )  # there each is a search; which ones, the seed draws
+    cases = random.Random(f"{system.slug} {SEED}").sample(cases, min(len(cases), most))
     outcomes = [conformance.check(case) for case in cases]
     failed = [
         f'scripts/conformance --replay "{outcome.case}"   # {name}: {reason}'

@@ -62,6 +62,7 @@ def test_policies_by_which_a_step_would_never_end_decline_together() -> None:
         answer(made, "pytorch-ddp+fold3d")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", DRAWN, ids=lambda case: f"{case[0]}-{case[2]}-{case[3]}")
 def test_pairs_on_other_jobs(case: tuple[str, int, str | None, str]) -> None:
     made, ran = job(*case), 0

@@ -135,6 +135,7 @@ def same(by_verb: Mapping[str, Ends], where: object) -> None:
         assert each == pytest.approx(first, rel=1e-9), f"{verb} of {where}: {each}, not {first}"
 
 
+@pytest.mark.sampled(12, "seed")
 @pytest.mark.parametrize("seed", range(CALLS))
 def test_an_operation_has_one_number_in_every_verb(seed: int) -> None:
     call = drawn(seed)

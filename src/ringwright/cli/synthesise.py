@@ -71,8 +71,8 @@ def synthesise(
     Examples
     --------
     ringwright synthesise all-gather --fabric dgx-a100:2 --size 1G
-    ringwright synthesise all-reduce --fabric torus:4x4 --fault 'link rank0 rate 50%' --size 64M --alone
-    ringwright synthesise all-reduce --fabric torus:4x4 --groups tp=2,dp=8 --beside 'all-reduce 64M on dp' --size 64M
+    ringwright synthesise all-reduce --fabric torus:3x3 --fault 'link rank0 rate 50%' --size 64M --alone
+    ringwright synthesise all-reduce --fabric torus:2x4 --groups tp=2,dp=4 --beside 'all-reduce 64M on dp' --size 64M
     """
     from ringwright.algorithms.searching import stoppable
     from ringwright.formats.exports.placement import claim_file

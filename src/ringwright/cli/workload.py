@@ -75,7 +75,7 @@ def workload(
     Examples
     --------
     ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8 --all-stages
-    ringwright workload llama3-70b --gpus 64 --parallel tp8,pp4 --place --fabric dgx-h100:8
+    ringwright workload llama3-8b --gpus 16 --parallel tp4,pp2 --place --fabric dgx-h100:2
     """
     form = (model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
     question = model_workload.WorkloadSpec(*form, stage, dims or {}, stages, all_stages)

@@ -1,0 +1,59 @@
+"""Which cases of a long list run each time: some of them, that meet every plain value of every parameter; all in a campaign.
+
+A test marked ``sampled(n, *more)`` holds one behaviour over more inputs than a person waits for. ``n`` of its cases run each
+time, and as many more as it takes for each name, number and flag among its parameters to be met once, but those of ``more``; ``pytest --campaigns`` runs them
+all, as does whoever names a test by ``::``. A test marked ``campaign`` runs in campaigns alone: what it holds is held by
+another test on less, which its mark names.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+PLAIN = (str, int, float, type(None))  # what a parameter's value must be for its name to count
+
+
+def spread(cases: Sequence[tuple[str, Mapping[str, object]]], n: int, *more: str) -> set[str]:
+    """Return the names of the cases that run: n or more of them, chosen by their own names, so that a new one moves no other.
+
+    Args:
+        cases: of each its name, and its parameters.
+        n: how many run at least.
+        more: parameters whose values need not all be met: more inputs of one kind.
+    """
+    drawn = sorted(cases, key=lambda case: zlib.crc32(case[0].encode()))
+    plain = {
+        case: {(name, of) for name, of in values.items() if isinstance(of, PLAIN) and name not in more}
+        for case, values in cases
+    }
+    left = set().union(*plain.values())
+    kept = []
+    for name, _ in drawn:
+        met = left & plain[name]
+        if met:
+            left -= met
+            kept.append(name)
+    rest = [name for name, _ in drawn if name not in kept]
+    return {*kept, *rest[: max(0, n - len(kept))]}
+
+
+def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the items that only a campaign runs."""
+    sampled: dict[str, list[pytest.Item]] = defaultdict(list)
+    out = []
+    for item in items:
+        if item.get_closest_marker("campaign"):
+            out.append(item)
+        elif item.get_closest_marker("sampled"):
+            sampled[item.nodeid.partition("[")[0]].append(item)
+    for group in sampled.values():
+        mark = group[0].get_closest_marker("sampled")
+        assert mark is not None
+        cases = [(item.name, item.callspec.params if hasattr(item, "callspec") else {}) for item in group]
+        kept = spread(cases, *mark.args)
+        out += [item for item in group if item.name not in kept]
+    return out
