@@ -19,7 +19,8 @@ NO_RANKS = ("PyTorch is absent", "the MPI wheels are absent", "the transformers 
 
 FEW_SEARCHES = 50_000  # new objects before garbage is searched for: with Python's 700 a quarter of the time goes there
 
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100, print_blob=True)
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, print_blob=True)
+settings.register_profile("campaigns", deadline=None, max_examples=200, print_blob=True)
 settings.register_profile("fast", deadline=None, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "fast"))
 
@@ -44,6 +45,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--campaigns", action="store_true", help="run every case of the long lists, and what only campaigns run"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--campaigns"):
+        settings.load_profile("campaigns")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -118,7 +118,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             "simulate",
             "all-reduce",
             "--fabric",
-            "dgx-h100:16",
+            "dgx-h100:4",
             "--algorithm",
             "ring-allreduce,blueconnect,torus-2d-allreduce,nccl-2-4@2.27",
             "-b",

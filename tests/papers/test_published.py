@@ -46,6 +46,7 @@ def sizes(p: int) -> list[int]:
 
 
 # ------------------------------------------------------------------------------------------------------------ all of them
+@pytest.mark.sampled(45)
 @pytest.mark.parametrize("p", RANKS)
 @pytest.mark.parametrize("slug", SLUGS)
 def test_legal_and_right(slug: str, p: int) -> None:
@@ -132,6 +133,7 @@ def factorisations(p: int) -> Iterator[tuple[int, ...]]:
             yield from ((first, *rest) for rest in factorisations(p // first))
 
 
+@pytest.mark.sampled(20, "p")
 @pytest.mark.parametrize("p", [*range(2, 25), *(pytest.param(p, marks=pytest.mark.slow) for p in range(25, 65))])
 def test_blueconnect_over_all_factors(p: int) -> None:
     for factors in factorisations(p):
@@ -159,6 +161,7 @@ GRIDS = [(1, 1), (1, 7), (7, 1), (2, 3), (4, 4), (5, 3), (3, 16), (16, 2), (9, 5
 REST = sorted(set(itertools.product(range(1, 17), repeat=2)) - set(GRIDS))
 
 
+@pytest.mark.sampled(40, "x", "y")
 @pytest.mark.parametrize(("x", "y"), GRIDS + [pytest.param(*grid, marks=pytest.mark.slow) for grid in REST])
 def test_torus_steps_and_bytes(x: int, y: int) -> None:
     n = 4 * x * y * 10
