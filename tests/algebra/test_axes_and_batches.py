@@ -33,6 +33,7 @@ def by_levels(step: Workload, axis: str, inside: int, most: int = 30) -> Workloa
     return rewritten(step, [("split-axis", axis, {"inside": inside}), *rules])
 
 
+@pytest.mark.sampled(1, "gpus", "parallel", "axis")
 @pytest.mark.parametrize(
     ("gpus", "parallel", "axis"), [(4, "fsdp", "dp"), (8, "tp2,sp,fsdp", "dp"), (8, "tp4,sp,pp2", "tp")]
 )

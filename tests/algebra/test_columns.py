@@ -101,6 +101,7 @@ def test_parts_in_columns_are_not_made_small() -> None:
         small(after)
 
 
+@pytest.mark.sampled(1, "parallel")
 @pytest.mark.parametrize("parallel", ["tp2", "tp2,sp"])
 def test_domino_cuts_every_product_of_a_model_whose_sum_is_sent(parallel: str) -> None:
     before = model(parallel, 2)

@@ -16,6 +16,7 @@ from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check
 
 
+@pytest.mark.sampled(1, "parallel")
 @pytest.mark.parametrize("parallel", ["dp2", "tp2,sp,dp2", "tp2,pp2,dp2"])
 def test_a_model_with_its_gradients_split_computes_the_same(parallel: str) -> None:
     gpus = {"dp2": 2, "tp2,sp,dp2": 4, "tp2,pp2,dp2": 8}[parallel]

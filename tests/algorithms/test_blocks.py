@@ -110,6 +110,7 @@ def test_blocks_do_what_the_collective_says(name: str, op: str, knobs: dict[str,
 
 
 # -------------------------------------------------------------------------------------------------------- order, counts
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(
     ("name", "op", "knobs"), [case for case in CASES if case.values[1] in REDUCING and case.values[1] != "barrier"]
 )

@@ -55,6 +55,7 @@ def ring_s(topology: Topology, size_bytes: int) -> float:
     return seconds(ring, topology)
 
 
+@pytest.mark.sampled(9, "spec")
 @pytest.mark.parametrize(("block", "spec"), EVERY)
 def test_every_rank_gets_the_sum(block: Callable[..., Program], spec: str) -> None:
     topology = fabric(spec)
@@ -63,6 +64,7 @@ def test_every_rank_gets_the_sum(block: Callable[..., Program], spec: str) -> No
             assert wrong(block(all_reduce(topology, size), topology, segments=segments)) == "", (size, segments)
 
 
+@pytest.mark.sampled(2, "spec")
 @pytest.mark.parametrize(
     ("block", "spec"),
     [(collnet_direct, "fat-tree:16,sharp=true"), *((block, H100[1]) for block in (collnet_chain, nvls_collnet))],
@@ -83,6 +85,7 @@ def test_groups_may_lie_on_hosts_as_they_like(block: Callable[..., Program], gro
     assert wrong(program) == ""
 
 
+@pytest.mark.sampled(14, "spec")
 @pytest.mark.parametrize(("block", "spec"), EVERY)
 @pytest.mark.parametrize("size", [4, LARGE])
 def test_time_is_above_the_bound(block: Callable[..., Program], spec: str, size: int) -> None:
@@ -225,6 +228,7 @@ def test_nccl_builds_what_is_forced(algorithm: str, size: int, most_s: float) ->
         nccl_2_4(all_reduce(topology, size), fabric("dgx-h100:4"), algorithm=algorithm)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("release", ["2.12", "2.18", "2.30"])
 @pytest.mark.parametrize("spec", ["dgx-h100:4,sharp=true", "dgx-a100:4,sharp=true", "leaf-spine:12,sharp=true"])
 def test_nccl_builds_what_it_chooses(release: str, spec: str) -> None:

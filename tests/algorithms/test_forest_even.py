@@ -31,6 +31,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2, "name", "size")
 @pytest.mark.parametrize(("name", "op", "size"), CASES)
 def test_chunks_are_equal_and_a_file_comes_back(name: str, op: str, size: int, tmp_path: Path) -> None:
     topology = fabric(name)

@@ -151,6 +151,7 @@ def test_hostile_arrays_are_refused(wrong: dict[str, object]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- forests in such an order
+@pytest.mark.sampled(1, "name", "op", "link_model", "most")
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("name", "op", "link_model", "most"),

@@ -171,6 +171,7 @@ def _calibrated_s(name: str, op: str, engine: str, powers: range, hop_s: float) 
     return np.array(have), np.array(want)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["polaris:2", "dgx-a100:2", "p4d:2", "dgx-h100:1"])
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "all-to-all"])
 def test_the_event_engine_is_near_the_closed_form(name: str, op: str) -> None:

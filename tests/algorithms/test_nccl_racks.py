@@ -83,6 +83,7 @@ def test_rings_of_three_parts_of_racks_are_as_fast_as_published(trays: int, publ
     assert busbw_gbs == pytest.approx(published_gbs, rel=0.1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("release", ["2.26", "2.30"])
 @pytest.mark.parametrize("racks", [1, 2, 4])
 def test_larger_all_reduces_take_longer_and_none_less_than_the_bound(racks: int, release: str) -> None:

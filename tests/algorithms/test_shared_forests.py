@@ -57,6 +57,7 @@ def summed(program: Program) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------- blocks that are free
+@pytest.mark.sampled(1, "name", "line", "most")
 @pytest.mark.parametrize(
     ("name", "line", "most"),
     [("torus:4x4", SLOW_RANK, 1.05), ("mesh:3x3", "", 1.05), ("dgx-1:1", "link node0/gpu0>node0/gpu1 rate 10%", 1.16)],
@@ -161,6 +162,7 @@ def test_groups_of_one_rank_and_operations_without_trees() -> None:
 
 
 # ------------------------------------------------------------------------------------------- groups that are part of a machine
+@pytest.mark.sampled(6, "name")
 @pytest.mark.parametrize(
     ("name", "lines", "group"),
     [
@@ -193,6 +195,7 @@ def test_searches_follow_the_links_of_the_group(algorithm: Algorithm, op: str) -
     assert times[0] == pytest.approx(times[1], rel=0.01)
 
 
+@pytest.mark.sampled(2, "name", "op", "most")
 @pytest.mark.parametrize(
     ("name", "group", "op", "most"),
     [

@@ -73,6 +73,7 @@ def test_all_to_all_on_two_ndv2_is_under_the_public_tool() -> None:
     assert 6722.6 <= blocking_us(program, machine) <= 1.002 * 6722.6
 
 
+@pytest.mark.sampled(3, "profile", "sketch", "op", "size", "most_us")
 @needs_shared_data
 @pytest.mark.once
 @pytest.mark.parametrize(

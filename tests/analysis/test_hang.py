@@ -79,6 +79,7 @@ def test_real_runs_with_lost_dumps_still_name_no_innocent(lost: list[int]) -> No
     assert set(accused(hang(read_flight_recorder(sources)))) <= {9, 14} | set(lost)
 
 
+@pytest.mark.sampled(18, "seed")
 @pytest.mark.parametrize("mechanism", FAULTS)
 @pytest.mark.parametrize("seed", range(4))
 def test_injected_faults_are_named(mechanism: str, seed: int) -> None:
@@ -94,6 +95,7 @@ def test_injected_faults_are_named(mechanism: str, seed: int) -> None:
     assert culprits[0]["command"]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     "shape",
     [

@@ -44,6 +44,7 @@ def as_live(trace: Trace) -> Trace:
     return Trace.of(frames, trace.meta)
 
 
+@pytest.mark.sampled(5, "seed")
 @pytest.mark.parametrize("is_live", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", SEEDS)

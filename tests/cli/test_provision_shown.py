@@ -31,6 +31,7 @@ def shown(document: ProvisionDocument, width: int) -> str:
     return out.getvalue()
 
 
+@pytest.mark.sampled(2, "width")
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(document: ProvisionDocument, width: int) -> None:
     text = shown(document, width)

@@ -15,6 +15,7 @@ import stranger
 pytestmark = pytest.mark.once
 
 
+@pytest.mark.sampled(1, "way")
 @pytest.mark.parametrize("way", stranger.WAYS)
 def test_what_is_whole_passes_and_what_is_broken_is_told(way: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert stranger.main(["--by", way]) == 0

@@ -119,6 +119,7 @@ def capacity_of(found: Bound, top: Topology) -> float:
     return float(top.rate[inside[top.src] & ~inside[top.dst]].sum())
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("op", SETS)
 @pytest.mark.parametrize("spec", MACHINES)
 def test_every_certificate_proves_its_bound(op: str, spec: str) -> None:
@@ -335,6 +336,7 @@ def test_large_machines_are_bound_by_structure(spec: str) -> None:
     assert not [each for each in found if each.kind == "cut"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spec", ["switch:7", "dgx-1", "torus:3x3", "leaf-spine:8,oversubscription=2"])
 @pytest.mark.parametrize("alpha", ["pipelined", "busy"])
 def test_no_building_block_is_faster_than_its_bound(spec: str, alpha: str) -> None:

@@ -22,6 +22,7 @@ def machine(p: int):  # type: ignore[no-untyped-def]
     return fabric(f"full:{p}", rate=RATE, latency_s=LATENCY_S)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("p", RING)
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("engine", ["events", "recurrence", "closed-form"])

@@ -268,6 +268,7 @@ def systems() -> Iterator[NcclSystem]:
                 yield named_system(name, nodes, collnet=True)
 
 
+@pytest.mark.sampled(8, "release")
 @pytest.mark.parametrize("release", releases())
 def test_times_grow_with_size_and_tables_are_sane(release: str) -> None:
     """A ring's time never falls with size (a tree's may, where its correction rises by a step), and a bandwidth of 0 has a reason."""
@@ -284,6 +285,7 @@ def test_times_grow_with_size_and_tables_are_sane(release: str) -> None:
                 last = time_us
 
 
+@pytest.mark.sampled(8, "release")
 @pytest.mark.parametrize("release", releases())
 def test_the_choice_is_the_cheapest_that_is_available(release: str) -> None:
     for system in systems():

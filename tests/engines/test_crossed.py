@@ -16,6 +16,7 @@ FABRICS = ("torus:2x3", "dgx-a100:1,sharp=true")
 QUICK = ("forest", "flow-all-to-all")  # of those that search
 
 
+@pytest.mark.sampled(1, "spelled")
 @pytest.mark.once
 @pytest.mark.parametrize("spelled", FABRICS)
 def test_the_links_that_a_run_has_busy(spelled: str) -> None:

@@ -121,6 +121,7 @@ def test_a_switch_adds_up() -> None:
     assert program.aggregators == (2,)
 
 
+@pytest.mark.sampled(6, "name")
 @needs_shared_data
 @pytest.mark.parametrize("name", MSCCL)
 def test_msccl_programs_become_plans(name: str, tmp_path: Path) -> None:

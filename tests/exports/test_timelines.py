@@ -198,6 +198,7 @@ def test_the_blind_study_counts_what_it_should() -> None:
     assert "held_out" in out.getvalue()
 
 
+@pytest.mark.sampled(4, "mechanism")
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [*faulty_fabric.LINK_FAULTS, "late", "later-and-later", "pauses"])
 def test_a_seeded_part_of_the_campaign(mechanism: str) -> None:

@@ -108,6 +108,7 @@ def test_advice_says_for_which_release_it_was_asked(capsys: pytest.CaptureFixtur
     assert list(asked(question, capsys)["asked"]["release"].values()) == ["2.19"]
 
 
+@pytest.mark.sampled(4, "verb")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("winners", "groups", "bound")])
 def test_what_faults_cost_comes_first(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     question, fault = VERBS[verb]

@@ -170,6 +170,7 @@ def test_a_calibrated_operation_has_one_number_in_every_verb() -> None:
         assert each.simulated_s > 0
 
 
+@pytest.mark.sampled(3, "at")
 @pytest.mark.parametrize("at", range(JOBS))
 def test_a_step_has_one_number_in_every_verb(at: int) -> None:
     model, parallel, micro_batches = FORMS[at]

@@ -36,6 +36,7 @@ def step_s(line: str, policy: str) -> float:
     return answer(job, policy).step_s
 
 
+@pytest.mark.sampled(1, "policy")
 @pytest.mark.parametrize("policy", ["none", "dear"])
 def test_a_job_behind_a_failing_optic_is_between_healthy_and_half_the_rate(policy: str) -> None:
     """It ends with half of the lanes, whole ones: no step has their errors and the lost rate at once."""

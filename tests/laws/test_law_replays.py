@@ -104,6 +104,7 @@ def test_micro_batches_are_replayed_in_the_order_in_which_they_ran(mesh: str) ->
     kept(JobAsked(mesh))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rate", ["25Gb/s", "400Gb/s"])
 @pytest.mark.parametrize("mesh", ["dp8", "tp2,dp4", "tp2,pp2,dp2", "pp4,dp2"])
 def test_a_job_moved_to_another_fabric_takes_what_it_takes_there(mesh: str, rate: str) -> None:

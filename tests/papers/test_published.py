@@ -177,6 +177,7 @@ def hierarchy(p: int, size_bytes: int, group: int, **knobs: int) -> Program:
     return imagenet_4_minutes(all_reduce(p, size_bytes), group=group, eta=math.inf, **knobs)
 
 
+@pytest.mark.sampled(4, "p")
 @pytest.mark.parametrize("p", [2, 3, 6, 8, 12, 17])
 def test_hierarchy_for_all_groups(p: int) -> None:
     for group, size_bytes in itertools.product(range(1, p + 1), sizes(p)):
@@ -347,6 +348,7 @@ def test_seats_are_taken_once(switch_bits: int, port_bits: int) -> None:
     assert seats == set(itertools.product((0, 1), range(1 << switch_bits), range(1 << port_bits)))
 
 
+@pytest.mark.sampled(4, "g", "most")
 @pytest.mark.parametrize("g", range(1, 9))
 @pytest.mark.parametrize("most", [32, pytest.param(136, marks=pytest.mark.slow)])
 def test_hybrid_for_all_nodes(g: int, most: int) -> None:

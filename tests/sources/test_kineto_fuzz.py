@@ -102,6 +102,7 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(text)
 
 
+@pytest.mark.sampled(2, "start")
 @pytest.mark.parametrize("start", range(0, CASES, 50))
 def test_mutated_traces(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(start, start + 50):

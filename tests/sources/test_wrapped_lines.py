@@ -99,6 +99,7 @@ def test_lines_without_a_launcher_stay(line: str) -> None:
     assert plain(line) == (line if line != "12: no" else "no")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("wrap", WRAPS)
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_log_is_the_same_inside_whatever_carries_its_lines(tmp_path: Path, wrap: str, is_packed: bool) -> None:

@@ -259,6 +259,7 @@ def made_up(
     (folder / capture.FILE).write_text(json.dumps(document))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "fitted", [compare.Fitted(150e-6, 0.93), compare.Fitted(2e-3, 0.6), compare.Fitted(20e-6, 0.956)]
 )

@@ -49,6 +49,7 @@ def points(space: Mapping[str, tuple[float, float]]) -> list[dict[str, float]]:
     return [dict(zip(space, values, strict=True)) for values in product(*axes)]
 
 
+@pytest.mark.sampled(1, "name", "policy")
 @pytest.mark.parametrize(("name", "policy"), CASES)
 def test_few_samples_come_close_to_the_best_of_a_grid(name: str, policy: str) -> None:
     asked = JOBS[name]()

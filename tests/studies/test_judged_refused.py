@@ -164,6 +164,7 @@ def test_machines_that_can_be_simulated_are_placed(tmp_path: Path, facts: dict[s
         assert all("gpu" in row["outside"] for row in made["rows"])
 
 
+@pytest.mark.sampled(1, "hosts", "fabric", "collective", "op")
 @pytest.mark.parametrize(
     ("hosts", "fabric", "collective", "op"),
     [

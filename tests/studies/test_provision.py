@@ -67,6 +67,7 @@ def test_the_contract_of_a_row() -> None:
     assert json.loads(json.dumps(asked("resnet-50")))["schema"] == "ringwright.provision/1"
 
 
+@pytest.mark.sampled(2, "spelled")
 @pytest.mark.parametrize("spelled", [LEAVES, "fat-tree:8", "dgx-h100:2", "torus:4x2", "dragonfly:2x2x2"])
 def test_the_recommendation_keeps_the_promise_and_one_step_less_breaks_it(spelled: str) -> None:
     model = "resnet-18" if spelled == "dgx-h100:2" else "resnet-50"  # the smaller one for 16 GPUs
@@ -243,6 +244,7 @@ def _buffered(spelled: str, slack: float) -> tuple[LeastBuffer, float]:
     return least_buffer(result, job.costs, result.step_s * (1 + slack), step_s, job_s), result.step_s * 1e6
 
 
+@pytest.mark.sampled(1, "transport")
 @pytest.mark.parametrize("transport", ["roce", "infiniband", "tcp"])
 def test_the_least_buffer_keeps_the_step_and_half_of_it_does_not(transport: str) -> None:
     told, step_us = _buffered(f"leaf-spine:8,per_leaf=4,transport={transport}", 0.03)
