@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from ringwright.capture.nccl_tuner import TUNER_FILE_NAME, build_tuner  # noqa: E402
 from ringwright.costs.nccl.constants import OPS  # noqa: E402
 from ringwright.costs.nccl.tuner import BYTES_MAX, TunerRule  # noqa: E402
-from ringwright.formats.exports.nccl_tuner_csv import nccl_tuner_csv  # noqa: E402
+from ringwright.formats.settings.nccl_tuner_csv import nccl_tuner_csv  # noqa: E402
 
 CALL = np.dtype([("bytes", "u8"), ("op", "i4"), ("pipelined", "i4"), ("registered", "i4"), ("available", "i4")])
 SIZES = 1 << 33

@@ -694,7 +694,7 @@ def trained(model: nn.Module, wrapped: nn.Module, rank: int, steps: int = 5, opt
 
 def buckets(rank: int, world: int) -> dict[str, Any]:
     """The buckets of a plan, and those that DistributedDataParallel makes of it."""
-    from ringwright.formats.exports.ddp_buckets import ddp_plan
+    from ringwright.formats.settings.ddp_buckets import ddp_plan
 
     model = wide()
     optimiser = torch.optim.SGD(model.parameters(), 0.1)

@@ -22,9 +22,9 @@ from ringwright.advise.software import job_command, library_of, mpi_library, ncc
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.formats.settings.msccl_config import read_msccl_config
+from ringwright.formats.settings.nccl_environment import parse_nccl_environment
 from ringwright.formats.sources.programs.opened import read_program
-from ringwright.formats.sources.settings.msccl_config import read_msccl_config
-from ringwright.formats.sources.settings.nccl_environment import parse_nccl_environment
 from ringwright.ground.errors import OutputError, UsageError
 from ringwright.ground.trace_tables import rows
 from ringwright.jobs.generated import GeneratedJobSpec

@@ -33,7 +33,7 @@ from ringwright.engines.flat import flatten
 from ringwright.fabrics import fabric
 from ringwright.fabrics.full import full
 from ringwright.fabrics.switch import switch
-from ringwright.formats.sources.settings.mpich_json import parse_mpich_json
+from ringwright.formats.settings.mpich_json import parse_mpich_json
 from ringwright.ground.errors import UsageError
 from ringwright.model import registry
 from ringwright.model.collective import Collective

@@ -18,10 +18,8 @@ from ringwright.algorithms.libraries.mvapich import rules as mvapich
 from ringwright.algorithms.libraries.open_mpi import rules as ompi
 from ringwright.costs.mpi_names import MPI_NAMES, OUR_NAMES, RULES_FILE_IDS
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule, completed, decide, parse_test
-from ringwright.formats.exports.mpich_json import to_mpich_json
-from ringwright.formats.exports.ompi_rules import to_rules_json, to_rules_text
-from ringwright.formats.sources.settings.mpich_json import parse_mpich_json, read_mpich_json
-from ringwright.formats.sources.settings.ompi_rules import parse_ompi_rules, read_ompi_rules
+from ringwright.formats.settings.mpich_json import parse_mpich_json, read_mpich_json, to_mpich_json
+from ringwright.formats.settings.ompi_rules import parse_ompi_rules, read_ompi_rules, to_rules_json, to_rules_text
 from ringwright.ground.errors import InputError, UsageError
 from shared_data import needs_shared_data, real
 

@@ -19,7 +19,7 @@ from ringwright.capture.nccl_tuner import TUNER_FILE_NAME, build_tuner, tuner_en
 from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS, choose, named_system, sweep
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match, rules_from_choices
-from ringwright.formats.exports.nccl_tuner_csv import nccl_tuner_csv
+from ringwright.formats.settings.nccl_tuner_csv import nccl_tuner_csv
 from ringwright.ground.errors import UsageError
 
 HERE = Path(__file__).resolve().parents[1]

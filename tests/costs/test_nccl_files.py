@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS, choose, costs, named_system, predict_us, sweep
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match, rules_from_choices
-from ringwright.formats.exports.nccl_tuner_csv import nccl_tuner_csv, write_nccl_tuner_csv
+from ringwright.formats.settings.nccl_tuner_csv import (
+    nccl_tuner_csv,
+    parse_nccl_tuner_csv,
+    read_nccl_tuner_csv,
+    write_nccl_tuner_csv,
+)
 from ringwright.formats.sources.nccl_graph_xml import graphs_from_log, parse_nccl_graph_xml, read_nccl_graph_xml
-from ringwright.formats.sources.settings.nccl_tuner_csv import parse_nccl_tuner_csv, read_nccl_tuner_csv
 from ringwright.ground.errors import InputError, UsageError
 from shared_data import needs_shared_data, real
 

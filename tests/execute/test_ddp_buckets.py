@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringwright.cli import main
-from ringwright.formats.exports.ddp_buckets import ddp_plan, text
+from ringwright.formats.settings.ddp_buckets import ddp_plan, text
 from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Queue, Rewrite, Workload

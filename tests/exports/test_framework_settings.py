@@ -14,10 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ringwright
-from ringwright.formats.exports.megatron_flags import as_flags, megatron_flags
-from ringwright.formats.exports.torchtitan_toml import as_toml, torchtitan_toml
-from ringwright.formats.sources.settings.megatron_flags import parse_megatron_flags, read_megatron_flags
-from ringwright.formats.sources.settings.torchtitan_toml import parse_torchtitan_toml, read_torchtitan_toml
+from ringwright.formats.settings.megatron_flags import (
+    as_flags,
+    megatron_flags,
+    parse_megatron_flags,
+    read_megatron_flags,
+)
+from ringwright.formats.settings.torchtitan_toml import (
+    as_toml,
+    parse_torchtitan_toml,
+    read_torchtitan_toml,
+    torchtitan_toml,
+)
 from ringwright.graph.frameworks.settings import RECOMPUTED, FrameworkSettings
 from ringwright.graph.frameworks.told import settings_of
 from ringwright.ground.errors import InputError, UsageError

@@ -16,8 +16,13 @@ import pytest
 import ringwright
 from patience import HANG_S
 from ringwright.cli import main
-from ringwright.formats.exports.fsdp2_prefetch import as_json, as_python, prefetch_plans
-from ringwright.formats.sources.settings.fsdp2_prefetch import parse_fsdp2_prefetch, read_fsdp2_prefetch
+from ringwright.formats.settings.fsdp2_prefetch import (
+    as_json,
+    as_python,
+    parse_fsdp2_prefetch,
+    prefetch_plans,
+    read_fsdp2_prefetch,
+)
 from ringwright.graph.algebra import rewritten
 from ringwright.graph.frameworks.prefetch import PrefetchPlan
 from ringwright.ground.errors import InputError, UsageError

@@ -13,8 +13,13 @@ from ringwright.cli import main
 from ringwright.costs.nccl import OPS, PROTOCOLS, releases
 from ringwright.costs.nccl.environment import EVERY_OP, NcclEnvironment, algorithms_of
 from ringwright.costs.nccl.names import spelled
-from ringwright.formats.exports.nccl_environment import nccl_environment, nccl_environment_shell, variables
-from ringwright.formats.sources.settings.nccl_environment import parse_nccl_environment, read_nccl_environment
+from ringwright.formats.settings.nccl_environment import (
+    nccl_environment,
+    nccl_environment_shell,
+    parse_nccl_environment,
+    read_nccl_environment,
+    variables,
+)
 from ringwright.ground.errors import InputError, UsageError
 
 pytestmark = pytest.mark.once

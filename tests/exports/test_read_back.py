@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 import ringwright
-from ringwright.formats.exports.ddp_buckets import ddp_plan, text
-from ringwright.formats.exports.msccl_config import msccl_config
-from ringwright.formats.sources.settings.ddp_buckets import parse_ddp_buckets, read_ddp_buckets
-from ringwright.formats.sources.settings.msccl_config import read_msccl_config
+from ringwright.formats.settings.ddp_buckets import ddp_plan, parse_ddp_buckets, read_ddp_buckets, text
+from ringwright.formats.settings.msccl_config import msccl_config, read_msccl_config
 from ringwright.graph.frameworks.buckets import BucketPlan
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.stages import LinkCosts

@@ -15,11 +15,9 @@ from ringwright.cli import main
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange, aligned, per_rank_rules, total_rules
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match
-from ringwright.formats.exports.rccl_tuner_csv import rccl_tuner_csv
-from ringwright.formats.exports.torchcomms_tuner import torchcomms_tuner
-from ringwright.formats.sources.settings.nccl_tuner_csv import read_nccl_tuner_csv
-from ringwright.formats.sources.settings.rccl_tuner_csv import parse_rccl_tuner_csv, read_rccl_tuner_csv
-from ringwright.formats.sources.settings.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner
+from ringwright.formats.settings.nccl_tuner_csv import read_nccl_tuner_csv
+from ringwright.formats.settings.rccl_tuner_csv import parse_rccl_tuner_csv, rccl_tuner_csv, read_rccl_tuner_csv
+from ringwright.formats.settings.torchcomms_tuner import parse_torchcomms_tuner, read_torchcomms_tuner, torchcomms_tuner
 from ringwright.ground.errors import InputError, UsageError
 
 pytestmark = pytest.mark.once

@@ -12,7 +12,7 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.formats.exports.msccl_config import msccl_config
+from ringwright.formats.settings.msccl_config import msccl_config
 from ringwright.model.threadblocks.msccl_load import MscclLoad
 from ringwright.search import study, written
 from ringwright.search.question import SynthesisSpec

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.formats.exports.msccl_config import msccl_config
 from ringwright.formats.exports.placement import claim_folder
-from ringwright.formats.sources.settings.msccl_config import read_msccl_config
+from ringwright.formats.settings.msccl_config import msccl_config, read_msccl_config
 from ringwright.ground import drafts
 from ringwright.ground.errors import OutputError, RingwrightError, UsageError
 from ringwright.model.threadblocks.msccl_load import MscclLoad

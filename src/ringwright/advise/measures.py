@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.nccl import forced_environment
 from ringwright.advise.software import job_command
-from ringwright.formats.exports.nccl_environment import variables
+from ringwright.formats.settings.nccl_environment import variables
 
 if TYPE_CHECKING:
     from ringwright.advise.settings import Setup

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.libraries.mpich2.rules import facts, forced, short_name
 from ringwright.algorithms.libraries.open_mpi.rules import number_of, rules_file_bytes
 from ringwright.costs.selection import decide
+from ringwright.formats.settings.ddp_buckets import read_ddp_buckets
+from ringwright.formats.settings.fsdp2_prefetch import read_fsdp2_prefetch
+from ringwright.formats.settings.megatron_flags import read_megatron_flags
+from ringwright.formats.settings.mpich_json import read_mpich_json
+from ringwright.formats.settings.nccl_environment import read_nccl_environment
+from ringwright.formats.settings.nccl_tuner_csv import read_nccl_tuner_csv
+from ringwright.formats.settings.ompi_rules import read_ompi_rules
+from ringwright.formats.settings.rccl_tuner_csv import read_rccl_tuner_csv
+from ringwright.formats.settings.torchcomms_tuner import read_torchcomms_tuner
+from ringwright.formats.settings.torchtitan_toml import read_torchtitan_toml
 from ringwright.formats.sources.programs.opened import read_program, verify_file
-from ringwright.formats.sources.settings.ddp_buckets import read_ddp_buckets
-from ringwright.formats.sources.settings.fsdp2_prefetch import read_fsdp2_prefetch
-from ringwright.formats.sources.settings.megatron_flags import read_megatron_flags
-from ringwright.formats.sources.settings.mpich_json import read_mpich_json
-from ringwright.formats.sources.settings.nccl_environment import read_nccl_environment
-from ringwright.formats.sources.settings.nccl_tuner_csv import read_nccl_tuner_csv
-from ringwright.formats.sources.settings.ompi_rules import read_ompi_rules
-from ringwright.formats.sources.settings.rccl_tuner_csv import read_rccl_tuner_csv
-from ringwright.formats.sources.settings.torchcomms_tuner import read_torchcomms_tuner
-from ringwright.formats.sources.settings.torchtitan_toml import read_torchtitan_toml
 from ringwright.formats.sources.topology import read_topology
 from ringwright.model.rewrites import operations
 

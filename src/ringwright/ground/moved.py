@@ -88,7 +88,11 @@ _TOGETHER = {
     ("sources", "ringwright.formats.sources.programs"): (
         "msccl_xml mscclpp_json mscclpp_lower mscclpp_plan taccl_sketch workload_json"
     ),
-    ("sources", "ringwright.formats.sources.settings"): (
+    ("exports", "ringwright.formats.settings"): (
+        "ddp_buckets fsdp2_prefetch megatron_flags mpich_json msccl_config nccl_environment nccl_tuner_csv ompi_rules "
+        "rccl_tuner_csv torchcomms_tuner torchtitan_toml"
+    ),
+    ("sources", "ringwright.formats.settings"): (
         "ddp_buckets fsdp2_prefetch megatron_flags mpich_json msccl_config msccl_rules nccl_environment "
         "nccl_tuner_csv ompi_rules rccl_tuner_csv torchcomms_tuner torchtitan_toml"
     ),

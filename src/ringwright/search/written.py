@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from ringwright.calls import export_files
 from ringwright.engines.choose import simulate
-from ringwright.formats.exports.msccl_config import MOST_FILES, msccl_config
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
 from ringwright.formats.exports.placement import claim_folder
+from ringwright.formats.settings.msccl_config import MOST_FILES, msccl_config
 from ringwright.ground import drafts
 from ringwright.ground.errors import ProgramError, RingwrightError, UsageError
 from ringwright.ground.units import format_size, parse_size

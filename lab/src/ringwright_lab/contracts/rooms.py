@@ -169,7 +169,7 @@ def _writers() -> dict[str, list[Export]]:
     from ringwright.calls import rules
     from ringwright.formats import exports
 
-    house = (*exports.in_folder(exports.__name__), *exports.in_folder(rules.__name__))
+    house = (*exports.of_house(*exports.TAKES).values(), *exports.in_folder(rules.__name__))
     outside = (each for each in exports.exports(*exports.TAKES).values() if each.plugin is not None)
     writers_by_name: dict[str, list[Export]] = {}
     for each in (*house, *outside):

@@ -20,7 +20,7 @@ from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.constants import release_numbers
 from ringwright.costs.nccl.environment import EVERY_OP, PER_OP_FROM, NcclEnvironment
-from ringwright.formats.exports.nccl_environment import variables
+from ringwright.formats.settings.nccl_environment import variables
 from ringwright.ground.errors import UsageError
 from ringwright.jobs.pricing.costs import LIBRARY
 

@@ -8,7 +8,7 @@ from ringwright.algorithms.libraries.mpich2.rules import forced, selection
 from ringwright.algorithms.libraries.open_mpi import mpi_op
 from ringwright.costs.mpi_names import mpi_name
 from ringwright.costs.selection import Branch, Test, Tree
-from ringwright.formats.exports.mpich_json import to_mpich_json
+from ringwright.formats.settings.mpich_json import to_mpich_json
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:

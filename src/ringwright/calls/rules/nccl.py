@@ -10,9 +10,9 @@ from ringwright.algorithms.libraries.nccl_2_4.forcing import forced
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.costs.nccl import TunerRule, rules_from_choices, sweep
 from ringwright.costs.nccl.per_rank import aligned, per_rank_rules
-from ringwright.formats.exports.nccl_tuner_csv import nccl_tuner_csv
-from ringwright.formats.exports.rccl_tuner_csv import rccl_tuner_csv
-from ringwright.formats.exports.torchcomms_tuner import torchcomms_tuner
+from ringwright.formats.settings.nccl_tuner_csv import nccl_tuner_csv
+from ringwright.formats.settings.rccl_tuner_csv import rccl_tuner_csv
+from ringwright.formats.settings.torchcomms_tuner import torchcomms_tuner
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ringwright.calls.rules.nccl import SIZES
 from ringwright.costs.nccl import PROTOCOLS, sweep
 from ringwright.costs.nccl.constants import release_numbers
 from ringwright.costs.nccl.environment import EVERY_OP, PER_OP_FROM, NcclEnvironment
-from ringwright.formats.exports.nccl_environment import nccl_environment, nccl_environment_shell
+from ringwright.formats.settings.nccl_environment import nccl_environment, nccl_environment_shell
 from ringwright.ground.errors import UsageError
 from ringwright.model.registry import algorithm
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.libraries.open_mpi import mpi_op
 from ringwright.algorithms.libraries.open_mpi.rules import fixed_table, number_of
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
-from ringwright.formats.exports.ompi_rules import to_rules_json, to_rules_text
+from ringwright.formats.settings.ompi_rules import to_rules_json, to_rules_text
 from ringwright.model.registry import algorithm
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Exports: what other systems read, as files. The folder listing is the registry.
+"""Exports: what other systems read, as files. The folder listing is the registry, with that of ``formats.settings``.
 
 A module here says which exports it has and which of its functions writes them; its first parameter says of what::
 
@@ -27,6 +27,7 @@ from ringwright.ground.errors import PluginError, UsageError
 from ringwright.ground.plugins import Plugin, origin_of
 
 TAKES = ("program", "collective", "topology", "question", "trace", "workload")
+FOLDERS = (__name__, "ringwright.formats.settings")  # the second: what is read back, too
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def exports(*takes: str) -> dict[str, Export]:
 
 def of_house(*takes: str) -> dict[str, Export]:
     """Return our own exports of something by name."""
-    return {each.name: each for what in takes for each in in_folder(__name__) if each.takes == what}
+    listed = [each for folder in FOLDERS for each in in_folder(folder)]
+    return {each.name: each for what in takes for each in listed if each.takes == what}
 
 
 def find(name: str, *takes: str, also: Sequence[Export] = ()) -> Export:

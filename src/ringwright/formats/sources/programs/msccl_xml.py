@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.elements import Element, read_elements
-from ringwright.formats.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, FileFindings
-from ringwright.formats.sources.settings.msccl_rules import (
+from ringwright.formats.settings.msccl_rules import (
     StepDependencies,
     check_gpu,
     check_step,
     check_threadblock,
     number,
 )
+from ringwright.formats.sources.elements import Element, read_elements
+from ringwright.formats.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, FileFindings
 from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model.threadblocks import Blocks, Code, Opcode, Schedule, arrange, declared
 from ringwright.model.threadblocks.buffers import OPS, OTHERS

@@ -1,26 +1,68 @@
-"""The JSON of the tuner inside NCCLX (torchcomms), read as strictly as it is there: one bad rule refuses the file.
+"""Tuner rules for the tuner inside NCCLX (torchcomms): the JSON that ``NCCLX_TUNER_CONFIG_FILE`` names.
 
-A range is a number, ``*``, or an interval such as ``[0,1048576]``, ``(1,)``; round brackets leave their end out. Source:
-meta-pytorch/torchcomms ``comms/ncclx/meta/tuner``. Builds of 2026 before the CSV lost these columns also ask for ``numPipeOps``
-and ``regBuff``, later ones pass over them: a rule with one of them is refused, for the two would not agree on it.
+A rule has a ``filter``, which calls it holds for, and a ``config``, what they take; what is left out is any, or NCCL's own.
+The first rule that holds decides. A file with one bad rule stops the communicator from being made, and NCCLX built without
+its JSON library refuses every ``.json``. Source: meta-pytorch/torchcomms ``comms/ncclx/meta/tuner`` (pull requests 2911 and
+3057).
+
+Read back as strictly as it is there: one bad rule refuses the file. A range is a number, ``*``, or an interval such as
+``[0,1048576]``, ``(1,)``; round brackets leave their end out. Builds of 2026 before the CSV lost these columns also ask for
+``numPipeOps`` and ``regBuff``, later ones pass over them: a rule with one of them is refused, for the two would not agree on
+it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX
+from ringwright.formats.settings.nccl_tuner_csv import COLLECTIVES, OPS
 from ringwright.formats.sources.gate.whole import read_whole
-from ringwright.formats.sources.settings.nccl_tuner_csv import COLLECTIVES
 from ringwright.ground.errors import InputError, UsageError
 
-_REMEDY = "compare with what ringwright.formats.exports.torchcomms_tuner writes"
+
+def torchcomms_tuner(rules: Iterable[PerRankRule]) -> bytes:
+    """Return the file's bytes: one rule a line, in the order in which they are asked."""
+    lines = ",\n".join(f"  {json.dumps(_rule(rule))}" for rule in rules)
+    return f'{{\n "rules": [\n{lines}\n ]\n}}\n'.encode("ascii")
+
+
+def _rule(rule: PerRankRule) -> dict[str, dict[str, str | int]]:
+    asked: dict[str, str | int] = {"collective": COLLECTIVES[rule.op]}
+    for name, numbers in (
+        ("bytesPerRank", rule.bytes_per_rank),
+        ("nNodes", rule.nodes),
+        ("nLocalRanks", rule.local_ranks),
+    ):
+        if numbers != EVERY:
+            asked[name] = _range(numbers)
+    taken: dict[str, str | int] = {"algorithm": rule.algorithm, "protocol": rule.protocol}
+    if rule.channels != ANY:
+        taken["channels"] = rule.channels
+    if rule.chunk_bytes:
+        taken["chunkSize"] = rule.chunk_bytes
+    return {"filter": asked, "config": taken}
+
+
+def _range(numbers: WholeRange) -> str | int:
+    """Return a range as the interval that NCCLX reads; one number as itself."""
+    if numbers.low is not None and numbers.low == numbers.high:
+        return numbers.low
+    left = "(" if numbers.low is None else f"[{numbers.low}"
+    right = ")" if numbers.high is None else f"{numbers.high}]"
+    return f"{left},{right}"
+
+
+# read back
+
+
+_REMEDY = "compare with what ringwright.formats.settings.torchcomms_tuner writes"
 _INTERVAL = re.compile(r"([\[(])\s*(-?\d{1,19})?\s*,\s*(-?\d{1,19})?\s*([\])])", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _FILTER = ("collective", "bytesPerRank", "nNodes", "nLocalRanks")
@@ -45,10 +87,10 @@ def parse_torchcomms_tuner(text: str, where: str = "tuner.json") -> tuple[PerRan
     rules = document.get("rules") if isinstance(document, dict) else None
     if not isinstance(rules, list):
         _fail("an object with a list 'rules' should stand here", where)
-    return tuple(_rule(rule, f"{where}: rule {at}") for at, rule in enumerate(rules, 1))
+    return tuple(_read_rule(rule, f"{where}: rule {at}") for at, rule in enumerate(rules, 1))
 
 
-def _rule(rule: object, where: str) -> PerRankRule:
+def _read_rule(rule: object, where: str) -> PerRankRule:
     asked, taken = (rule.get(name) if isinstance(rule, dict) else None for name in ("filter", "config"))
     if not isinstance(asked, dict) or not isinstance(taken, dict):
         _fail("a rule has two objects, 'filter' and 'config'", where)
@@ -59,12 +101,12 @@ def _rule(rule: object, where: str) -> PerRankRule:
     if strange:
         _fail(f"'{min(strange)[:40]}' is no field of a rule: NCCLX would pass over it", where)
     words = (
-        (asked, "collective", COLLECTIVES),
+        (asked, "collective", OPS),
         (taken, "algorithm", {word: word for word in ALGORITHMS}),
         (taken, "protocol", {word: word for word in PROTOCOLS}),
     )
     op, algorithm, protocol = (_word(fields, name, known, where) for fields, name, known in words)
-    sizes, nodes, local = (_range(asked.get(name, "*"), name, where) for name in _FILTER[1:])
+    sizes, nodes, local = (_read_range(asked.get(name, "*"), name, where) for name in _FILTER[1:])
     channels, chunk = _whole(taken, "channels", ANY, where), _whole(taken, "chunkSize", 0, where)
     try:
         return PerRankRule(op, algorithm, protocol, sizes, nodes, local, channels, chunk)
@@ -86,7 +128,7 @@ def _whole(fields: Mapping[str, object], name: str, usual: int, where: str) -> i
     return number
 
 
-def _range(said: object, name: str, where: str) -> WholeRange:
+def _read_range(said: object, name: str, where: str) -> WholeRange:
     if isinstance(said, int) and not isinstance(said, bool) and abs(said) <= BYTES_MAX:
         return WholeRange(said, said)
     text = said.strip() if isinstance(said, str) else ""

@@ -1,27 +1,86 @@
-"""The configuration file of NCCL's example tuner plug-in, read as the plug-in reads it.
+"""Tuner rules as the configuration file of NCCL's example tuner plug-in, which ours follows too.
 
-The plug-in never refuses a word: an unknown collective is allreduce, an unknown algorithm ring, an unknown protocol
-simple, and -1 channels mean one. The rules returned say what NCCL would do, the warnings what the file meant to say.
+Every line has all ten fields and says how many channels: NCCL's plug-in reads "any" (-1) as one channel, and unknown
+words as allreduce, ring and simple, so nothing of that kind is ever written.
+
+It is read back as the plug-in reads it, which never refuses a word: an unknown collective is allreduce, an unknown algorithm
+ring, an unknown protocol simple, and -1 channels mean one. The rules returned say what NCCL would do, the warnings what the
+file meant to say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
+from ringwright.ground import drafts
 from ringwright.ground.errors import InputError, UsageError
 
 COLLECTIVES = {
     "broadcast": "broadcast",
     "reduce": "reduce",
-    "allgather": "all-gather",
-    "reducescatter": "reduce-scatter",
-    "allreduce": "all-reduce",
+    "all-gather": "allgather",
+    "reduce-scatter": "reducescatter",
+    "all-reduce": "allreduce",
 }
-FILE_BYTES_MAX = 4 << 20
+CHANNELS_MAX = 64
 LINE_MAX = 255
+
+_HEAD = """\
+# collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff
+# use: NCCL_TUNER_PLUGIN=example NCCL_TUNER_CONFIG_FILE=<this file>
+"""
+
+
+def nccl_tuner_csv(rules: Iterable[TunerRule]) -> bytes:
+    """Return the file's bytes; raise UsageError for a rule that the plug-in would read as something else."""
+    return (_HEAD + "".join(_line(rule) for rule in rules)).encode("ascii")
+
+
+def write_nccl_tuner_csv(rules: Iterable[TunerRule], path: str | Path, *, force: bool = False) -> Path:
+    """Write the file; raise UsageError if ``path`` exists and ``force`` is not set."""
+    target = Path(path)
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", where=str(target), remedy="give --force to overwrite it")
+    if not target.parent.is_dir():
+        raise UsageError(f"the folder {target.parent} does not exist", remedy=f"mkdir -p {target.parent}")
+    return drafts.write(target, nccl_tuner_csv(rules))
+
+
+def _line(rule: TunerRule) -> str:
+    if not 1 <= rule.channels <= CHANNELS_MAX:
+        raise UsageError(
+            f"a rule for {rule.op} has {rule.channels} channels",
+            remedy=f"give 1 to {CHANNELS_MAX}: the plug-in reads -1 as one channel",
+        )
+    return tuner_line(rule)
+
+
+def tuner_line(rule: TunerRule) -> str:
+    """Return a rule as a line of ten fields, which NCCL's example and RCCL's tuner share."""
+    fields = (
+        COLLECTIVES[rule.op],
+        rule.min_bytes,
+        rule.max_bytes,
+        rule.algorithm,
+        rule.protocol,
+        rule.channels,
+        rule.nodes,
+        rule.ranks,
+        rule.pipelined,
+        rule.registered,
+    )
+    return ",".join(str(field) for field in fields) + "\n"
+
+
+# read back
+
+
+OPS = {theirs: ours for ours, theirs in COLLECTIVES.items()}
+FILE_BYTES_MAX = 4 << 20
 _FIELDS = (8, 10)
 _REMEDY = "write collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]"
 
@@ -77,7 +136,7 @@ def _rule(line: str, where: str, warnings: list[str]) -> TunerRule:
     fields = [field.strip() for field in line.split(",")]
     if not _FIELDS[0] <= len(fields) <= _FIELDS[1]:
         raise ValueError(f"{len(fields)} fields, not 8 to 10")
-    op = _word(fields[0], COLLECTIVES, "allreduce", "collective", where, warnings)
+    op = _word(fields[0], OPS, "allreduce", "collective", where, warnings)
     algorithm = _word(fields[3], {word: word for word in ALGORITHMS}, "ring", "algorithm", where, warnings)
     protocol = _word(fields[4], {word: word for word in PROTOCOLS}, "simple", "protocol", where, warnings)
     channels, nodes, ranks, *rest = (tuner_number(field) for field in fields[5:])

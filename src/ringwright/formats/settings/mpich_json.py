@@ -1,8 +1,9 @@
-"""MPICH's collective selection file (JSON) -> a tree of ordered tests.
+"""A tree of ordered tests -> MPICH's collective selection file (JSON).
+
+Load it with ``MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE=FILE``. Source of the format: pmodels/mpich ``maint/tuning/coll``.
 
 The keys of the nested object are tests (``comm_size<8``, ``avg_msg_size=any``), tried in the order of the file; a key
-``algorithm=NAME`` or ``composition=NAME`` ends the walk, and the keys of its object are parameters (``k=2``). The file is
-the one that ``MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE`` names. Source: pmodels/mpich ``maint/tuning/coll``.
+``algorithm=NAME`` or ``composition=NAME`` ends the walk, and the keys of its object are parameters (``k=2``).
 """
 
 from __future__ import annotations
@@ -15,9 +16,29 @@ from ringwright.costs.selection import Branch, Choice, Tree, parse_test
 from ringwright.formats.sources.gate.whole import read_whole
 from ringwright.ground.errors import InputError, UsageError
 
+
+def to_mpich_json(tree: Tree) -> bytes:
+    """Return the file's text; UsageError where two tests of one list are the same, for a JSON object cannot hold both."""
+    return (json.dumps(_node(tree), indent=4) + "\n").encode()
+
+
+def _node(tree: Choice | Tree) -> dict[str, Any]:
+    if isinstance(tree, Choice):
+        return {f"{tree.kind}={tree.name}": {f"{knob}={value}": {} for knob, value in tree.knobs}}
+    written: dict[str, Any] = {}
+    for branch in tree:
+        if str(branch.test) in written:
+            raise UsageError(f"the test '{branch.test}' stands twice in one list", remedy="leave out the second")
+        written[str(branch.test)] = _node(branch.then)
+    return written
+
+
+# read back
+
+
 KINDS = ("algorithm", "composition")
 _DEEPEST = 40
-_REMEDY = "compare with what ringwright.formats.exports.mpich_json writes"
+_REMEDY = "compare with what ringwright.formats.settings.mpich_json writes"
 
 
 def read_mpich_json(path: Path | str) -> Tree:

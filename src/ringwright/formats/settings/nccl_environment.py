@@ -1,30 +1,81 @@
-"""Environment variables for NCCL in a file, read as the release would read them: of ``docker --env-file``, or of a shell.
+"""Environment variables for NCCL: lines as ``docker run --env-file`` and ``/etc/nccl.conf`` take them, or of a shell.
 
-An unknown word in a list is refused, as NCCL refuses it since 2.24 (before, it passes over it). ``^`` before a list: all but
-these. Lines that set nothing of NCCL's are passed over. The release is asked for, or stands in a comment ``# NCCL 2.27``.
+The two differ: lists for single collectives have semicolons, which end a command of a shell, and quotes would become part of
+the value in the other one.
+
+They are read back as the release would read them. An unknown word in a list is refused, as NCCL refuses it since 2.24
+(before, it passes over it). ``^`` before a list: all but these. Lines that set nothing of NCCL's are passed over. The release
+is asked for, or stands in a comment ``# NCCL 2.27``.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.costs.nccl.constants import PROTOCOLS
+from ringwright.costs.nccl.constants import PROTOCOLS, release_numbers
 from ringwright.costs.nccl.environment import (
+    EVERY_OP,
     OWN,
     VARIABLE,
+    Lists,
     NcclEnvironment,
     algorithms_of,
     lists_of,
+    op_words,
 )
 from ringwright.costs.nccl.names import spelled
 from ringwright.formats.sources.gate.whole import read_whole
 from ringwright.ground.errors import InputError, UsageError
 
-_REMEDY = "compare with what ringwright.formats.exports.nccl_environment writes"
+HEAD = "# NCCL "
+_CTAS_FROM = (2, 17)
+
+
+def nccl_environment(environment: NcclEnvironment) -> bytes:
+    """Return the lines as they stand, for ``--env-file``."""
+    lines = [f"{name}={value}" for name, value in variables(environment)]
+    return "\n".join([f"{HEAD}{environment.release}", *lines, ""]).encode("ascii")
+
+
+def nccl_environment_shell(environment: NcclEnvironment) -> bytes:
+    """Return the lines for a shell: exported, and quoted where one would read them otherwise."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables(environment)]
+    return "\n".join([f"{HEAD}{environment.release}", *lines, ""]).encode("ascii")
+
+
+def variables(environment: NcclEnvironment) -> Iterator[tuple[str, str]]:
+    """Yield each variable with its value."""
+    release = environment.release
+    for name, lists in (("NCCL_ALGO", environment.algorithms), ("NCCL_PROTO", environment.protocols)):
+        if lists:
+            yield name, _listed(lists, release)
+    counted = "CTAS" if release_numbers(release)[:2] >= _CTAS_FROM else "NCHANNELS"
+    for end, number in (("MIN", environment.min_channels), ("MAX", environment.max_channels)):
+        if number is not None:
+            yield f"NCCL_{end}_{counted}", str(number)
+    if environment.buffer_bytes is not None:
+        yield "NCCL_BUFFSIZE", str(environment.buffer_bytes)
+    yield from environment.others.items()
+
+
+def _listed(lists: Lists, release: str) -> str:
+    """Return lists as NCCL has them: the one for all first, which alone has no name."""
+    every = [_words(lists[EVERY_OP], release)] if EVERY_OP in lists else []
+    return ";".join([*every, *(f"{word}:{_words(lists[op], release)}" for op, word in op_words() if op in lists)])
+
+
+def _words(names: tuple[str, ...], release: str) -> str:
+    return ",".join(spelled(name, release) for name in names)
+
+
+# read back
+
+
+_REMEDY = "compare with what ringwright.formats.settings.nccl_environment writes"
 _RELEASE = re.compile(r"^# NCCL (v?\d+\.\d+[\w.+-]*)\s*$", re.MULTILINE)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)")
 _NUMBER = re.compile(r"[1-9]\d{0,11}", re.ASCII)
@@ -64,14 +115,14 @@ def _variables(text: str, where: str) -> dict[str, str]:
     assigned: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         is_shell = line.lstrip().startswith("export ")
-        for word in _words(line, f"{where}:{number}") if is_shell else [line]:
+        for word in _read_words(line, f"{where}:{number}") if is_shell else [line]:
             match = _ASSIGNED.fullmatch(word.strip() if is_shell else word)
             if match and VARIABLE.fullmatch(match[1]):
                 assigned[match[1]] = match[2]
     return assigned
 
 
-def _words(line: str, where: str) -> list[str]:
+def _read_words(line: str, where: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)[1:]
     except ValueError as error:
