@@ -2,15 +2,14 @@
 
 A test marked ``sampled(n, *more)`` holds one behaviour over more inputs than a person waits for. ``n`` of its cases run each
 time, and as many more as it takes for each name, number and flag among its parameters to be met once, but those of ``more``; ``pytest --campaigns`` runs them
-all, as does whoever names a test by ``::``. A test marked ``campaign`` runs in campaigns alone: what it holds is held by
-another test on less, which its mark names.
-"""
+all, as does whoever names a test by ``::``. Of papers that take long, ``few`` rows are computed anew each time."""
 
 from __future__ import annotations
 
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -41,14 +40,18 @@ def spread(cases: Sequence[tuple[str, Mapping[str, object]]], n: int, *more: str
     return {*kept, *rest[: max(0, n - len(kept))]}
 
 
+def few(rows: Sequence[Mapping[str, Any]], n: int) -> list[Any]:
+    """Return ``n`` rows of a paper, chosen by their figures, its headline among them where it is there."""
+    drawn = sorted(rows, key=lambda row: (not row.get("headline"), zlib.crc32(row["figure"].encode())))
+    return [row for row in rows if row in drawn[:n]]
+
+
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the items that only a campaign runs."""
     sampled: dict[str, list[pytest.Item]] = defaultdict(list)
-    out = []
+    out: list[pytest.Item] = []
     for item in items:
-        if item.get_closest_marker("campaign"):
-            out.append(item)
-        elif item.get_closest_marker("sampled"):
+        if item.get_closest_marker("sampled"):
             sampled[item.nodeid.partition("[")[0]].append(item)
     for group in sampled.values():
         mark = group[0].get_closest_marker("sampled")

@@ -56,6 +56,7 @@ def drawn(system: System, op: str, chance: random.Random) -> Program | None:
         return None
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("system", systems(), ids=lambda system: system.slug)
 def test_any_interleaving_gives_the_interpreters_result(system: System) -> None:
     """Any cut, group and element type; as messages and as groups of messages."""

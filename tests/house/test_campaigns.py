@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from campaigns import spread
+from campaigns import few, spread
 
 pytestmark = pytest.mark.once
+pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).resolve().parents[1]
 CASES = [
@@ -37,20 +37,21 @@ def test_fewer_cases_than_asked_for_all_run() -> None:
     assert spread(CASES[:3], 12) == {name for name, _ in CASES[:3]}
 
 
-def test_a_campaign_names_the_test_that_holds_the_same() -> None:
-    """A test that never runs by itself is one that nobody would miss: each has a smaller one beside it."""
-    named = 0
-    for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text())
-        functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        for node in functions.values():
-            for mark in node.decorator_list:
-                text = ast.unparse(mark)
-                if text.startswith("pytest.mark.campaign"):
-                    assert isinstance(mark, ast.Call), f"{path}: {node.name} names no other test"
-                    other = functions[ast.literal_eval(mark.args[0])]
-                    assert not any(
-                        ast.unparse(each).startswith("pytest.mark.campaign") for each in other.decorator_list
-                    )
-                    named += 1
-    assert named, "no campaign is seen"
+def test_a_few_rows_of_a_paper_hold_its_headline() -> None:
+    rows = [{"figure": f"figure {at}", "headline": at == 7} for at in range(20)]
+    kept = few(rows, 3)
+    assert len(kept) == 3
+    assert rows[7] in kept
+    assert kept == sorted(kept, key=rows.index)
+
+
+def test_what_is_left_out_is_run_by_a_campaign(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest((TESTS / "conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers = sampled(n)\n")
+    pytester.makepyfile(
+        "import pytest\n@pytest.mark.sampled(3, 'at')\n@pytest.mark.parametrize('at', range(9))\ndef test_it(at): pass\n"
+    )
+    assert pytester.runpytest_inprocess().parseoutcomes() == {"passed": 3, "deselected": 6}
+    assert pytester.runpytest_inprocess("--campaigns").parseoutcomes() == {"passed": 9}
+    (named,) = (each for each in pytester.path.glob("test_*.py"))
+    assert pytester.runpytest_inprocess(f"{named.name}::test_it").parseoutcomes() == {"passed": 9}

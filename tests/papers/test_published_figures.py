@@ -88,6 +88,7 @@ def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:
     return sum(predicted_s(imagenet_4_minutes(all_reduce(1024, size), group=8, **knobs), PRICE) for size in pools)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("tensors", "unfused", "alike"), [(resnet50(), 55.4, 3.95), (alexnet(), 4.08, 1.48)], ids=["resnet50", "alexnet"]
 )
