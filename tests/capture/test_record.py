@@ -54,6 +54,7 @@ def test_an_ordinary_job_is_recorded_whole(tmp_path: Path) -> None:
     assert calls(job.out, "b") == calls(job.out, "e") == 40
 
 
+@pytest.mark.sampled(1, "what")
 @pytest.mark.parametrize("what", ["kill", "leave", "raise"])
 def test_a_rank_that_ends_early_is_named(tmp_path: Path, what: str) -> None:
     with looped(tmp_path, 4000, what, 1, ranks=3) as job:

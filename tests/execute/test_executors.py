@@ -118,11 +118,12 @@ def verify(name: str, cases: list[AlgorithmCase]) -> list[real_ranks.Result]:
 
 @pytest.mark.parametrize(("name", "part"), [*zip(PLAIN, range(2), strict=True)])
 def test_some_of_every_algorithm(name: str, part: int) -> None:
-    """One case of each by either way, another one by the other; scripts/real-ranks has them all."""
-    ran = verify(name, seeded(2, (2, 3, 4, 8))[part::2])
-    assert len({each.case.slug for each in ran}) >= 40
+    """One case of each, every second one by either way; scripts/real-ranks has them all."""
+    ran = verify(name, seeded(1, (2, 3, 4, 8))[part::2])
+    assert len({each.case.slug for each in ran}) >= 20
 
 
+@pytest.mark.sampled(1, "name")
 @pytest.mark.parametrize("name", PLAIN)
 def test_nodes_behind_the_ranks(name: str) -> None:
     cases = [
@@ -139,16 +140,16 @@ def test_nodes_behind_the_ranks(name: str) -> None:
     [
         pytest.param("openmpi", (2, 3, 4, 8), 0, marks=mpi),
         pytest.param("mpich", (2,), 1, marks=mpi),
-        pytest.param("gloo", (4,), 0, marks=torch),
-        pytest.param("gloo-batched", (3,), 1, marks=torch),
+        pytest.param("gloo", (4,), 2, marks=torch),
+        pytest.param("gloo-batched", (3,), 3, marks=torch),
     ],
 )
 def test_some_of_every_algorithm_with_a_library(name: str, group_sizes: tuple[int, ...], part: int) -> None:
-    """Two libraries of a kind share the algorithms; scripts/real-ranks has them all."""
-    cases = seeded(1, group_sizes)[part::2]
+    """Four libraries share the algorithms; scripts/real-ranks has them all."""
+    cases = seeded(1, group_sizes)[part::4]
     found = list(real_ranks.verify(executor(name), cases))
     assert not [f"{each.case}: {each.wrong}" for each in found if each.wrong]
-    assert sum(not each.declined for each in found) >= 15
+    assert sum(not each.declined for each in found) >= 7
 
 
 # ----------------------------------------------------------------------------------------- element types, cuts and groups

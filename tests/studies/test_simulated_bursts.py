@@ -103,6 +103,7 @@ def test_a_simulated_collective_has_the_bursts_of_its_trace(
     assert bursts["size_bytes"] == 4 * MIB
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "words",
     [

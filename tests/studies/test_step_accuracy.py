@@ -34,6 +34,7 @@ def table(folder: Path, *rows: str, head: str = HEAD) -> Path:
     return path
 
 
+@pytest.mark.sampled(1, "name", "most")
 @needs_shared_data
 @pytest.mark.parametrize(("name", "most"), [("vtrain-single", 0.07), ("vtrain-multi", 0.10)])
 def test_rows_kept_apart_are_predicted_as_well_as_stated(name: str, most: float) -> None:
@@ -45,6 +46,7 @@ def test_rows_kept_apart_are_predicted_as_well_as_stated(name: str, most: float)
     assert median(judged) <= most
 
 
+@pytest.mark.sampled(1, "most")
 @needs_shared_data
 @pytest.mark.parametrize(("devices", "most"), [(("h100",), 0.19), (("b200", "gb200", "b300", "gb300"), 0.11)])
 def test_newer_devices_on_rows_kept_apart(devices: tuple[str, ...], most: float) -> None:

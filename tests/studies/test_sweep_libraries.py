@@ -149,6 +149,7 @@ def test_settings_are_knobs_of_the_model() -> None:
     assert library_of(replace(MPI, library="mvapich")) == "mvapich"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "other",
     [
