@@ -22,11 +22,11 @@ def spread(cases: Sequence[tuple[str, Mapping[str, object]]], n: int, *more: str
     Args:
         cases: of each its name, and its parameters.
         n: how many run at least.
-        more: parameters whose values need not all be met: more inputs of one kind.
+        more: parameters whose values need not all be met, more inputs of one kind; ``*`` for all of them.
     """
     drawn = sorted(cases, key=lambda case: zlib.crc32(case[0].encode()))
     plain = {
-        case: {(name, of) for name, of in values.items() if isinstance(of, PLAIN) and name not in more}
+        case: {(name, of) for name, of in values.items() if isinstance(of, PLAIN) and not {name, "*"} & {*more}}
         for case, values in cases
     }
     left = set().union(*plain.values())

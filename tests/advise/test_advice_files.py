@@ -201,6 +201,7 @@ def recorded(command: str = "", release: str = "", *, layer_bytes: int = 8 * MIB
     return Trace.of(frames, {**seen.meta, **({"nccl_versions": [release]} if release else {})})
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("of", ["model", "recording"])
 def test_what_measures_a_change_runs(of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command as it stands, COMMAND for a job: each part of it ends in order."""
@@ -248,6 +249,7 @@ def test_the_release_that_was_recorded_is_asked_about() -> None:
     )
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(
     ("release", "machine", "spelling", "file"),
     [

@@ -195,6 +195,7 @@ def with_cause(cause: str) -> PlantedRecording:
     return planted(cause, SEED)
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.once
 @pytest.mark.parametrize("cause", ["sockets", "slow-nic"])
 def test_what_no_setting_mends_is_named_with_its_gain(cause: str) -> None:

@@ -33,6 +33,7 @@ def unequal(one: InstanceTimes, other: InstanceTimes) -> list[str]:
 
 
 # -------------------------------------------------------------------------------------------------- the twin is equal
+@pytest.mark.sampled(8, "*")
 @compiled
 @pytest.mark.parametrize("block", range(20))
 def test_native_equals_python_on_random_jobs(block: int) -> None:
@@ -48,6 +49,7 @@ def test_native_equals_python_on_larger_jobs(seed: int) -> None:
     assert not unequal(Loop(flat).run(), native(flat))
 
 
+@pytest.mark.sampled(2, "*")
 @compiled
 @pytest.mark.parametrize("model", cases.MODELS)
 def test_native_equals_python_where_ends_are_overruled_all_the_time(model: str) -> None:
@@ -65,6 +67,7 @@ def test_native_equals_python_where_ends_are_overruled_all_the_time(model: str) 
     assert not unequal(Loop(flat).run(), native(flat))
 
 
+@pytest.mark.sampled(4, "*")
 @compiled
 @pytest.mark.parametrize("block", range(10))
 def test_native_equals_python_on_operations_in_pieces(block: int) -> None:

@@ -82,6 +82,7 @@ def changed(r: random.Random, made: Workload) -> Workload:
     return replace(made, tasks=tuple(tasks), payloads=tuple(payloads))
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("block", range(4))
 def test_candidates_in_any_order_are_laid_out_as_each_alone(block: int) -> None:
     for seed in range(10 * block, 10 * block + 10):
@@ -246,6 +247,7 @@ class DrawnStages:
         )
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("block", range(4))
 def test_other_costs_are_laid_out_as_alone(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     anew = []

@@ -94,6 +94,7 @@ def test_a_connection_goes_back_to_the_missing_packet_at_once() -> None:
     assert last.timeouts >= 1  # no packet after it shows the gap
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("adapts", [False, True], ids=["fixed", "adaptive"])
 @pytest.mark.parametrize(("workers", "slots", "share"), [(2, 16, 0.01), (4, 16, 0.003), (4, 64, 0.01)])
 def test_the_closed_form_is_within_a_tenth_of_the_mean_of_packets(

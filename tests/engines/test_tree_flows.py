@@ -64,6 +64,7 @@ BANDS = {  # of 256 MiB, where phases inside nodes are beside the stream: flows 
 }
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(("fabric", "name"), BANDS)
 def test_the_error_against_the_event_engine_is_stated(fabric: str, name: str) -> None:
     top = ringwright.fabric(fabric)

@@ -54,6 +54,7 @@ def answered(asked: Callable[[], Workload]) -> Workload | None:
     return None
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("system", OURS, ids=lambda each: each.slug)
 def test_a_scheduler_answers_or_declines(system: Any, form: str) -> None:

@@ -40,6 +40,7 @@ def step_of(form: str) -> Workload:
     return ringwright.job("gpt3-125m", gpus=gpus, parallel=None if gpus == 1 else form, micro_batches=batches)
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("slug", [each.slug for each in schedulers() if each.problem is None])
 def test_no_policy_shortens_a_step_that_waits_for_nothing(slug: str, form: str) -> None:

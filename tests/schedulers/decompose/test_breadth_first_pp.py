@@ -79,6 +79,7 @@ def test_the_graph_computes_the_same_and_the_rules_repeat_it(sharded: bool) -> N
     assert again.policy.order == made.policy.order
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("parallel", ["pp2,vp2,dp2", "pp2,vp2,dp2,fsdp", "dp2", "dp2,fsdp"])
 def test_models_are_ordered_in_loops_or_by_layers_and_proven(parallel: str) -> None:
     step = model(parallel, 4 if "pp" in parallel else 2)

@@ -151,6 +151,7 @@ def test_it_composes_with_an_order() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------------ models
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(
     ("gpus", "parallel", "schedule"),
     [
@@ -185,6 +186,7 @@ def test_time_and_memory_are_those_of_states_that_are_shared_out(gpus: int, para
     assert totals(after).wire_bytes["dp"] < totals(whole).wire_bytes["dp"]  # parameters are narrower than gradients
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(("gpus", "parallel"), [(2, "tp2"), pytest.param(4, "tp2,dp2", marks=pytest.mark.once)])
 def test_products_of_models_overlap_their_scatters_and_compute_the_same(gpus: int, parallel: str) -> None:
     (before,) = small(ringwright.job("gpt3-125m", gpus=gpus, parallel=parallel), at_most=4)

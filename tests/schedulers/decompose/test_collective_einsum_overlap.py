@@ -38,6 +38,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("p", [2, 3, 4, 6, 8])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_of_site_computes_the_same(kind: str, p: int) -> None:
@@ -105,6 +106,7 @@ def model() -> Workload:
     return ringwright.job("llama3-8b", gpus=8, parallel="tp8,sp", micro_batches=1)
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_model_runs_with_every_form_and_says_how_to_switch_it_on(model: Workload, form: str) -> None:
     costs = on_fabric(fabric("dgx-h100:1"), model)

@@ -130,6 +130,7 @@ def test_a_given_ratio_is_cut_by_what_is_computed_again(recompute: str, share: i
 
 
 # --------------------------------------------------------------------------------------------------------------- models
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(
     ("parallel", "recompute"),
     [("pp2,vp2,dp2", "full"), pytest.param("tp2,pp2,vp2,dp2,sp", "none", marks=pytest.mark.once)],

@@ -172,6 +172,7 @@ def piped(parallel: str, schedule: str, recompute: str = "none") -> Workload:
     return workload(GeneratedJobSpec(card, schedule=schedule))
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(
     ("parallel", "schedule", "search"),
     [

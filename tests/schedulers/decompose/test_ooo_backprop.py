@@ -118,6 +118,7 @@ def test_whole_backward_passes_are_split_and_said_so() -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- data parallel
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("parallel", ["dp4", "pp2,dp2", "pp2,vp2,dp2"])
 def test_models_compute_the_same(parallel: str) -> None:
     step = model(parallel)
