@@ -15,9 +15,9 @@ Document = TypeVar("Document")
 _Reader = Callable[[Any], Any]
 
 
-def keyed(key: str) -> Any:
-    """Return a field whose key in JSON is another word: one that no field can have."""
-    return field(default="", metadata={"key": key})
+def keyed(key: str, default: object = "") -> Any:
+    """Return a field whose key in JSON is another word: one that no field can have, or should not."""
+    return field(default=default, metadata={"key": key})
 
 
 def as_json(value: Any) -> Any:

@@ -18,10 +18,10 @@ from ringwright_lab.sweep.experiment_view import (
     ConclusionsView,
     EffectView,
     ExperimentView,
-    MeasuredCells,
+    MeasuredPoints,
     PatternView,
     ProvisionNeed,
-    SimulatedCell,
+    SimulatedPoint,
 )
 from ringwright_lab.sweep.resumed import sentence
 
@@ -47,7 +47,7 @@ def page(experiment: Mapping[str, Any], command: str) -> str:
         ),
         figures=[
             ("Rows", f"{passed} of {len(rows)} pass"),
-            ("Cells", format_count(len(document.cells))),
+            ("Cells", format_count(len(document.points))),
             ("Formulas", f"{agree} of {len(document.agreement)} equal"),
             ("Disturbed runs", str(sum(effect.seeds for effect in effects))),
         ],
@@ -55,7 +55,7 @@ def page(experiment: Mapping[str, Any], command: str) -> str:
     )
 
 
-def render(document: MeasuredCells, command: str, **more: Any) -> str:
+def render(document: MeasuredPoints, command: str, **more: Any) -> str:
     """Return the page of anything that has ``patterns``, ``provisions``, ``agreement``, perhaps ``effects`` and ``versions``."""
     effects = document.effects
     content = {
@@ -118,7 +118,7 @@ def _in_turn(rows: Sequence[Drawn], most: int) -> list[Drawn]:
     return [rows[index] for index in sorted(chosen)]
 
 
-def label(row: PatternView | ProvisionNeed | SimulatedCell) -> str:
+def label(row: PatternView | ProvisionNeed | SimulatedPoint) -> str:
     """Return what names a pattern in a plot."""
     name = row.model if row.size == "tiny" else row.size
     turn = "" if row.turn == "iteration" else f" {row.turn}"
@@ -280,7 +280,7 @@ def _agreement(rows: Sequence[AgreementView]) -> tables.PageTable:
     ]
     cells = [
         [
-            tables.text(row.cell),
+            tables.text(row.point),
             tables.text(row.when),
             tables.count(row.ranks),
             tables.count(row.expected_calls),

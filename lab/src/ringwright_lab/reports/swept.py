@@ -9,7 +9,7 @@ from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_count, format_size, format_us
 from ringwright.reports import layout, tables
 from ringwright_lab.reports import experiment
-from ringwright_lab.sweep.experiment_view import SimulatedCell, SweepView
+from ringwright_lab.sweep.experiment_view import SimulatedPoint, SweepView
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,14 +20,14 @@ MOST_ROWS = 40
 def page(swept: Mapping[str, Any], command: str) -> str:
     """Return the page of a ``ringwright.sweep/1`` object."""
     result = read_json(SweepView, swept)
-    done = sum(cell.outcome == "done" for cell in result.cells)
+    done = sum(cell.outcome == "done" for cell in result.points)
     return experiment.render(
         result,
         command,
         title="A sweep of recorded runs",
-        ground=f"{done} of {len(result.cells)} cells done; one table of all: {result.table}",
+        ground=f"{done} of {len(result.points)} cells done; one table of all: {result.table}",
         figures=[
-            ("Cells", format_count(len(result.cells))),
+            ("Cells", format_count(len(result.points))),
             ("Rows", format_count(result.rows)),
             ("Formulas", f"{result.agreeing} of {result.checked} equal"),
             ("Largest request", experiment.largest(result.patterns)),
@@ -36,11 +36,11 @@ def page(swept: Mapping[str, Any], command: str) -> str:
     )
 
 
-def _ordered(rows: Sequence[SimulatedCell]) -> list[SimulatedCell]:
+def _ordered(rows: Sequence[SimulatedPoint]) -> list[SimulatedPoint]:
     return sorted(rows, key=lambda row: (experiment.label(row), row.nodes, row.simulated_by, row.env))
 
 
-def _table(rows: Sequence[SimulatedCell]) -> tables.PageTable:
+def _table(rows: Sequence[SimulatedPoint]) -> tables.PageTable:
     """Return the communication of simulated cells as a table of the page."""
     columns = ["What", "Settings", "Library", "Machine", "Nodes", "Calls", "Time"]
     cells = [
@@ -66,15 +66,15 @@ def write(swept: Mapping[str, Any], file: TextIO, *, width: int | None = None) -
         style="bold",
         indent=0,
     )
-    for cell in [cell for cell in result.cells if cell.outcome != "done"][:8]:
-        layout.line(out, f"failed: {cell.cell}: {cell.why[:200]}", style="red")
+    for cell in [cell for cell in result.points if cell.outcome != "done"][:8]:
+        layout.line(out, f"failed: {cell.point}: {cell.why[:200]}", style="red")
     for key, why in result.left_out[:4]:
         layout.line(out, f"left out: {key}: {why}", style="dim")
     if len(result.left_out) > 4:
         layout.line(out, f"and {len(result.left_out) - 4} more combinations that are not legal", style="dim")
     layout.line(out, f"recorded and calculated: {result.agreeing} of {result.checked} equal to the unit", indent=0)
     for check in [check for check in result.agreement if not check.agrees][:6]:
-        layout.line(out, f"{check.cell} {check.when}: {check.difference}", style="red")
+        layout.line(out, f"{check.point} {check.when}: {check.difference}", style="red")
     if result.patterns:
         layout.heading(out, "patterns", "one iteration, prompt or token of one rank")
     for row in result.patterns[:MOST_ROWS]:
@@ -84,7 +84,7 @@ def write(swept: Mapping[str, Any], file: TextIO, *, width: int | None = None) -
     layout.line(out, f"table: {result.table}; pictures: {result.out}/report.html", indent=0)
 
 
-def _simulated(out: Console, rows: Sequence[SimulatedCell]) -> None:
+def _simulated(out: Console, rows: Sequence[SimulatedPoint]) -> None:
     """Print the communication of cells whose library did not run here."""
     if not rows:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +67,7 @@ class ProvisionNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedCell:
+class SimulatedPoint:
     """The communication of one rank by the model of a library."""
 
     model: str
@@ -107,9 +108,8 @@ class EffectView:
 
 @dataclass(frozen=True, slots=True)
 class AgreementView:
-    """What was calculated of a cell, and what was recorded."""
+    """What was calculated of a point of the grid, and what was recorded."""
 
-    cell: str
     when: str
     ranks: int
     expected_calls: int
@@ -118,6 +118,7 @@ class AgreementView:
     recorded_bytes: int
     agrees: bool
     difference: str
+    point: str = keyed("cell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class ConclusionsView:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredCells:
+class MeasuredPoints:
     """What a sweep and an experiment have in common."""
 
     out: str
@@ -187,31 +188,31 @@ class MeasuredCells:
 
 
 @dataclass(frozen=True, slots=True)
-class ExperimentView(MeasuredCells):
+class ExperimentView(MeasuredPoints):
     """An experiment: its claims, in the short or the full form."""
 
     rows: list[ClaimRow] = field(default_factory=list)
     form: str = ""
-    cells: list[dict[str, Any]] = field(default_factory=list)
+    points: Sequence[object] = keyed("cells", ())
 
 
 @dataclass(frozen=True, slots=True)
-class SweptCell:
-    """A cell, what came of it, and why where that is nothing."""
+class SweptPoint:
+    """A point of the grid, what came of it, and why where that is nothing."""
 
-    cell: str
     outcome: str
     why: str = ""
+    point: str = keyed("cell")
 
 
 @dataclass(frozen=True, slots=True)
-class SweepView(MeasuredCells):
-    """A sweep: its cells, how many were run, and the table of all ``rows``."""
+class SweepView(MeasuredPoints):
+    """A sweep: its points, how many were run, and the table of all ``rows``."""
 
     table: str = ""
     rows: int = 0
-    cells: list[SweptCell] = field(default_factory=list)
-    simulated: list[SimulatedCell] = field(default_factory=list)
+    points: list[SweptPoint] = keyed("cells", ())
+    simulated: list[SimulatedPoint] = field(default_factory=list)
     agreeing: int = 0
     checked: int = 0
     counts: dict[str, int] = field(default_factory=dict)
