@@ -211,7 +211,7 @@ class SweepView(MeasuredPoints):
 
     table: str = ""
     rows: int = 0
-    points: list[SweptPoint] = keyed("cells", ())
+    points: tuple[SweptPoint, ...] = keyed("cells", ())
     simulated: list[SimulatedPoint] = field(default_factory=list)
     agreeing: int = 0
     checked: int = 0
