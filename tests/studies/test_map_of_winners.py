@@ -41,7 +41,7 @@ def test_a_point_is_the_least_that_simulate_says(mapped: WinnerMap) -> None:
     for size in SIZES:
         rows = [row for row in told["rows"] if row["size_bytes"] == size and row["declined"] is None]
         point = next(each for each in mapped.points if (each.ranks, each.size_bytes) == (8, size))
-        assert point.time_us == pytest.approx(min(row.time_us for row in rows), rel=1e-3)
+        assert point.time_us == pytest.approx(min(row["time_us"] for row in rows), rel=1e-3)
         hosts = min(row["time_us"] for row in rows if row["stream"] is None)
         inside = min(row["time_us"] for row in rows if row["stream"] is not None)
         assert point.gain_in_network == pytest.approx(hosts / inside)
