@@ -82,6 +82,8 @@ _TOGETHER = {
         "accuracy benched compared concluded experiment lab learning_curves plots reproduced step_accuracy "
         "survey survey_page swept systems"
     ),
+    ("reports.draw", "ringwright_lab.reports"): "plots",
+    ("reports.steps", "ringwright_lab.reports"): "step_accuracy",
     (
         "sources",
         "ringwright.formats.sources.gate",
