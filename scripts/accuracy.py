@@ -14,8 +14,8 @@ from ringwright.accuracy.jobs import document, judge
 from ringwright.jobs import measured
 from ringwright.reports import layout
 from ringwright.reports.calls import mpi_ranks
-from ringwright.reports.steps import step_accuracy
 from ringwright_lab.judges import accuracy, accuracy_engines
+from ringwright_lab.reports import step_accuracy
 from ringwright_lab.reports.accuracy import write, write_engines
 
 STEP_TABLES = ("training_iterations.csv", "megatron_iterations.csv")

@@ -62,16 +62,15 @@ def judged(made: RecordedPair) -> BackTest:
 
 @pytest.mark.once
 def test_a_pair_is_predicted_from_its_first_recording_alone(made: RecordedPair, judged: BackTest) -> None:
-    assert judged["gain_p05"] is not None
-    assert judged["gain_p95"] is not None
-    assert judged["gain_p05"] < judged["gain_p95"] < 1
+    assert judged.gain_p05 is not None
+    assert judged.gain_p95 is not None
+    assert judged.gain_p05 < judged.gain_p95 < 1
     steps = [of_recording(each, None).measured_s for each in (made.before, made.after)]
-    assert judged["measured_gain"] == pytest.approx(1 - np.mean(steps[1]) / np.mean(steps[0]))
-    assert judged["is_inside"] is (judged["gain_p05"] <= judged["measured_gain"] <= judged["gain_p95"])
+    assert judged.measured_gain == pytest.approx(1 - np.mean(steps[1]) / np.mean(steps[0]))
+    assert judged.is_inside is (judged.gain_p05 <= judged.measured_gain <= judged.gain_p95)
     other = of_pair(made.before, made.before, made.change)
-    assert [other[name] for name in ("gain_p05", "gain_p50", "gain_p95")] == [
-        judged[name] for name in ("gain_p05", "gain_p50", "gain_p95")
-    ], "what was measured afterwards is not seen"
+    before, after = ((each.gain_p05, each.gain_p50, each.gain_p95) for each in (other, judged))
+    assert before == after, "what was measured afterwards is not seen"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +88,7 @@ def test_an_interval_in_which_nearly_anything_lies_is_no_success(
     gains = {"gain_p05": low, "gain_p50": middle, "gain_p95": high, "measured_gain": 0.056}
     verdict: dict[str, Any] = {"is_inside": low <= 0.056 <= high, "is_telling": is_telling(low, high), "kind": "pair"}
     out = io.StringIO()
-    write_judged({**judged, **gains, **verdict}, out, width=200)  # type: ignore[typeddict-item]
+    write_judged(replace(judged, **gains, **verdict), out, width=200)
     assert out.getvalue().splitlines()[0].strip() == sentence
 
 
@@ -97,8 +96,8 @@ def test_an_interval_in_which_nearly_anything_lies_is_no_success(
 def test_a_gain_that_is_not_there_is_seen(made: RecordedPair) -> None:
     """A recording beside itself has no gain: where the change is predicted to gain surely, it lies outside."""
     faster = of_pair(made.before, made.before, "repair:0" if made.before.df["rank"].max() else "p3")
-    assert faster["measured_gain"] == 0
-    assert faster["is_inside"] is not None
+    assert faster.measured_gain == 0
+    assert faster.is_inside is not None
 
 
 @pytest.mark.once
@@ -107,8 +106,8 @@ def test_halves_of_a_job_that_slows_down_differ() -> None:
     plan = job.planned(scheduler(buckets(job, 0.25))[1])
     steady = recorded(job, plan, 0)
     calm = of_halves(steady)
-    assert abs(calm["measured_gain"]) < 0.2, "one half is as long as the other"
-    assert (calm["change"], calm["kind"]) == ("", "halves")
+    assert abs(calm.measured_gain) < 0.2, "one half is as long as the other"
+    assert (calm.change, calm.kind) == ("", "halves")
     from ringwright.ground.trace_tables import TABLES
     from ringwright.model.trace import Trace
 
@@ -125,8 +124,8 @@ def test_halves_of_a_job_that_slows_down_differ() -> None:
         .with_columns(pl.when(late).then(2 * pl.col("duration_s")).otherwise(pl.col("duration_s")).alias("duration_s"))
     )
     slower = of_halves(Trace.of(frames, steady.meta))
-    assert slower["is_inside"] is False
-    assert slower["measured_gain"] < -0.5
+    assert slower.is_inside is False
+    assert slower.measured_gain < -0.5
 
 
 def test_steps_that_wander_slowly_are_less_sure() -> None:
@@ -152,9 +151,9 @@ def test_pieces_far_below_all_that_was_recorded_are_not_predicted() -> None:
     job = drawn(1165)  # p3 takes a quarter longer, and was once told to gain a fifth
     before = recorded(job, job.planned(scheduler("pytorch-ddp:bucket_cap_mb=100")[1]), 0)
     made = of_pair(before, before, "p3")
-    assert made["gain_p05"] is None
-    assert "what each of them takes is not known" in made["why"]
-    assert of_pair(before, before, "pytorch-ddp:bucket_cap_mb=40")["why"] == ""
+    assert made.gain_p05 is None
+    assert "what each of them takes is not known" in made.why
+    assert of_pair(before, before, "pytorch-ddp:bucket_cap_mb=40").why == ""
 
 
 def test_runs_in_turns_hold_the_steps_by_their_policy_alone() -> None:
@@ -303,10 +302,10 @@ def test_a_step_that_reaches_into_the_next_one_is_replayed(seed: int) -> None:
     job = drawn(seed, share=(0.6, 1.2))
     plan = job.planned(scheduler(f"p3:slice_elements={job.total_bytes // 64}")[1])
     judged = of_pair(recorded(job, plan, 0), recorded(job, plan, 1), "")
-    fidelity = judged["fidelity"]
+    fidelity = judged.fidelity
     assert fidelity is not None
     assert abs(fidelity) < FAR
-    assert judged["why"] == ""
+    assert judged.why == ""
 
 
 @pytest.mark.once
@@ -399,9 +398,9 @@ def test_the_verdict_comes_first(judged: BackTest, width: int) -> None:
     out = io.StringIO()
     write_judged(judged, out, width=width)
     lines = out.getvalue().splitlines()
-    assert lines[0].startswith("The change" if judged["is_telling"] or not judged["is_inside"] else "Too wide to tell")
+    assert lines[0].startswith("The change" if judged.is_telling or not judged.is_inside else "Too wide to tell")
     assert all(len(line) <= width for line in lines)
-    refused: BackTest = {**judged, "gain_p05": None, "gain_p50": None, "gain_p95": None, "is_inside": None, "why": "so"}
+    refused = replace(judged, gain_p05=None, gain_p50=None, gain_p95=None, is_inside=None, why="so")
     out = io.StringIO()
     write_judged(refused, out, width=width)
     assert out.getvalue().startswith("Cannot tell: so")

@@ -51,8 +51,8 @@ def test_every_part_of_a_summary_is_of_its_type() -> None:
     assert [*departures(summary, Summary)] == []
     section = topology.page(summary)
     assert section is not None
-    assert section["rings"]["pictures"]
-    assert section["trees"]["pictures"]
+    assert section["rings"].pictures
+    assert section["trees"].pictures
     assert [*departures(section, topology.TopologySection)] == []
 
 

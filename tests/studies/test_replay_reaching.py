@@ -82,8 +82,8 @@ def test_a_step_ends_where_the_next_begins_whatever_its_stream_is_called(stream:
 
 def test_halves_of_such_a_recording_are_judged() -> None:
     made = of_halves(recording(1001, "tictac"))
-    assert made["why"] == ""
-    assert abs(made["fidelity"] or 1.0) < OFF
+    assert made.why == ""
+    assert abs(made.fidelity or 1.0) < OFF
 
 
 def test_a_cut_moves_the_piece_that_can_have_waited() -> None:

@@ -14,10 +14,9 @@ import pytest
 
 from patience import HANG_S
 from ringwright.ground.errors import InputError, MissingExtraError, UsageError
-from ringwright.reports.draw import plots
 from ringwright_lab.papers.poster import figures, plan, study
 from ringwright_lab.papers.poster.effects import interval
-from ringwright_lab.reports import experiment, swept
+from ringwright_lab.reports import experiment, plots, swept
 from ringwright_lab.sweep import read_grid, run
 from ringwright_lab.sweep.grid import grid_of, legal
 from ringwright_lab.sweep.point import GridPoint, point

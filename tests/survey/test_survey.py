@@ -15,6 +15,7 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.documents import read_json
 from ringwright.ground.errors import UsageError
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
@@ -26,6 +27,7 @@ from ringwright_lab.reports import survey_page
 from ringwright_lab.reports.survey import job_cells, write
 from ringwright_lab.survey import asked, catalogue, document, entries, measured, needs
 from ringwright_lab.survey.form import fitting
+from ringwright_lab.survey.survey_view import SurveyedSystem
 
 pytestmark = pytest.mark.once
 
@@ -315,7 +317,7 @@ def test_no_number_is_cut_at_any_width(width: int, of_vgg: dict[str, Any]) -> No
     lines = text.getvalue().splitlines()
     words = {word for line in lines for word in line.split()}
     for each in of_vgg["rows"]:
-        for cell in job_cells(each):
+        for cell in job_cells(read_json(SurveyedSystem, each)):
             assert set(cell.split()) <= words, (each["slug"], cell)
     assert all(len(line) <= width for line in lines if not line.lstrip().startswith("$")), max(lines, key=len)
 

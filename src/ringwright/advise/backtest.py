@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import mean
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +40,8 @@ NARROW = 0.05  # of a step: an interval around nothing, as wide at most, still s
 FREEDOM = 8  # degrees of it: how well so few steps tell how far they wander
 
 
-class BackTest(TypedDict):
+@dataclass(frozen=True, slots=True)
+class BackTest:
     """A prediction and what was measured; gains are shares of the step before, times in us.
 
     ``change`` is empty where nothing was changed. ``is_told``: advice would tell the change, not only that it may gain.
@@ -121,27 +123,27 @@ def _judged(kind: str, before: Situation, after: Situation, change: str, seed: i
             is_told = bool(change) and is_sure(gain)
             ends = _measured(gain.shares, before.measured_s, len(after.measured_s), seed)
     measured = 1 - now / was
-    return {
-        "schema": SCHEMA,
-        "kind": kind,
-        "job": before.name,
-        "change": change,
-        "what": "; ".join(each.what for each in setup) or "nothing was changed",
-        "before_us": was * 1e6,
-        "after_us": now * 1e6,
-        "before_steps": len(before.measured_s),
-        "after_steps": len(after.measured_s),
-        "fidelity": fidelity,
-        "gain_p05": ends[0] if ends else None,
-        "gain_p50": ends[1] if ends else None,
-        "gain_p95": ends[2] if ends else None,
-        "measured_gain": measured,
-        "is_inside": ends[0] <= measured <= ends[2] if ends else None,
-        "is_telling": is_telling(ends[0], ends[2]) if ends else None,
-        "is_told": is_told,
-        "why": why,
-        "seed": seed,
-    }
+    return BackTest(
+        schema=SCHEMA,
+        kind=kind,
+        job=before.name,
+        change=change,
+        what="; ".join(each.what for each in setup) or "nothing was changed",
+        before_us=was * 1e6,
+        after_us=now * 1e6,
+        before_steps=len(before.measured_s),
+        after_steps=len(after.measured_s),
+        fidelity=fidelity,
+        gain_p05=ends[0] if ends else None,
+        gain_p50=ends[1] if ends else None,
+        gain_p95=ends[2] if ends else None,
+        measured_gain=measured,
+        is_inside=ends[0] <= measured <= ends[2] if ends else None,
+        is_telling=is_telling(ends[0], ends[2]) if ends else None,
+        is_told=is_told,
+        why=why,
+        seed=seed,
+    )
 
 
 def is_telling(low: float, high: float) -> bool:

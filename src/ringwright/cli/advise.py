@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.fabrics import MachineOptions
+from ringwright.ground.documents import as_json
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,10 +85,10 @@ class HeldAgainst:
         else:
             made = of_halves(trace, machine, seed)
         if json:
-            reading.print_json(dict(made))
+            reading.print_json(as_json(made))
         else:
             write_judged(made, sys.stdout)
-        return 1 if made["is_inside"] is False else 0
+        return 1 if made.is_inside is False else 0
 
 
 NO_MODEL, ANY_MACHINE, NOT_HELD = AdvisedModel(), MachineOptions(), HeldAgainst()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ringwright.cli import options
+from ringwright.ground.documents import as_json
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
@@ -285,12 +286,14 @@ class JobOptions:
             )
             if stepped and compared is not None:
                 (policy, first), by = stepped[0], compared.by
-                result["in_network"] = aggregated.compare_systems(
-                    first,
-                    policy,
-                    systems,
-                    lambda system, plain: self._settled(by(system, plain), told, results, limit),
-                    advance,
+                result["in_network"] = as_json(
+                    aggregated.compare_systems(
+                        first,
+                        policy,
+                        systems,
+                        lambda system, plain: self._settled(by(system, plain), told, results, limit),
+                        advance,
+                    )
                 )
         result |= bursts | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)

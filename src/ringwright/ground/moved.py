@@ -72,15 +72,18 @@ _TOGETHER = {
     ),
     ("reports", "ringwright.reports.draw"): (
         "charts curves load_picture log_player machine_graph machine_picture machine_rows pictures "
-        "pipeline_picture player plots rank_grid ranks_picture ring_pictures tree_maps tree_pictures"
+        "pipeline_picture player rank_grid ranks_picture ring_pictures tree_maps tree_pictures"
     ),
     ("reports", "ringwright.reports.pages"): "advised_page job_page simulated_page step_page synthesised_page",
     ("reports", "ringwright.reports.steps"): (
-        "advised aggregated backtested jobs memory placements provisioned step_accuracy workload"
+        "advised aggregated backtested jobs memory placements provisioned workload"
     ),
     ("reports", "ringwright_lab.reports"): (
-        "accuracy benched compared concluded experiment lab learning_curves reproduced survey survey_page swept systems"
+        "accuracy benched compared concluded experiment lab learning_curves plots reproduced step_accuracy "
+        "survey survey_page swept systems"
     ),
+    ("reports.draw", "ringwright_lab.reports"): "plots",
+    ("reports.steps", "ringwright_lab.reports"): "step_accuracy",
     (
         "sources",
         "ringwright.formats.sources.gate",

@@ -9,7 +9,7 @@ from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.engines.job.measured import without_products
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.memory import UNKNOWN
-from ringwright.ground import steps
+from ringwright.ground import documents, steps
 from ringwright.ground.errors import JobEndsError, RingwrightError, UsageError
 from ringwright.jobs import ended
 from ringwright.jobs.auto import PolicySearch
@@ -61,7 +61,9 @@ def document(
             result = answer(job, spelling)
             fitting(result.workload, memory_bytes)
         except JobEndsError as error:
-            rows.append(_declining(labels[spelling], error) | {"ends": ended.in_step(job, spelling, error)})
+            rows.append(
+                _declining(labels[spelling], error) | {"ends": documents.as_json(ended.in_step(job, spelling, error))}
+            )
             continue
         except DECLINES as error:
             refused.append(error)

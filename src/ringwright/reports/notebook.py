@@ -318,7 +318,7 @@ def curves(
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.library_calls import usual_algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.reports.calls.simulated import answered, declined, ended
+    from ringwright.reports.calls.simulated import declined, ended
 
     if isinstance(algorithms, str) or isinstance(sizes, str):
         raise UsageError("algorithms and sizes are lists", remedy="algorithms=['ring'], sizes=['1M', '64M']")
@@ -328,10 +328,10 @@ def curves(
     topology = healthy if asked is None else asked.on(healthy)
     question = SimulationSpec(what, topology, healthy=healthy, faults=asked)
     names = list(algorithms) or [usual_algorithm(spelled.collective(what, topology), topology, None)]
-    result = simulate.sweep(question, names, sorted({spelled.bytes_of(size) for size in sizes}))
-    if not answered(result):
+    result = simulate.swept(question, names, sorted({spelled.bytes_of(size) for size in sizes}))
+    if not result.answered:
         raise InfeasibleError(ended(result)[0], remedy="a shorter outage")
-    drawn = geometry.curves(answered(result))
+    drawn = geometry.curves(result.answered)
     if drawn is None:
         raise UsageError(WITHOUT_SIZES, where=f"sizes={list(sizes)}", remedy="sizes=['1M', '64M']")
     notes = [*(f"{name} declined: {why}" for name, why, _ in declined(result)), *ended(result)]
@@ -369,9 +369,9 @@ def steps(program: Program) -> Picture:
             f"{program.name} cannot be drawn step by step: too many ranks or messages, or no step",
             remedy=f"draw it over {geometry.MOST_RANKS} ranks or fewer",
         )
-    cut = [f"The first {drawn['shown']} of {drawn['steps']} steps."] if drawn["shown"] < drawn["steps"] else []
+    cut = [f"The first {drawn.shown} of {drawn.steps} steps."] if drawn.shown < drawn.steps else []
     lead = "Ranks from top to bottom, steps from left to right."
-    return _picture(f"Steps: {_program(program)}", round(drawn["height"]) + HEAD + 60, {"steps": drawn}, lead, cut)
+    return _picture(f"Steps: {_program(program)}", round(drawn.height) + HEAD + 60, {"steps": drawn}, lead, cut)
 
 
 def _step(result: PolicyResult) -> Picture:

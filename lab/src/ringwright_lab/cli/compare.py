@@ -59,7 +59,7 @@ def compare(
 def _jobs(table: Path, *, json: bool) -> int:
     from ringwright.accuracy import jobs as accuracy
     from ringwright.jobs import measured
-    from ringwright.reports.steps import step_accuracy
+    from ringwright_lab.reports import step_accuracy
 
     with progress.steps("simulating") as advance:
         document = accuracy.document(*accuracy.judge(measured.read(table), progress=advance, answers=True))

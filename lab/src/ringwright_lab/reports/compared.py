@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -112,11 +113,22 @@ def _ends(trace: Trace) -> dict[int, float]:
     """Return when the last message of each step had arrived."""
     ends: dict[int, float] = {}
     for message in _messages(trace):
-        ends[message["step"]] = max(ends.get(message["step"], 0.0), message["end_s"])
+        ends[message.step] = max(ends.get(message.step, 0.0), message.end_s)
     return ends
 
 
-def _messages(trace: Trace) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class SeenMessage:
+    """A message as its receiver saw it."""
+
+    rank: int
+    step: int
+    start_s: float
+    end_s: float
+    size_bytes: int
+
+
+def _messages(trace: Trace) -> list[SeenMessage]:
     """Return the messages as their receivers saw them; a simulated one is seen from its sender, and has a peer."""
     import polars as pl
 
@@ -128,13 +140,13 @@ def _messages(trace: Trace) -> list[dict[str, Any]]:
             continue
         rank = event["rank"] if by_receiver else event["peer"]
         rows.append(
-            {
-                "rank": int(rank),
-                "step": int(event["iteration"] or 0),
-                "start_s": float(event["start_s"]),
-                "end_s": float(event["start_s"] + event["duration_s"]),
-                "size_bytes": int(event["size_bytes"]),
-            }
+            SeenMessage(
+                rank=int(rank),
+                step=int(event["iteration"] or 0),
+                start_s=float(event["start_s"]),
+                end_s=float(event["start_s"] + event["duration_s"]),
+                size_bytes=int(event["size_bytes"]),
+            )
         )
     return rows
 
@@ -187,11 +199,11 @@ def _table(rows: list[ComparedRow]) -> tables.PageTable:
 def _bands(row: ComparedRow, measured: Trace, simulated: Trace) -> dict[str, Any]:
     """Return both Traces on one time axis: a band a rank, a bar from a message's start to its arrival, shaded by step."""
     both = [_messages(measured), _messages(simulated)]
-    end_s = max((message["end_s"] for messages in both for message in messages), default=1e-9)
-    ranks = sorted({message["rank"] for messages in both for message in messages})[:MOST_RANKS]
+    end_s = max((message.end_s for messages in both for message in messages), default=1e-9)
+    ranks = sorted({message.rank for messages in both for message in messages})[:MOST_RANKS]
     row_of = {rank: at for at, rank in enumerate(ranks)}
     panels = [
-        {"name": name, "bars": [_bar(each, row_of, end_s) for each in messages if each["rank"] in row_of]}
+        {"name": name, "bars": [_bar(each, row_of, end_s) for each in messages if each.rank in row_of]}
         for name, messages in zip(("measured", "simulated"), both, strict=True)
     ]
     ticks = [(LEFT + part * (WIDTH - LEFT) / 4, f"{end_s * part / 4 * 1e3:.3g} ms") for part in range(5)]
@@ -206,14 +218,14 @@ def _bands(row: ComparedRow, measured: Trace, simulated: Trace) -> dict[str, Any
     }
 
 
-def _bar(message: dict[str, Any], row_of: dict[int, int], end_s: float) -> dict[str, Any]:
+def _bar(message: SeenMessage, row_of: dict[int, int], end_s: float) -> dict[str, Any]:
     scale = (WIDTH - LEFT) / end_s
-    start, end = message["start_s"], message["end_s"]
+    start, end = message.start_s, message.end_s
     return {
         "x": round(LEFT + start * scale, 2),
         "width": round(max((end - start) * scale, 0.5), 2),
-        "y": row_of[message["rank"]] * ROW + 2,
+        "y": row_of[message.rank] * ROW + 2,
         "height": ROW - 4,
-        "colour": message["step"] % 8,
-        "title": f"step {message['step']}: {message['size_bytes']} B, {us(start * 1e6)} to {us(end * 1e6)} us",
+        "colour": message.step % 8,
+        "title": f"step {message.step}: {message.size_bytes} B, {us(start * 1e6)} to {us(end * 1e6)} us",
     }

@@ -199,15 +199,15 @@ def _pair(made: BackTest, kind: str, seed: int, *, is_real: bool, true_gain: flo
         "kind": kind,
         "seed": seed,
         "is_real": is_real,
-        "change": made["change"],
-        "gain_p05": made["gain_p05"],
-        "gain_p50": made["gain_p50"],
-        "gain_p95": made["gain_p95"],
-        "measured_gain": made["measured_gain"],
+        "change": made.change,
+        "gain_p05": made.gain_p05,
+        "gain_p50": made.gain_p50,
+        "gain_p95": made.gain_p95,
+        "measured_gain": made.measured_gain,
         "true_gain": true_gain,
-        "is_inside": made["is_inside"],
-        "is_told": made["is_told"],
-        "why": made["why"],
+        "is_inside": made.is_inside,
+        "is_told": made.is_told,
+        "why": made.why,
     }
 
 
@@ -217,7 +217,7 @@ def _drawn_cause(cause: str, seed: int) -> JudgedCause:
 
 
 def _live_cause(plan: LivePairs, before: Trace, after: Trace) -> JudgedCause:
-    loss = of_pair(before, after, "")["measured_gain"]
+    loss = of_pair(before, after, "").measured_gain
     return _cause(plan.cause, plan.seed, before, plan.ranks, loss, None, is_real=True)
 
 

@@ -17,7 +17,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     layout.line(out, f"{result['library']}{release}: {result['collective']}, {where}", style="bold", indent=0)
     if result["rules_of"] != result["release"]:
         layout.line(out, f"rules of {result['rules_of']}", style="dim", indent=0)
-    likely = simulated.has_interval(result["rows"])
+    likely = any(row["time_us_p05"] is not None for row in result["rows"])
     rows = [
         [
             format_size(row["size_bytes"]),
@@ -25,7 +25,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
             row.get("protocol") or "",
             row.get("channels") or "",
             None if row["time_us_p50"] is None else simulated.time(row["time_us_p50"]),
-            *([simulated.interval(row)] if likely else []),
+            *([simulated.between(row["time_us_p05"], row["time_us_p95"])] if likely else []),
             "" if row.get("time_us") is None else f"{row['time_us']:,.1f}",
         ]
         for row in result["rows"]

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
+from ringwright.jobs.ended import JobEndInStep
 from ringwright.reports import bursts, layout
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked
 from ringwright.reports.calls.probable import OUTSIDE
@@ -142,7 +144,7 @@ def declined(result: dict[str, Any]) -> list[tuple[str, str]]:
 def ended(result: Mapping[str, Any]) -> list[str]:
     """Return of each policy with which the job ends in which step, when, and how."""
     return [
-        f"{row['policy']}: in step {ends['step']}, {in_words(ends)}"
+        f"{row['policy']}: in step {ends['step']}, {in_words(read_json(JobEndInStep, ends))}"
         for row in result["rows"]
         if (ends := row.get("ends"))
     ]
