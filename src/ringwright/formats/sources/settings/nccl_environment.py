@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ringwright.costs.nccl.constants import PROTOCOLS
-from ringwright.costs.nccl.environment import (
-    OWN,
-    VARIABLE,
-    NcclEnvironment,
-    algorithms_of,
-    lists_of,
-)
+from ringwright.costs.nccl.environment import OWN, VARIABLE, NcclEnvironment, algorithms_of, lists_of
 from ringwright.costs.nccl.names import spelled
 from ringwright.formats.sources.gate.whole import read_whole
 from ringwright.ground.errors import InputError, UsageError
