@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from ringwright.engines.job.run import JobRun
-from ringwright.engines.job.step import PS
 from ringwright.ground.plugins import HOUSE
+from ringwright.ground.units import PS
 from ringwright.model.registry import schedulers
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Workload

@@ -15,13 +15,13 @@ from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.engines.choose import simulate
-from ringwright.engines.machine import PS
 from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.slots import NO_TIMER, machines
 from ringwright.engines.together import simulate_together
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.units import PS
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology

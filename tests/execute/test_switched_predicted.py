@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.engines.machine import PS
 from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.execute.switched.frames import DATA
 from ringwright.execute.switched.worker import FIRST_RTO_S, LEAST_RTO_S
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.units import PS
 from ringwright_lab.bench import BenchSpec
 from ringwright_lab.bench.by_slots import median_s, pool_of
 from switched_network import Network

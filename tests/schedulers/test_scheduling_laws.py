@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ringwright.engines.job.run import simulate
-from ringwright.engines.job.step import PS
+from ringwright.ground.units import PS
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import Costs, LinkCosts, ServerCosts
 from ringwright.model.workload import Queue, Rewrite, Workload

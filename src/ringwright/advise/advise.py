@@ -108,11 +108,7 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
         release = spec.release or nccl_release(situation.trace)
         listed = space(situation, result, spec.layers, release, began + MAKING * spec.seconds)
         search = searched(
-            evaluator,
-            listed.slots,
-            seconds=spec.seconds - (time.monotonic() - began),
-            seed=spec.seed,
-            advance=advance,
+            evaluator, listed.slots, seconds=spec.seconds - (time.monotonic() - began), seed=spec.seed, advance=advance
         )
         draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
         _tell(made, listed, search, spec, draws)

@@ -23,11 +23,7 @@ SOCKETS = "NET/Socket"  # begins NCCL's word for a connection over TCP
 LEAST_TIMES = 1.2  # as long as its peers, from which on a part of the network is mended
 AS_QUICK, TIMES = "links of ", " x"  # a spelling: links of 2,3 x4.5
 # Variables that keep NCCL from RDMA: name -> whether a value does, and what to do with it.
-FORBIDDING = {
-    "NCCL_IB_DISABLE": ("1",),
-    "NCCL_NET": ("socket",),
-    "NCCL_NET_PLUGIN": ("none",),
-}
+FORBIDDING = {"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("socket",), "NCCL_NET_PLUGIN": ("none",)}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ringwright.formats.settings.torchcomms_tuner import read_torchcomms_tuner
 from ringwright.formats.settings.torchtitan_toml import read_torchtitan_toml
 from ringwright.formats.sources.programs.opened import read_program, verify_file
 from ringwright.formats.sources.topology import read_topology
+from ringwright.ground.units import MIB
 from ringwright.model.rewrites import operations
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ringwright.model.workload import Workload
 
 Says = Callable[[Path], object]
-MIB = 1 << 20
 
 
 def of_operation(form: str, setting: Setting, ranks: Sequence[int], size_bytes: int) -> tuple[Says, object]:

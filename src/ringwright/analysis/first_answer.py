@@ -28,11 +28,7 @@ LOW, HIGH = 25.0, 75.0  # percentiles between which a system is like most
 
 
 def first_answer(
-    seen: Judged,
-    findings: list[JobFinding],
-    normal: list[NormalRow],
-    unknown: list[str],
-    times: list[OperationTime],
+    seen: Judged, findings: list[JobFinding], normal: list[NormalRow], unknown: list[str], times: list[OperationTime]
 ) -> FirstAnswer:
     """Return the answer to "is it slow, and why?" that a recording gives.
 
@@ -62,21 +58,24 @@ def first_answer(
     return _untold(seen, findings, times)
 
 
-def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
+def _headline(verdict: Culprit) -> tuple[Kind, str]:
+    """Return the kind of the answer, and its first sentence."""
     because = verdict["evidence"][0] if verdict["evidence"] else verdict["kind"]
-    kind: Kind = "slow"
-    begins = "Slow because " if verdict["confidence"] >= SURE else "Perhaps slow because "
+    is_sure = verdict["confidence"] >= SURE
     if verdict["kind"].startswith("hang"):
-        certain = verdict["confidence"] >= SURE or because.startswith(CANNOT_TELL)
-        kind, begins = "hang", "It hangs: " if certain else "Perhaps it hangs: "
-    elif "died" in verdict["kind"]:
-        kind, begins = "died", "It ended early: "
-    elif verdict["kind"] in FAILED:
-        kind, begins = "died", "It failed: " if verdict["confidence"] >= SURE else "Perhaps it failed: "
-    elif because.startswith(CANNOT_TELL):
-        kind, begins = "cannot-tell", ""
+        return "hang", f"{'It' if is_sure or because.startswith(CANNOT_TELL) else 'Perhaps it'} hangs: {because}"
+    if "died" in verdict["kind"]:
+        return "died", f"It ended early: {because}"
+    if verdict["kind"] in FAILED:
+        return "died", f"{'It' if is_sure else 'Perhaps it'} failed: {because}"
+    if because.startswith(CANNOT_TELL):
         told = verdict["evidence"][1:3] if because == f"{CANNOT_TELL} who" else []
-        because = "; ".join([f"{because[0].upper()}{because[1:]}", *told])
+        return "cannot-tell", "; ".join([f"{because[0].upper()}{because[1:]}", *told])
+    return "slow", f"{'Slow' if is_sure else 'Perhaps slow'} because {because}"
+
+
+def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
+    kind, headline = _headline(verdict)
     caused = sum(row["caused_us"] for row in seen["waits"] if row["rank"] in verdict["ranks"])
     figures = [("ranks to blame", ", ".join(map(str, verdict["ranks"][:8])) or "nobody can tell")]
     if caused > 0 and not verdict["kind"].startswith("slow-"):  # a slow network makes nobody come late
@@ -87,7 +86,7 @@ def _of_verdict(seen: Judged, verdict: Culprit) -> FirstAnswer:
         ("hosts", ", ".join(verdict["hosts"][:4]) or "not told"),
     ]
     command = verdict.get("command", "") or remedies.report(seen)
-    answer = _answer(kind, begins + because, figures, command)
+    answer = _answer(kind, headline, figures, command)
     return {**answer, "ranks": verdict["ranks"], "place": _named_part(verdict)} if _named_part(verdict) else answer
 
 

@@ -8,7 +8,7 @@ nodes, plain sockets apart, with as many NICs as such nodes usually have, and wi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,14 @@ def _network(trace: Trace) -> str:
     return "" if told is None or told.is_disputed else told.value
 
 
+def _with_fewer_nics(call: LibraryCall, op: str, facts: Mapping[str, str]) -> tuple[list[LibraryCall], list[str]]:
+    if call.system.nodes < 2 or call.kind.nics < 2:
+        return [], []
+    fewer = described(op, {**facts, "inter_node": _half(call.kind)}, call.sizes_bytes)
+    said = f"NICs a node: {call.kind.nics} or {call.kind.nics // 2} of {call.kind.nic_gbs * 8:g} Gb/s"
+    return [fewer] if isinstance(fewer, LibraryCall) else [], [said]
+
+
 def _compared(table: BenchmarkTimes, network: str, library: str) -> list[NormalRow] | str:
     """Return the rows of a table, or in words why there are none."""
     if table.variant:
@@ -96,11 +104,9 @@ def _compared(table: BenchmarkTimes, network: str, library: str) -> list[NormalR
     if isinstance(call, str):
         return call
     assumed = [] if table.release else [f"NCCL {call.release}"]
-    shapes = [call]
-    if call.system.nodes > 1 and call.kind.nics > 1:
-        fewer = described(table.op, {**facts, "inter_node": _half(call.kind)}, call.sizes_bytes)
-        shapes += [fewer] if isinstance(fewer, LibraryCall) else []
-        assumed.append(f"NICs a node: {call.kind.nics} or {call.kind.nics // 2} of {call.kind.nic_gbs * 8:g} Gb/s")
+    fewer, said_of_nics = _with_fewer_nics(call, table.op, facts)
+    shapes = [call, *fewer]
+    assumed += said_of_nics
     carriers = _carriers(call, network, prior)
     if len(carriers) > 1:
         assumed.append(f"network: one of {', '.join(carriers)}")

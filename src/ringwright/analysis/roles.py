@@ -18,6 +18,10 @@ class Roles:
     degrees: Degrees = field(default_factory=lambda: dict.fromkeys(("tp", "pp", "dp", "ep")))
 
 
+def _replicas(tp: int | None, pp: int | None, world: int | None) -> int | None:
+    return world // (tp * pp) if world and tp and pp and world % (tp * pp) == 0 else None
+
+
 def infer(
     communicators: list[dict[str, Any]], launch: dict[str, int], ops: dict[int, set[str]], world: int | None
 ) -> Roles:
@@ -34,10 +38,8 @@ def infer(
     families = _families([comm for comm in communicators if comm["communicator"] not in experts])
     chain = _chain_stride(families, ops)
     tp = launch.get("tp") or _tensor_degree(families, world)
-    pp = launch.get("pp") or (_chain_length(families, chain, world) if chain else None)
-    dp = launch.get("dp")
-    if dp is None and world and tp and pp and "cp" not in launch:
-        dp = world // (tp * pp) if world % (tp * pp) == 0 else None
+    pp = launch.get("pp") or _chain_length(families, chain, world)
+    dp = launch.get("dp", None if "cp" in launch else _replicas(tp, pp, world))
     for (size, stride), members in families.items():
         role, evidence = _role(size, stride, members, tp, pp, dp, chain, ops, world)
         if role:
@@ -127,12 +129,13 @@ def _chain_stride(families: dict[tuple[int, int], list[int]], ops: dict[int, set
     return stride if len(pairs[stride]) >= 2 else None
 
 
-def _chain_length(families: dict[tuple[int, int], list[int]], stride: int, world: int | None) -> int | None:
+def _chain_length(families: dict[tuple[int, int], list[int]], stride: int | None, world: int | None) -> int | None:
     if any(size > 2 and step == stride for size, step in families):
         return max(size for size, step in families if step == stride and size > 2)
-    return world // stride if world and world % stride == 0 else None
+    return world // stride if world and stride and world % stride == 0 else None
 
 
+# branches: a rule for each kind of group, of which the first that holds decides
 def _role(
     size: int,
     stride: int,

@@ -56,13 +56,7 @@ def verdict(
     errors: list[Row], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
 ) -> Culprit | None:
     """Return the strongest verdict of the errors, or None for a healthy job."""
-    rules = (
-        _network(errors),
-        _ras(ras, world),
-        _watchdogs(errors, world, host_of),
-        _fatal(errors),
-        _killed(errors),
-    )
+    rules = (_network(errors), _ras(ras, world), _watchdogs(errors, world, host_of), _fatal(errors), _killed(errors))
     return next((rule for rule in rules if rule is not None), None)
 
 

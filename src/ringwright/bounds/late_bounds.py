@@ -95,11 +95,7 @@ def _remaining(
     name = topology.label(int(collective.group[rank]))
     ground = f"{name} comes at {come_s * 1e6:,.6g} us; then, as of its {left.op}: {after.ground}"
     yield dataclasses.replace(
-        after,
-        time_s=come_s + after.time_s,
-        size_bytes=collective.size_bytes,
-        kind=f"{after.kind} late",
-        ground=ground,
+        after, time_s=come_s + after.time_s, size_bytes=collective.size_bytes, kind=f"{after.kind} late", ground=ground
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringwright.model.topology import Topology
 
 
+# long: the object of a schema, key by key
 def bounds(
     op: str,
     topology: Topology,

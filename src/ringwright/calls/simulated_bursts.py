@@ -11,7 +11,7 @@ from ringwright.analysis.traffic.burst_document import ToldBursts
 from ringwright.analysis.traffic.transfers import Transfers, told
 from ringwright.calls.detail import detail
 from ringwright.calls.placed import hosts_of
-from ringwright.engines.machine import PS
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

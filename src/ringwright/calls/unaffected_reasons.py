@@ -15,10 +15,9 @@ import numpy as np
 
 from ringwright.costs.corruption import lost_share
 from ringwright.costs.protocols import ADAPTIVE, ONE
-from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import inside
 from ringwright.engines.result import loads
-from ringwright.ground.units import format_count, format_size, format_time, format_us
+from ringwright.ground.units import PS, format_count, format_size, format_time, format_us
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.run import Packets

@@ -44,6 +44,7 @@ def examine(environment: Mapping[str, str] | None = None, trace: Trace | None = 
     return {"schema": SCHEMA, "checks": [asdict(check) for check in checks]}
 
 
+# long: one check after another, each with its words and its remedy
 def _settings(given: Mapping[str, str]) -> list[Check]:
     """Look at the variables that decide whether anything is written."""
     debug = given.get("NCCL_DEBUG", "").upper()
@@ -167,6 +168,7 @@ def _machine() -> list[Check]:
     ]
 
 
+# long: one check after another, each with its words and its remedy
 def _recording(trace: Trace) -> list[Check]:
     """Say what a recording tells and what it cannot."""
     import polars as pl

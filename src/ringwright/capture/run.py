@@ -157,13 +157,7 @@ def _recorded(
 
     folder = free_folder(Path.cwd()) if out is None else Path(out)
     return record(
-        command,
-        folder,
-        options or Options(),
-        timeout_s=timeout_s,
-        summarised=summarised,
-        force=force,
-        tell=_silent,
+        command, folder, options or Options(), timeout_s=timeout_s, summarised=summarised, force=force, tell=_silent
     )
 
 

@@ -15,6 +15,7 @@ from ringwright.ground.documents import as_json
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from ringwright.advise.advise import AdviceSpec
     from ringwright.advise.situation import Situation
     from ringwright.model.topology import Topology
     from ringwright.model.trace import Trace
@@ -73,6 +74,11 @@ class HeldAgainst:
     ] = None
     change: Annotated[str, Parameter(help="What is different in OTHER: ddp:bucket_cap_mb=25, p3, repair:3 ...")] = ""
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a prediction is judged."""
+        return self.back_test is not None or bool(self.change)
+
     def answer(self, trace: Trace, machine: Topology | None, seed: int, *, json: bool) -> int:
         """Print how a recording's prediction did; 1 where it was wrong."""
         from ringwright.advise.backtest import of_halves, of_pair
@@ -91,18 +97,60 @@ class HeldAgainst:
         return 1 if made.is_inside is False else 0
 
 
-NO_MODEL, ANY_MACHINE, NOT_HELD = AdvisedModel(), MachineOptions(), HeldAgainst()
+@Parameter(name="*", group=options.QUESTION)
+@dataclass(frozen=True, kw_only=True)
+class AdviceQuestion:
+    """What may be changed, for how long is searched, and what an advice has to keep."""
+
+    may: Annotated[
+        str | None,
+        Parameter(
+            help="What may be changed, comma separated: repair, nccl, algorithm, ddp, fsdp, policy, rewrites, placement, "
+            "parallel, switch,\nfabric (default: all but parallel and fabric)."
+        ),
+    ] = None
+    budget: Annotated[
+        str,
+        Parameter(
+            help="For how long to search at the most; without an end in sight the same job gets the same answer."
+        ),
+    ] = "60s"
+    seed: Annotated[int, Parameter(help="Of what is drawn.")] = 0
+    memory: Annotated[str | None, Parameter(help="What a rank may hold, 80GiB (default: what its device has).")] = None
+    release: Annotated[
+        str, Parameter(help="NCCL's release, 2.27, whose combinations are tried (default: the latest that is known).")
+    ] = ""
+    inexact: Annotated[
+        bool, Parameter(help="Also what makes gradients other numbers: fewer bits, or only some of them.")
+    ] = False
+
+    def spec(self, recording: str, words: list[str]) -> AdviceSpec:
+        """Return the question as the search takes it; ``words``: how the verb is called for the same job."""
+        from ringwright.advise.advise import AdviceSpec
+        from ringwright.advise.software import asked_release
+        from ringwright.advise.space import asked_layers
+        from ringwright.cli import advice_output
+        from ringwright.ground.units import parse_size, parse_time
+
+        layers, needless = asked_layers(self.may), f"--release {self.release} is for nccl, which --may leaves out"
+        if self.release and "nccl" not in layers:
+            raise UsageError(needless, remedy=f"--may nccl,{self.may}")
+        limit = None if self.memory is None else parse_size(self.memory)
+        release, seed = self.release or None, self.seed or None
+        asked = {"may": self.may, "budget": self.budget, "memory": self.memory, "release": release, "seed": seed}
+        words = [*words, *advice_output.typed(asked), *["--inexact"] * self.inexact]
+        numbers = (parse_time(self.budget), self.seed, limit)
+        again = shlex.join(["ringwright", "advise", *words])
+        return AdviceSpec(layers, *numbers, asked_release(self.release), self.inexact, recording=recording, again=again)
+
+
+NO_MODEL, ANY_MACHINE, NOT_HELD, ANYTHING = AdvisedModel(), MachineOptions(), HeldAgainst(), AdviceQuestion()
 
 
 def advise(
     *paths: str,
     sample: options.Sample = False,
-    may: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
-    budget: Annotated[str, Parameter(group=options.QUESTION)] = "60s",
-    seed: Annotated[int, Parameter(group=options.QUESTION)] = 0,
-    memory: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
-    release: Annotated[str, Parameter(group=options.QUESTION)] = "",
-    inexact: Annotated[bool, Parameter(group=options.QUESTION)] = False,
+    asked: AdviceQuestion = ANYTHING,
     model: AdvisedModel = NO_MODEL,
     judged: HeldAgainst = NOT_HELD,
     machine: MachineOptions = ANY_MACHINE,
@@ -116,19 +164,6 @@ def advise(
     ----------
     paths
         A recording of one job, of any kind that summary reads. --fabric says what it ran on.
-    may
-        What may be changed, comma separated: repair, nccl, algorithm, ddp, fsdp, policy, rewrites, placement, parallel, switch,
-        fabric (default: all but parallel and fabric).
-    budget
-        For how long to search at the most; without an end in sight the same job gets the same answer.
-    seed
-        Of what is drawn.
-    memory
-        What a rank may hold, 80GiB (default: what its device has).
-    release
-        NCCL's release, 2.27, whose combinations are tried (default: the latest that is known).
-    inexact
-        Also what makes gradients other numbers: fewer bits, or only some of them.
     output
         A folder for the advice, its page and the files of every change, each read back; FILE.html for the page alone.
     force
@@ -142,43 +177,25 @@ def advise(
     ringwright advise --model gpt3-125m --gpus 4 --fabric switch:4,rate=10Gb/s --may ddp,policy
     ringwright advise --model gpt3-125m --gpus 8 --parallel fsdp --fabric dgx-h100:1 --may fsdp
     """
-    from ringwright.advise.advise import AdviceSpec
     from ringwright.advise.advise import advised as answer
     from ringwright.advise.situation import of_recording
-    from ringwright.advise.software import asked_release
-    from ringwright.advise.space import asked_layers
     from ringwright.cli import advice_output
-    from ringwright.ground.units import parse_size, parse_time
 
-    if seed < 0:
-        raise UsageError(f"{seed} is no seed", where="--seed", remedy="a whole number from 0 on")
+    if asked.seed < 0:
+        raise UsageError(f"{asked.seed} is no seed", where="--seed", remedy="a whole number from 0 on")
     named = bool(paths) or sample
     _refuse(model.words() if named else [], machine.words() if not machine.is_named else [])
-    layers = asked_layers(may)
-    if release and "nccl" not in layers:
-        raise UsageError(f"--release {release} is for nccl, which --may leaves out", remedy=f"--may nccl,{may}")
+    words = [*["--sample"] * sample, *(paths or model.words()), *machine.words()]
+    spec = asked.spec(shlex.join(paths) or "PATH", words)
     target = advice_output.claimed(output, force=force)
-    limit = None if memory is None else parse_size(memory)
-    asked = {"may": may, "budget": budget, "memory": memory, "release": release or None, "seed": seed or None}
-    words = [*(paths or model.words()), *machine.words(), *advice_output.typed(asked), *["--inexact"] * inexact]
-    spec = AdviceSpec(
-        layers,
-        parse_time(budget),
-        seed,
-        limit,
-        asked_release(release),
-        inexact,
-        recording=shlex.join(paths) or "PATH",
-        again=shlex.join(["ringwright", "advise", *(["--sample"] if sample else []), *words]),
-    )
     with progress.steps("trying") as advance:
         if named:
             trace = reading.trace(reading.inputs(paths, sample=sample))
             built = machine.build() if machine.is_named else None
-            if judged.back_test is not None or judged.change:
-                return judged.answer(trace, built, seed, json=json)
+            if judged.is_asked:
+                return judged.answer(trace, built, asked.seed, json=json)
             situation = of_recording(trace, built)
-        elif judged.back_test is not None or judged.change:
+        elif judged.is_asked:
             raise UsageError(
                 "only a recording is judged", where="--back-test", remedy="ringwright advise job/ --back-test"
             )

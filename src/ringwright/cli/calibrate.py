@@ -66,8 +66,7 @@ def calibrate(
 
     if sample and tables:
         raise UsageError(
-            "--sample reads the sample alone",
-            remedy="ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20",
+            "--sample reads the sample alone", remedy="ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20"
         )
     with progress.busy("fitting"):
         calibration, judged = study.calibrate(

@@ -14,7 +14,7 @@ from ringwright.ground.documents import as_json
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ringwright.cli.fabrics import MachineOptions
     from ringwright.jobs.study import Job
@@ -107,12 +107,7 @@ class JobOptions:
         return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
 
     def answer(
-        self,
-        machine: MachineOptions,
-        algorithm: str,
-        dtype: str | None,
-        results: Results,
-        others: tuple[str, ...] = (),
+        self, machine: MachineOptions, algorithm: str, dtype: str | None, results: Results, others: tuple[str, ...] = ()
     ) -> int:
         """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
         from ringwright.fabrics._congestion import congestion
@@ -158,19 +153,7 @@ class JobOptions:
                 f"--{given[0].replace('_', '-')} is for a model, {recording} is what it is", remedy="leave it out"
             )
         if written.is_workload(Path(recording)):
-            self.refuse_recorded()
-            workload = written.read(Path(recording))
-            machine, told = switch(machine, workload.mesh.size)
-            built, networks = machine.build(), self._networks()
-
-            def write(system: str, plain: bool) -> Job:
-                return written.job(workload, aggregated.plain_switches(built) if plain else built, system, networks)
-
-            compared = _Compared(first, tuple(others), write)
-            made = written.job(workload, built, first, networks)
-            if machine.fault:
-                made = without_faults_too(made, written.job(workload, machine.healthy().build(), first, networks))
-            return self._rows(made, "none", results, told, compared=compared)
+            return self._read(Path(recording), machine, first, others, results)
         self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
         if self.ran_on and replay.measured_s is None:
@@ -195,6 +178,23 @@ class JobOptions:
         told = told if made.fabric != recorded.ITS_OWN else ()
         compared = _Compared(first, tuple(others), by, adds=aggregated.switches_add(healthy))
         return self._rows(made, "none", results, told, recorded.ground(replay), compared)
+
+    def _read(self, path: Path, machine: MachineOptions, first: str, others: Sequence[str], results: Results) -> int:
+        from ringwright.jobs import aggregated, written
+        from ringwright.jobs.study import without_faults_too
+
+        self.refuse_recorded()
+        workload = written.read(path)
+        machine, told = switch(machine, workload.mesh.size)
+        built, networks = machine.build(), self._networks()
+
+        def by(system: str, plain: bool) -> Job:
+            return written.job(workload, aggregated.plain_switches(built) if plain else built, system, networks)
+
+        made = written.job(workload, built, first, networks)
+        if machine.fault:
+            made = without_faults_too(made, written.job(workload, machine.healthy().build(), first, networks))
+        return self._rows(made, "none", results, told, compared=_Compared(first, tuple(others), by))
 
     def _networks(self) -> dict[str, Topology]:
         """Return the networks beside the fabric, built, by name."""
@@ -250,14 +250,13 @@ class JobOptions:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
         from ringwright.cli import progress, reading
         from ringwright.ground.units import parse_size
-        from ringwright.jobs import aggregated, auto, rows, study, tune
-        from ringwright.jobs import bursts as job_bursts
+        from ringwright.jobs import aggregated, auto, bursts, rows, study, tune
 
         limit = None if self.memory is None else parse_size(self.memory)
         job = self._settled(job, told, results, limit)
         wanted = (self.policy or usual).split(",")
         gap_s = options.gap_seconds(results.gap)
-        bursts: dict[str, object] = {}
+        shown: dict[str, object] = {}
         systems = compared.systems(job) if compared is not None else ()
         stepped: list[tuple[str, aggregated.SteppedSystem]] = []
         with progress.steps("simulating") as advance:
@@ -270,19 +269,14 @@ class JobOptions:
                     from ringwright.jobs import traced
 
                     reading.save_run(traced.trace(job, result), results.trace, force=results.force)
-                if results.holds_bursts and not bursts:
-                    bursts.update(job_bursts.burst_keys(job, result, gap_s))
+                if results.holds_bursts and not shown:
+                    shown.update(bursts.burst_keys(job, result, gap_s))
                 if systems and compared is not None and not stepped:
                     stepped.append((result.policy, aggregated.stepped(job, compared.label(job), result)))
 
+            pictures = results.output is not None and not results.json
             result = rows.document(
-                job,
-                wanted,
-                memory_bytes=limit,
-                search=search,
-                pictures=results.output is not None and not results.json,
-                kept=kept,
-                progress=advance,
+                job, wanted, memory_bytes=limit, search=search, pictures=pictures, kept=kept, progress=advance
             )
             if stepped and compared is not None:
                 (policy, first), by = stepped[0], compared.by
@@ -295,7 +289,7 @@ class JobOptions:
                         advance,
                     )
                 )
-        result |= bursts | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
+        result |= shown | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
 
 

@@ -18,7 +18,7 @@ RECORDING = Group("What is recorded", sort_key=8)
 LIMITS = Group("Limits", sort_key=9)
 OUTPUT = Group("Output", sort_key=10)
 
-IN_JOB, IN_RECORDING, IN_LIMITS = (Parameter(group=group) for group in (JOB, RECORDING, LIMITS))
+IN_LIMITS = Parameter(group=LIMITS)
 
 Target = Annotated[Path | None, Parameter(name=["--output", "-o"], group=OUTPUT)]
 Folder = Annotated[Path | None, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]  # --out: as it was called

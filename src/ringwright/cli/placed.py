@@ -59,11 +59,7 @@ class PlacementOptions:
         topology = machine.build() if machine.fabric or machine.topology else generated.usual_fabric(asked)
         with progress.steps("placing") as advance:
             result = placements.placed(
-                lambda each: generated.made(asked, each),
-                topology,
-                policy or USUAL_POLICY,
-                self.most,
-                advance,
+                lambda each: generated.made(asked, each), topology, policy or USUAL_POLICY, self.most, advance
             )
         if json:
             reading.print_json(result)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -12,17 +13,48 @@ from ringwright.cli import options, reading
 from ringwright.ground import called
 from ringwright.ground.units import parse_time
 
+if TYPE_CHECKING:
+    from ringwright.capture.settings import Options
+
+
+@Parameter(name="*", group=options.RECORDING)
+@dataclass(frozen=True, kw_only=True)
+class RecordedParts:
+    """What of a job is recorded."""
+
+    nccl: Annotated[
+        Literal["full", "light", "off"],
+        Parameter(help="NCCL's log, a file per process: full has every call, light only set-up."),
+    ] = "full"
+    flight: Annotated[
+        bool, Parameter(help="PyTorch's Flight Recorder: a dump per rank at the end, and when the job stands still.")
+    ] = False
+    profile: Annotated[
+        str, Parameter(help="PyTorch profiler and execution trace: 5:2 skips five iterations and records two.")
+    ] = ""
+    plugin: Annotated[
+        Path | None, Parameter(help="The NCCL profiler plug-in (verb plugin); used if it lies in this folder.")
+    ] = None
+    no_hook: Annotated[bool, Parameter(help="Leave PyTorch's process groups alone.")] = False
+    no_layers: Annotated[bool, Parameter(help="Record no layer and phase: without hooks on modules.")] = False
+    no_mpi: Annotated[bool, Parameter(help="Leave MPI programs alone.")] = False
+
+    def settings(self) -> Options:
+        """Return them as the recorder takes them."""
+        from ringwright.capture.settings import Options, profile_of
+
+        profile = profile_of(self.profile) if self.profile else None
+        hook, layers, mpi = not self.no_hook, not self.no_layers, not self.no_mpi
+        return Options(hook, layers, self.nccl, self.flight, profile, self.plugin, mpi)
+
+
+AS_USUAL = RecordedParts()
+
 
 def run(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: options.Folder = None,
-    nccl: Annotated[Literal["full", "light", "off"], options.IN_RECORDING] = "full",
-    flight: Annotated[bool, options.IN_RECORDING] = False,
-    profile: Annotated[str, options.IN_RECORDING] = "",
-    plugin: Annotated[Path | None, options.IN_RECORDING] = None,
-    no_hook: Annotated[bool, options.IN_RECORDING] = False,
-    no_layers: Annotated[bool, options.IN_RECORDING] = False,
-    no_mpi: Annotated[bool, options.IN_RECORDING] = False,
+    recording: RecordedParts = AS_USUAL,
     job: str = "",
     timeout: Annotated[str, options.IN_LIMITS] = "",
     stall: Annotated[str, options.IN_LIMITS] = "300s",
@@ -38,20 +70,6 @@ def run(
         The job, behind --: run -o DIR -- torchrun --nproc-per-node 2 train.py
     output
         Folder of the recording (ringwright-run-N in this folder, unless given).
-    nccl
-        NCCL's log, a file per process: full has every call, light only set-up.
-    flight
-        PyTorch's Flight Recorder: a dump per rank at the end, and when the job stands still.
-    profile
-        PyTorch profiler and execution trace: 5:2 skips five iterations and records two.
-    plugin
-        The NCCL profiler plug-in (verb plugin); used if it lies in this folder.
-    no_hook
-        Leave PyTorch's process groups alone.
-    no_layers
-        Record no layer and phase: without hooks on modules.
-    no_mpi
-        Leave MPI programs alone.
     job
         Name of the job, so that its launchers on several nodes share a folder (Slurm's is known).
     timeout
@@ -71,22 +89,12 @@ def run(
     """
     from ringwright.capture.folder import free_folder
     from ringwright.capture.record import record
-    from ringwright.capture.settings import Options, profile_of
     from ringwright.reports import recorded
 
-    options = Options(
-        hook=not no_hook,
-        layers=not no_layers,
-        nccl=nccl,
-        flight=flight,
-        plugin=plugin,
-        mpi=not no_mpi,
-        profile=profile_of(profile) if profile else None,
-    )
     done = record(
         command,
         output or free_folder(Path.cwd()),
-        options,
+        recording.settings(),
         job=job,
         force=force,
         summarised=not no_summary,

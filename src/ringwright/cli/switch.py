@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +15,27 @@ from ringwright.ground.units import parse_time
 HERE = "127.0.0.1:48864"
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SwitchAbove:
+    """The switch above, of which a switch is a worker."""
+
+    parent: Annotated[str | None, Parameter(help="HOST:PORT of the switch above, of which this one is a worker.")] = (
+        None
+    )
+    branch: Annotated[int, Parameter(help="Its number there.")] = 0
+
+
+NOTHING_ABOVE = SwitchAbove()
+
+
 def switch(
     *,
     listen: str = HERE,
     workers: int = 2,
     slots: int = 64,
     jobs: int = 1,
-    parent: str | None = None,
-    branch: int = 0,
+    above: SwitchAbove = NOTHING_ABOVE,
     key_file: Path | None = None,
     plain: bool = False,
     xdp: str = "",
@@ -42,10 +56,6 @@ def switch(
         Of all jobs together; a slot is two frames of memory.
     jobs
         At once; each has an equal share of the slots.
-    parent
-        HOST:PORT of the switch above, of which this one is a worker.
-    branch
-        Its number there.
     key_file
         A secret that workers and switches share; frames of others are counted and dropped.
     plain
@@ -71,8 +81,10 @@ def switch(
     from ringwright.reports.switched import counted, ready
 
     key = read_key(key_file) if key_file is not None else b""
-    settings = SwitchSettings(workers, slots, jobs, key, branch if parent else -1)
-    server = SwitchServer(settings, parse(listen), parent=parse(parent) if parent else None, plain=plain, xdp=xdp)
+    settings = SwitchSettings(workers, slots, jobs, key, above.branch if above.parent else -1)
+    server = SwitchServer(
+        settings, parse(listen), parent=parse(above.parent) if above.parent else None, plain=plain, xdp=xdp
+    )
     if lose:
         server.lose(lose)
     ready(server, sys.stderr if json else sys.stdout)

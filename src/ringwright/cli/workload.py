@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -13,24 +14,49 @@ from ringwright.cli.placed import PlacementOptions
 from ringwright.cli.workload_file import WorkloadFile
 from ringwright.jobs import model_workload
 
-NO_FILE, NO_MACHINE, AS_NUMBERED = WorkloadFile(), MachineOptions(), PlacementOptions()
+
+@Parameter(name="*", group=options.JOB)
+@dataclass(frozen=True, kw_only=True)
+class ModelForm:
+    """How a model is run: its parallel form, batches and number formats."""
+
+    gpus: Annotated[
+        int | None, Parameter(help="Number of GPUs; data parallelism takes what the parallel form leaves.")
+    ] = None
+    parallel: Annotated[str | None, Parameter(help="Words like tp8,pp16,vp2,cp2,ep8,dp128,sp,sg,zero1,fsdp.")] = None
+    micro_batches: Annotated[
+        int | None, Parameter(help="Micro-batches of an iteration (default: four a pipeline stage).")
+    ] = None
+    micro_batch_size: Annotated[int | None, Parameter(help="Sequences of one, or images.")] = None
+    seq: Annotated[int | None, Parameter(help="Tokens of a sequence (default: as the model was trained).")] = None
+    dtype: Annotated[str | None, Parameter(help="Type of parameters and activations: float32, bfloat16, float16.")] = (
+        None
+    )
+    gradients: Annotated[str | None, Parameter(help="Type of gradients (default: float32).")] = None
+    recompute: Annotated[
+        str,
+        Parameter(
+            help="none, selective (scores of attention), selective-op (what torchtitan runs once more by default) or full."
+        ),
+    ] = "none"
+    mode: Annotated[
+        str,
+        Parameter(
+            help="training, prefill, decode, or serve: a pass over the prompts and a decoded token in one table."
+        ),
+    ] = "training"
+    stages: Annotated[str, Parameter(help="Layers of each stage, listed by hand: 10,11,11, or 9,14*8,9.")] = ""
+
+
+NO_FILE, NO_MACHINE, AS_NUMBERED, AS_PUBLISHED = WorkloadFile(), MachineOptions(), PlacementOptions(), ModelForm()
 
 
 def workload(
     model: str,
     *,
-    gpus: Annotated[int | None, options.IN_JOB] = None,
-    parallel: Annotated[str | None, options.IN_JOB] = None,
-    micro_batches: Annotated[int | None, options.IN_JOB] = None,
-    micro_batch_size: Annotated[int | None, options.IN_JOB] = None,
-    seq: Annotated[int | None, options.IN_JOB] = None,
-    dtype: Annotated[str | None, options.IN_JOB] = None,
-    gradients: Annotated[str | None, options.IN_JOB] = None,
-    recompute: Annotated[str, options.IN_JOB] = "none",
-    mode: Annotated[str, options.IN_JOB] = "training",
+    form: ModelForm = AS_PUBLISHED,
     stage: int | None = None,
     all_stages: bool = False,
-    stages: Annotated[str, options.IN_JOB] = "",
     dims: Annotated[dict[str, int] | None, Parameter(name="--dims")] = None,
     placed: PlacementOptions = AS_NUMBERED,
     machine: MachineOptions = NO_MACHINE,
@@ -43,30 +69,10 @@ def workload(
     ----------
     model
         vgg16, resnet50, bert-large, gpt3-175b, llama3-70b, mixtral-8x7b, deepseek-v3 ... (list models)
-    gpus
-        Number of GPUs; data parallelism takes what the parallel form leaves.
-    parallel
-        Words like tp8,pp16,vp2,cp2,ep8,dp128,sp,sg,zero1,fsdp.
-    micro_batches
-        Micro-batches of an iteration (default: four a pipeline stage).
-    micro_batch_size
-        Sequences of one, or images.
-    seq
-        Tokens of a sequence (default: as the model was trained).
-    dtype
-        Type of parameters and activations: float32, bfloat16, float16.
-    gradients
-        Type of gradients (default: float32).
-    recompute
-        none, selective (scores of attention), selective-op (what torchtitan runs once more by default) or full.
-    mode
-        training, prefill, decode, or serve: a pass over the prompts and a decoded token in one table.
     stage
         Pipeline stage whose collectives are shown (default: a middle one).
     all_stages
         Show those of every pipeline stage in one table.
-    stages
-        Layers of each stage, listed by hand: 10,11,11, or 9,14*8,9.
     dims
         Another dimension: --dims.vocabulary 32000.
     json
@@ -77,8 +83,7 @@ def workload(
     ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8 --all-stages
     ringwright workload llama3-8b --gpus 16 --parallel tp4,pp2 --place --fabric dgx-h100:2
     """
-    form = (model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
-    question = model_workload.WorkloadSpec(*form, stage, dims or {}, stages, all_stages)
+    question = model_workload.WorkloadSpec(model, **asdict(form), stage=stage, dims=dims or {}, all_stages=all_stages)
     if placed.places_axes:
         if file.output is not None:
             file.save(question)

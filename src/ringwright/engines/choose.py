@@ -15,11 +15,12 @@ from ringwright.engines.flat import flatten
 from ringwright.engines.folding.fold import evened, fold
 from ringwright.engines.folding.quotient import Folded
 from ringwright.engines.folding.slots import UNEVEN
-from ringwright.engines.machine import PS, Machine
+from ringwright.engines.machine import Machine
 from ringwright.engines.pools.of_program import mends_losses
 from ringwright.engines.result import Run, loads
 from ringwright.engines.slots import machines, not_mended
 from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.ground.units import PS
 from ringwright.model.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from ringwright.costs.calibration import link_numbers
 from ringwright.costs.transports import TRANSPORTS
 from ringwright.engines.coded import wire_shares
 from ringwright.engines.flat import delays, handshakes, routes
-from ringwright.engines.machine import PS, machine
+from ringwright.engines.machine import machine
 from ringwright.engines.result import Run
 from ringwright.ground.errors import DeclinedError, UsageError
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

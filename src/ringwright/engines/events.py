@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.event_loop import simulate_events
-from ringwright.engines.machine import FOREVER, PS
+from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.ground.errors import NeverArrivesError
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     import numpy as np

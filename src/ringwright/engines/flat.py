@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ringwright.costs.transports import TRANSPORTS
 from ringwright.engines import loops
 from ringwright.engines.hazards import Edges, loop_edges
-from ringwright.engines.machine import PS
 from ringwright.engines.memory import shortage
 from ringwright.engines.messages import MessageGraph, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.engines.tree_flows import streams
 from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.units import PS
 from ringwright.model.program import ADDING, Op
 from ringwright.model.topology import NIC
 

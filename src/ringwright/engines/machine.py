@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.corruption import FULL_PACKET, lost_share
 from ringwright.ground.errors import UsageError
+from ringwright.ground.units import PS
 from ringwright.model.software import NO_SOFTWARE, Software
 from ringwright.model.topology import NIC
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
-PS = 1e12
 MOST_LATENCY_S = 1e5  # of a link or switch: beyond it, and for what is no number, picoseconds overflow
 ALPHAS = ("pipelined", "busy")
 FOREVER = 1 << 62

@@ -23,13 +23,14 @@ import numpy as np
 
 from ringwright.engines.coded import wire_shares
 from ringwright.engines.flat import places
-from ringwright.engines.machine import PS, Machine, Pacers, machine
+from ringwright.engines.machine import Machine, Pacers, machine
 from ringwright.engines.packets.carriage import spoken
 from ringwright.engines.pools.expected import PoolTimes, late_ps
 from ringwright.engines.pools.hashed import HashedPool, packet_time_ps
 from ringwright.engines.pools.losses import lost_on
 from ringwright.engines.round_trips import RoundTrips, StreamMoves
 from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.units import PS
 from ringwright.model.program import Op
 from ringwright.model.software import NO_SOFTWARE
 from ringwright.model.streams import LOSS_RULES

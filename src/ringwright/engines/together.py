@@ -14,10 +14,10 @@ import numpy as np
 
 from ringwright.engines import events
 from ringwright.engines.flat import flatten
-from ringwright.engines.machine import PS
 from ringwright.engines.messages import Branches, MessageGraph
 from ringwright.engines.result import busy_ps, loads
 from ringwright.engines.slots import machines
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,13 +31,7 @@ STORED = {
     "float8": np.uint8,
 }
 MANTISSA_BITS = {"float8": 4, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # the implicit bit included
-_UFUNCS: dict[str, np.ufunc] = {
-    "sum": np.add,
-    "avg": np.add,
-    "prod": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
+_UFUNCS: dict[str, np.ufunc] = {"sum": np.add, "avg": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 _STRIP = 1 << 15  # elements: what bfloat16 needs beside itself stays in the cache
 
 

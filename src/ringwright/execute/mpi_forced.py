@@ -207,10 +207,7 @@ def _mca(call: str, slug: str, forcing: Forcing, segment_bytes: int, fanout: int
 def _cvars(call: str, slug: str, forcing: Forcing, segment_bytes: int, fanout: int) -> dict[str, str]:
     del slug
     stem = f"MPIR_CVAR_{mpi_name(call).upper()}"
-    settings = {
-        "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
-        f"{stem}_INTRA_ALGORITHM": forcing.called,
-    }
+    settings = {"MPIR_CVAR_DEVICE_COLLECTIVES": "none", f"{stem}_INTRA_ALGORITHM": forcing.called}
     settings |= {f"{stem}_{knob}": value for knob, value in forcing.fixed}
     if fanout and forcing.fanout:
         settings[f"{stem}_{forcing.fanout}"] = str(fanout)

@@ -123,8 +123,8 @@ def join(
     net, first = None, n + nics + boxes * len(chassis.rest)
     layout = chosen.layout or layout
     if boxes > 1:
-        rails = chassis.nics if layout == "rails" else 1
-        net = clos(nics, rails, layout, chosen, first, chassis.nics if layout == "leaf-spine" else 1)
+        rails, together = {"rails": (chassis.nics, 1), "leaf-spine": (1, chassis.nics)}.get(layout, (1, 1))
+        net = clos(nics, rails, layout, chosen, first, together)
         net.wire(wires, n + np.arange(nics), chassis.nic_rate, chassis.nic_latency_s, chosen)
     switches = (net.leaves, net.spines) if net else (0, 0)
     kinds = np.repeat(np.array([RANK, NIC, SWITCH], np.uint8), (n, nics, first + sum(switches) - n - nics))

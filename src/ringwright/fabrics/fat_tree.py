@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+# long: a knob in each line, then the tree tier by tier
 def fat_tree(
     n: int,
     *,

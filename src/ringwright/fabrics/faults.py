@@ -68,8 +68,6 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     flapping starts, and which ``random`` targets. ``link * ...`` without a time changes the machine's own arrays instead of
     adding a row for each link. Raises UsageError where a line says nothing that can be understood; it names near names.
     """
-    import numpy as np
-
     lines = list(lines)
     for text in (line.partition("#")[0].strip() for line in lines):
         if text.split()[:1] == [ECMP]:
@@ -81,6 +79,20 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     if beyond is not None:
         raise UsageError("this is outside the simulation's model", where=f"fault '{beyond.text}'", remedy=LAB)
     always = [each for each in listed if each.everywhere and not each.start_s and math.isinf(each.end_s)]
+    changed = _everywhere(topology, always)
+    rows = timetable(changed, [each for each in listed if each not in always])
+    said = (line for text in lines if (line := text.partition("#")[0].strip()))
+    return dataclasses.replace(
+        changed,
+        faults=tuple(sorted((*changed.faults, *rows), key=_order)),
+        fault_lines=(*topology.fault_lines, *said),
+        fault_seed=seed,
+    )
+
+
+def _everywhere(topology: Topology, always: Iterable[FaultEffect]) -> Topology:
+    import numpy as np
+
     changed = topology
     for each in always:
         if each.field == "rate_factor":
@@ -94,14 +106,7 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
         else:
             latency_s = changed.latency_s * (each.field != "latency_s") + each.value
             changed = dataclasses.replace(changed, latency_s=latency_s)
-    rows = timetable(changed, [each for each in listed if each not in always])
-    said = (line for text in lines if (line := text.partition("#")[0].strip()))
-    return dataclasses.replace(
-        changed,
-        faults=tuple(sorted((*changed.faults, *rows), key=_order)),
-        fault_lines=(*topology.fault_lines, *said),
-        fault_seed=seed,
-    )
+    return changed
 
 
 def rows(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Fault]:

@@ -15,6 +15,7 @@ from ringwright.model.wiring import MOST_NODES, Wires
 LAYOUTS = ("leaf-spine", "switch")
 
 
+# long, parameters: they are the knobs of the fabric, by the names that --fabric has
 def leaf_spine(
     n: int,
     *,

@@ -11,6 +11,7 @@ from ringwright.ground.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.model.topology import Topology
 
 
+# parameters: they are the knobs of the fabric, by the names that --fabric has
 def ndv2(
     boxes: int = 1,
     *,

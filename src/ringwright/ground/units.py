@@ -16,6 +16,8 @@ _RATE = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(?:([kMGT]?)(i?)(b|B)(?:/s|
 _TIME = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(ps|ns|us|µs|ms|s|min|h|)\s*")
 _SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 MOST_BYTES = 1 << 60
+MIB, GIB = 1 << 20, 1 << 30
+PS = 1e12  # of a second
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

@@ -127,18 +127,18 @@ def fabric_costs(job: Job) -> FabricCosts | None:
 def stepped(job: Job, system: str, result: PolicyResult) -> SteppedSystem:
     """Return the step of a system as it is compared; ``result``: the run of the job, which may be let go afterwards."""
     costs, operations = fabric_costs(job), exposed_operations(result)
-    likely = result.probable
     added = [key for key, mine in operations.items() if costs is not None and added_in_network(costs, key, mine)]
     asked = [(key, mine) for key, mine in operations.items() if key.op not in ALONE]
     known = [] if costs is None or not costs.algorithms else [refusal(costs, *each) for each in asked]
-    left = [why.what for why in known if why is not None]
-    own = not left or len(left) < len(asked)
+    left = [why.what for why in filter(None, known)]
+    own = len(left) < max(len(asked), 1)
+    likely = result.probable if own else None
     row = SystemStep(
         system=system,
         step_us=result.step_s * 1e6 if own else None,
-        step_us_p05=likely.p05_us if likely and own else None,
-        step_us_p50=likely.p50_us if likely and own else None,
-        step_us_p95=likely.p95_us if likely and own else None,
+        step_us_p05=likely.p05_us if likely else None,
+        step_us_p50=likely.p50_us if likely else None,
+        step_us_p95=likely.p95_us if likely else None,
         exposed_comm_us=result.exposed_s * 1e6 if own else None,
         in_network=bool(added) and own if costs is not None else None,
         declined=None if own else left[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from ringwright.analysis.traffic.call_edges import MOST_RECEIVERS
 from ringwright.analysis.traffic.transfers import Transfers, told
 from ringwright.calls.placed import hosts_of
 from ringwright.costs.traffic import sent_total
-from ringwright.engines.job.step import PS
+from ringwright.ground.units import PS
 from ringwright.jobs.pricing.senders import POINT_TO_POINT, Senders
 from ringwright.jobs.pricing.whose import EventPart, Whose
 
@@ -51,6 +52,24 @@ def burst_keys(job: Job, result: PolicyResult, gap_s: float | None = None) -> di
     return {"bursts": told_bursts, "bursts_unknown": unknown}
 
 
+def _columns(
+    senders: Senders, rows: list[tuple[Instances, list[EventPart]]], hosts: Sequence[object] | None
+) -> tuple[_Columns, int]:
+    """Return the transfers between ``hosts``, or all where they are None, and how many within one are left out."""
+    columns, within, steps = _Columns(), 0, senders.steps()
+    for row, parts in rows:
+        op = senders.operations[row.name].op
+        for part in parts:
+            if hosts is not None and len({hosts[rank] for rank in _members(part)}) == 1:
+                within += row.count * len(steps)
+                continue
+            sender = part.rank_class if part.rank is None else part.rank
+            for receiver, unit in _edges(op, part):
+                for step in steps:
+                    columns.add(senders, row, step, sender, receiver, unit)
+    return columns, within
+
+
 def transfers_of(job: Job, result: PolicyResult) -> Transfers | str:
     """Return what ranks send in groups of several hosts, or to all where no host is known; or why that is not told."""
     senders = Senders(job, result.workload, result.undisturbed)
@@ -63,17 +82,7 @@ def transfers_of(job: Job, result: PolicyResult) -> Transfers | str:
         return f"{count:,} transfers are too many to look at; --trace saves them, and summary reads them"
     hosts = None if senders.topology is None else hosts_of(range(senders.scheduled.mesh.size), senders.topology)
     several = hosts is not None and len(set(hosts)) > 1
-    columns, within = _Columns(), 0
-    for row, parts in rows:
-        op = senders.operations[row.name].op
-        for part in parts:
-            if several and hosts is not None and len({hosts[rank] for rank in _members(part)}) == 1:
-                within += row.count * len(steps)
-                continue
-            sender = part.rank_class if part.rank is None else part.rank
-            for receiver, unit in _edges(op, part):
-                for step in steps:
-                    columns.add(senders, row, step, sender, receiver, unit)
+    columns, within = _columns(senders, rows, hosts if several else None)
     scope = (
         "all that a rank sends in groups of several hosts" if several else "all that a rank sends, to its own host too"
     )

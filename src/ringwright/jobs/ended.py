@@ -8,9 +8,9 @@ from math import ceil
 
 from ringwright.calls import job_ends
 from ringwright.engines.job.groups import OperationGroups
-from ringwright.engines.job.step import PS
 from ringwright.ground.documents import as_json
 from ringwright.ground.errors import JobEndsError
+from ringwright.ground.units import PS
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Changed
 from ringwright.jobs.study import Job, PolicyResult, simulated, without_faults

@@ -98,6 +98,7 @@ def made(
     collectives = (
         f"collectives by {library}, timed by the event engine; groups that do the same on one link are timed together"
     )
+    systems = question.algorithms.values() or (LIBRARY,)
     if not library.startswith(LIBRARY):
         collectives += f"; {UNCHARGED}"
     return Job(
@@ -113,12 +114,7 @@ def made(
         left_out=LEFT_OUT,
         remarks=costs.told,
         likely=None if others else _likely(question, card, device, step.parallel.world),
-        asked=asked_of(
-            topology,
-            question.algorithms.values() or (LIBRARY,),
-            beside=[other.text for other in beside],
-            networks=networks,
-        ),
+        asked=asked_of(topology, systems, beside=[other.text for other in beside], networks=networks),
     )
 
 

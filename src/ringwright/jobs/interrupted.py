@@ -20,10 +20,9 @@ from ringwright.calls.job_ends import across
 from ringwright.engines.choose import simulate
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.run import JobRun
-from ringwright.engines.job.step import PS
 from ringwright.engines.packets.carriage import inside, without_losses
 from ringwright.ground.errors import DeclinedError, UsageError
-from ringwright.ground.units import format_time
+from ringwright.ground.units import PS, format_time
 from ringwright.jobs.explained.account import Account, account, combined
 from ringwright.jobs.explained.passing import RATE, PassingFault
 from ringwright.jobs.pricing.costs import LIBRARY

@@ -239,6 +239,7 @@ def _counted(card: ModelCard, step: StepSpec) -> Iterator[str]:
         yield "the vocabulary of 50,257 words is padded to 51,200"
 
 
+# branches: a sentence for each choice of the parallel form
 def _communicated(card: ModelCard, step: StepSpec) -> Iterator[str]:
     """Yield how the collectives are made where systems differ."""
     parallel = step.parallel

@@ -7,6 +7,7 @@ from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.workload import Workload
 
 
+# parameters: they are what a model and its parallel form leave open, each by its name
 def job(
     model: str,
     gpus: int | None = None,

@@ -161,8 +161,7 @@ def simulate(
     if isinstance(what, Program | Collective) or what in OPS:
         if policy is not None:
             raise UsageError("a policy orders the operations of a job, this is one", remedy="leave policy out")
-        machine = spelled.machine(_named(on))
-        held = _calibration(calibration)
+        machine, held = spelled.machine(_named(on)), _calibration(calibration)
         if held is not None:
             from ringwright.costs.calibration import calibrated
 
@@ -180,16 +179,12 @@ def simulate(
             calibration=held,
             faults=asked,
         )
-        run = question.run(program, question.topology)
-        while (longer := question.lasting(run.time_s)) is not question:
-            question = longer
-            run = question.run(program, question.topology)
-        return replace(run, ask=lambda: _probable(question, made, program, run))
+        return _run(question, made, program)
     strange = {"size": size, "engine": engine, "alpha": alpha, "calibration": calibration}
     if given := [name for name, value in strange.items() if value is not None]:
         raise UsageError(f"{given[0]} is for one collective, this is a job", remedy=f"leave {given[0]} out")
     if algorithm is not None and not isinstance(algorithm, str):
-        algorithm = getattr(algorithm, "spelling", None) or _no_spelling(algorithm)
+        algorithm = _spelling(algorithm)
     from ringwright.jobs.study import answer, arriving_late, without_faults_too
 
     lines, opened = _lines(faults), _opened(what)
@@ -216,7 +211,9 @@ def _named(on: spelled.Machine | None) -> spelled.Machine:
     return on
 
 
-def _no_spelling(algorithm: object) -> str:
+def _spelling(algorithm: object) -> str:
+    if spelling := getattr(algorithm, "spelling", None):
+        return str(spelling)
     raise UsageError("a job's algorithm is named, not given", where=repr(algorithm), remedy="algorithm='ring'")
 
 
@@ -309,3 +306,11 @@ def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faul
     healthy = replace(named, faults=())
     faulty = spelled.machine(named, lines, seed=seed) if lines or named.faults else healthy
     return recorded.job(replayed(what), recorded.Counterfactual(algorithm, healthy, faulty))
+
+
+def _run(question: SimulationSpec, made: spelled.Algorithm, program: Program) -> Run:
+    run = question.run(program, question.topology)
+    while (longer := question.lasting(run.time_s)) is not question:
+        question = longer
+        run = question.run(program, question.topology)
+    return replace(run, ask=lambda: _probable(question, made, program, run))

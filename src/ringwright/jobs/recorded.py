@@ -178,8 +178,8 @@ def job(replay: Replay, change: Counterfactual) -> Job:
     if measured is not None:
         before = was or change.healthy or on
         costs = Changed(measured, on_fabric(before, workload), after)
-        faulty = " with faults" if on is not change.healthy else ""
-        without = f"{LIBRARY} on {before.name} without" if before.name != on.name else f"{LIBRARY} without"
+        faulty = " with faults" * (on is not change.healthy)
+        without = f"{LIBRARY}{f' on {before.name}' * (before.name != on.name)} without"
         said = [
             f"an operation takes its measured time x simulated with {name} on {on.name}{faulty} / simulated with {without}"
         ]

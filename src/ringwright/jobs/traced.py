@@ -13,8 +13,9 @@ from ringwright.costs.gpus import OF_FABRIC
 from ringwright.engines.job.arrivals import HELD
 from ringwright.engines.job.own_ready import OwnReady
 from ringwright.engines.job.run import JobRun
-from ringwright.engines.job.step import PS, Instances
+from ringwright.engines.job.step import Instances
 from ringwright.ground.trace_tables import Row, conform, rows
+from ringwright.ground.units import PS
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.pricing.senders import MOST_PLACED, POINT_TO_POINT, Senders
 from ringwright.jobs.pricing.whose import EventPart, Group, Whose
@@ -120,13 +121,7 @@ class _Written:
         op = self.senders.operations[row.name].op
         kind = "p2p" if op in POINT_TO_POINT else "collective"
         stream = f"{row.role}{f' {row.phase}' if row.phase else ''}"
-        return _of(row) | {
-            "kind": kind,
-            "op": op,
-            "phase": self.senders.phase(row),
-            "stream": stream,
-            "role": row.role,
-        }
+        return _of(row) | {"kind": kind, "op": op, "phase": self.senders.phase(row), "stream": stream, "role": row.role}
 
     def events(self) -> pl.DataFrame:
         """Return all rows of ``events`` but those of the steps."""

@@ -186,7 +186,5 @@ def _by_first_hop(program: Program, every: list[CarriedTree]) -> list[CarriedTre
         order = np.lexsort((step, src * program.n_nodes + dst))
         rows = order[np.unique((src * program.n_nodes + dst)[order], return_index=True)[1]]
         moved = CarriedChunks(step, src, dst, np.zeros(len(step), np.int64), collects)
-        made.append(
-            _tree(moved, rows, sum(each.chunks for each in paths), sum(each.size_bytes for each in paths)),
-        )
+        made.append(_tree(moved, rows, sum(each.chunks for each in paths), sum(each.size_bytes for each in paths)))
     return made

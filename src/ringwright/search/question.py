@@ -73,6 +73,12 @@ class FoundProgram:
     was_kept: bool = False
 
 
+def _no_method(slug: str, searching: list[str]) -> UsageError:
+    remedy = f"--method, one of: {', '.join([*searching, USUAL, BEST])}"
+    remedy = "a colon before each knob: sccl:chunks=1:steps=2" if "=" in slug else remedy
+    return UsageError(f"'{slug}' is no method of synthesis", remedy=remedy)
+
+
 def methods(op: str, asked: str) -> list[str]:
     """Return the methods that are meant: those named, separated by commas; with ``best`` all that search for an operation.
 
@@ -86,13 +92,11 @@ def methods(op: str, asked: str) -> list[str]:
             raise UsageError(f"nothing searches for {op}", remedy="ringwright list algorithms")
         instant = [each for each in INSTANT if each in able and asked == USUAL]
         return instant or [each for each in able if each not in NO_SEARCH] or able
-    chosen = list(dict.fromkeys(each.strip() for each in asked.split(",") if each.strip()))
+    chosen = list(dict.fromkeys(filter(None, map(str.strip, asked.split(",")))))
     for spelling in chosen:
         slug = spelling.partition(":")[0].partition("@")[0]
         if slug not in {each.slug for each in searching}:
-            known = ", ".join([*(each.slug for each in searching), USUAL, BEST])
-            remedy = "a colon before each knob: sccl:chunks=1:steps=2" if "=" in slug else f"--method, one of: {known}"
-            raise UsageError(f"'{slug}' is no method of synthesis", remedy=remedy)
+            raise _no_method(slug, [each.slug for each in searching])
         if slug not in able:
             raise UsageError(f"{slug} does no {op}", remedy=f"--method {', '.join(able) or BEST}")
     return chosen or methods(op, USUAL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.searching import Deadline
@@ -121,7 +122,7 @@ def synthesise(
     finds: dict[int, _SizeFinds] = {}
     others: list[RivalRow] = []
     faults: list[Replanned] = []
-    total, done = len(sizes) * (len(asked) * (1 if question.healthy is None else 2) + rivals), 0
+    total, done = len(sizes) * (len(asked) * (1 + (question.healthy is not None)) + rivals), 0
 
     def tell(name: str) -> None:
         nonlocal done
@@ -144,12 +145,9 @@ def synthesise(
             others += rivals_of(question, question.collective(size), best_us, person)
     if progress is not None:
         progress(total, total, "")
-    rows = [row for each in finds.values() for row in each.rows]
+    rows = sorted(chain(*(each.rows for each in finds.values())), key=lambda row: (row.size_bytes, row.time_us))
     if not rows:
-        if person.stopped:
-            raise _nothing(question, asked)
-        raise next(error for each in finds.values() for error in each.errors)
-    rows.sort(key=lambda row: (row.size_bytes, row.time_us))
+        raise _nothing(question, asked) if person.stopped else next(chain(*(each.errors for each in finds.values())))
     return Synthesised(
         question,
         tuple(rows),

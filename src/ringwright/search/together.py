@@ -196,14 +196,13 @@ def share(
     beside_us, together_us = (
         (simulate_together(programs, topology, alpha).ends_ps / 1e6).tolist() for programs in (alone, joint.programs)
     )
-    right = [is_right(each, topology) for each in joint.programs]
     rows = []
     for at, call in enumerate(calls):
         mine = [number for number, each in enumerate(owner) if each == at]
         alone_last, beside_last, together_last = (
             max(times[number] for number in mine) for times in (alone_us, beside_us, together_us)
         )
-        proved = [right[number] for number in mine]
+        proved = [is_right(joint.programs[number], topology) for number in mine]
         verified = False if False in proved else None if None in proved else True
         facts = call.op, call.size_bytes, call.axis, len(mine), len(call.groups[0])
         rows.append(GroupRow(*facts, alone_last, beside_last, together_last, verified))

@@ -50,8 +50,9 @@ class Backward:
         coming += [self.gradients[each] for each in flow.reads if each in self.gradients]
         coming = list(dict.fromkeys(coming))
         again = self._again(entered) if has_weights else ""
-        needed = [each for each in flow.inputs if not (again and entered and each == entered.after)]
-        kept = (*flow.inner, *needed, *((entered.before,) if again and entered else ()))
+        sent = entered if again else None
+        needed = [each for each in flow.inputs if not (sent and each == sent.after)]
+        kept = (*flow.inner, *needed, *((sent.before,) if sent else ()))
         self.kept.update(name for name in kept if name)  # a family may not say how wide what flows is
         self.stage.reads(inputs, *coming, *flow.inner, *(() if has_weights else needed))
         if has_weights:

@@ -40,12 +40,10 @@ def chain(
         raise UsageError(f"'{name}' has no layers")
     labels = [each.name or f"layer{at}" for at, each in enumerate(layers)]
     edges, payloads = [], []
-    tasks = [Task(f"F.{labels[at]}", "all", "F", each.forward_s, at, ("F", 0)) for at, each in enumerate(layers)]
-    tasks += [Task(f"B.{labels[at]}", "all", "B", each.backward_s, at, ("B", 0)) for at, each in enumerate(layers)][
-        ::-1
-    ]
-    for at, each in enumerate(layers):
-        label = labels[at]
+    numbered = list(enumerate(layers))
+    tasks = [Task(f"F.{labels[at]}", "all", "F", each.forward_s, at, ("F", 0)) for at, each in numbered]
+    tasks += [Task(f"B.{labels[at]}", "all", "B", each.backward_s, at, ("B", 0)) for at, each in reversed(numbered)]
+    for (at, each), label in zip(numbered, labels, strict=True):
         edges.append(Edge(f"F.{label}", f"F.{labels[at + 1]}" if at + 1 < len(layers) else f"B.{label}"))
         if at:
             edges.append(Edge(f"B.{label}", f"B.{labels[at - 1]}"))

@@ -230,11 +230,15 @@ def _check_experts(card: ModelCard, parallel: Parallel) -> None:
         )
 
 
-def _check_tokens(card: ModelCard, parallel: Parallel, sequence: int, micro_batches: int) -> None:
+def _pieces(parallel: Parallel) -> tuple[int, str]:
     # A causal ring gives each rank one piece from the front and one from the back, so that all have equal work.
     over_tp = parallel.tp if parallel.sp or parallel.sg else 1
     cuts = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{over_tp}"] if over_tp > 1 else [])
-    pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * over_tp
+    return (2 * parallel.cp if parallel.cp > 1 else 1) * over_tp, " x ".join(cuts)
+
+
+def _check_tokens(card: ModelCard, parallel: Parallel, sequence: int, micro_batches: int) -> None:
+    pieces, cuts = _pieces(parallel)
     fixed = card.fixed_tokens
     if fixed and sequence != fixed:
         raise UsageError(
@@ -243,7 +247,7 @@ def _check_tokens(card: ModelCard, parallel: Parallel, sequence: int, micro_batc
         )
     if sequence % pieces:
         raise UsageError(
-            f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({' x '.join(cuts)})",
+            f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({cuts})",
             remedy="leave cp, sp and sg out" if fixed else f"--seq {_next(sequence, pieces)}",
         )
     if card.family in ("gpt2", "bert") and sequence > card.dims["positions"]:

@@ -101,9 +101,9 @@ class Cutter:
                 yield kind, list(held)
                 held.clear()
 
+        begins, ends = _expert_runs(works)
         for at, work in enumerate(works):
-            before, after = works[at - 1] if at else None, works[at + 1] if at + 1 < len(works) else None
-            if work.expert and not (before and before.expert):
+            if at in begins:
                 yield from flushed("dense")
                 yield from (("exchange", each) for each in self._to_experts())
             elif cuts and work.cut == "columns" and not work.expert and (not inside or work.name == "cross_k"):
@@ -111,14 +111,14 @@ class Cutter:
                 yield "exchange", self._enter()
                 inside = True
             held.append(work)
-            if work.expert and not (after and after.expert):
+            if at in ends:
                 yield from flushed("experts")
                 yield from (("exchange", each) for each in self._from_experts())
             elif cuts and work.cut == "rows" and not work.expert:
                 yield from flushed("dense")
                 yield "exchange", self._leave()
                 inside = False
-            elif work.cut == CUT and after is None:
+            elif work.cut == CUT and at == len(works) - 1:
                 yield from flushed("tables")
                 yield "exchange", self._vectors()
         yield from flushed("dense")
@@ -274,3 +274,10 @@ class Cutter:
             sums.append(Exchange(f"loss{number}", "tp", ("all-reduce", LOSS_BYTES * self.load.tokens)))
             sums.append(Segment(f"loss{number}", "loss", Seconds()))
         return [enter, logits, *sums]
+
+
+def _expert_runs(works: Sequence[LayerWork]) -> tuple[set[int], set[int]]:
+    """Return with which layers a run of experts begins, and with which one ends."""
+    experts = [False, *(bool(work.expert) for work in works), False]
+    begins = {at for at in range(len(works)) if experts[at + 1] and not experts[at]}
+    return begins, {at for at in range(len(works)) if experts[at + 1] and not experts[at + 2]}

@@ -32,8 +32,7 @@ def delayed(workload: Workload, steps: int = 1) -> Workload:
     )
     payloads = tuple(
         replace(
-            each,
-            consumers=tuple((name, far + steps * (bool(far) and name in passes)) for name, far in each.consumers),
+            each, consumers=tuple((name, far + steps * (bool(far) and name in passes)) for name, far in each.consumers)
         )
         for each in workload.payloads
     )

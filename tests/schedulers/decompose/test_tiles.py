@@ -9,10 +9,10 @@ import pytest
 import algebra_cases as cases
 import ringwright
 from ringwright.engines.job.run import simulate
-from ringwright.engines.job.step import PS
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.equal import prove, small
 from ringwright.graph.algebra.tiles import shares_of_time
+from ringwright.ground.units import PS
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._sites import sites

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.engines.machine import PS
 from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.losses import lost_on
 from ringwright.execute.switched.tree import seats
 from ringwright.execute.switched.worker import EXPONENTS, LEAST_RTO_S, Membership
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 from ringwright_lab.network.script import LEAST_LATENCY_S
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -152,30 +152,7 @@ def measure(
     nodes = max([question.ranks, *(program.n_nodes for program in made.values())])
     cut: list[list[NodePlan]] = []
     rounds, meanings = _probes(question, group, cut, slowest_rate, nodes)
-    for size in question.sizes:
-        contenders = []
-        for candidate, name in group.entries:
-            if candidate.native:
-                contenders.append(Contender(f"{candidate.name}|{name}"))
-            elif is_switched(name):
-                contenders.append(
-                    Contender(f"{candidate.name}|{name}", switched.WIRE, terms=question.through_switch[name])
-                )
-            elif (name, size) in made:
-                cut.append(_padded(plans(made[name, size]), nodes))
-                contenders.append(Contender(f"{candidate.name}|{name}", candidate.executor.wire, len(cut) - 1))
-        inner = _inner(size, slowest_rate)
-        rounds.append(
-            Contest(
-                AskedCollective.of(question.collective(size)),
-                contenders,
-                question.rounds,
-                inner,
-                question.warmup,
-                question.seed,
-                record=question.record,
-            )
-        )
+    rounds += _contests(question, group, made, cut, slowest_rate, nodes)
     seats = list(places or here(nodes))
     if len(seats) < nodes:
         raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
@@ -293,3 +270,35 @@ def _sorted(
         elif not is_probe:
             samples.append(sample)
     return samples, probes
+
+
+def _contests(
+    question: BenchSpec,
+    group: LaunchGroup,
+    made: dict[tuple[str, int], Program],
+    cut: list[list[NodePlan]],
+    slowest_rate: float,
+    nodes: int,
+) -> Iterator[Contest]:
+    """Yield a round for each size; ``cut`` takes in the plans of its programs."""
+    for size in question.sizes:
+        contenders = []
+        for candidate, name in group.entries:
+            if candidate.native:
+                contenders.append(Contender(f"{candidate.name}|{name}"))
+            elif is_switched(name):
+                contenders.append(
+                    Contender(f"{candidate.name}|{name}", switched.WIRE, terms=question.through_switch[name])
+                )
+            elif (name, size) in made:
+                cut.append(_padded(plans(made[name, size]), nodes))
+                contenders.append(Contender(f"{candidate.name}|{name}", candidate.executor.wire, len(cut) - 1))
+        yield Contest(
+            AskedCollective.of(question.collective(size)),
+            contenders,
+            question.rounds,
+            _inner(size, slowest_rate),
+            question.warmup,
+            question.seed,
+            record=question.record,
+        )

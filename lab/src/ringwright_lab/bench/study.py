@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from ringwright.ground import steps
 from ringwright.ground.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import capture, jobs, probe, switched
-from ringwright_lab.bench.question import BenchSpec
+from ringwright_lab.bench.question import BenchSpec, Candidate
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program
@@ -34,17 +34,8 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
 
     Raises UsageError for a question that cannot be asked, InfeasibleError where ranks did not come to an end.
     """
-    candidates = question.candidates()
     notes: list[str] = []
-    usable = []
-    for candidate in candidates:
-        reason = candidate.executor.missing()
-        if reason:
-            notes.append(f"{candidate.name} left out: {' '.join(reason.split())}")
-        else:
-            usable.append(candidate)
-    if not usable:
-        raise UsageError("none of these backends can run here", where="; ".join(notes), remedy="--backend ringwright")
+    usable = _usable(question, notes)
     with launch.terminable(), _network(question, out) as net, switched.serving(question, net) as ports:
         topology = net.topology if net else _plain(question.ranks)
         made = _programs(question, topology, notes)
@@ -77,24 +68,10 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
     rows = _rows(question, samples, made, probes, topology if net else None)
     result: dict[str, Any] = {
         "schema": SCHEMA,
-        "collective": question.op,
-        "ranks": question.ranks,
-        "dtype": question.dtype,
-        "reduce_op": question.reduce_op,
-        "root": question.root,
-        "rounds": question.rounds,
-        "lab": question.lab,
-        "tcp": question.tcp if question.lab else None,
-        "faults": list(question.faults),
-        "seed": question.seed,
+        **_asked(question),
         "rows": rows,
         "ratios": _ratios(question, samples),
-        "probe": [
-            {"backend": starter, "wire": wire, "kind": kind, "size_bytes": size, "time_us": time_s * 1e6}
-            for (starter, wire), times_s in probes.items()
-            if starter
-            for (kind, size), time_s in times_s.items()
-        ],
+        "probe": _probed(probes),
         "verdict": {"limit": limit.what, "why": limit.why} if limit else None,
         "notes": [*dict.fromkeys(notes), *_untimed(samples), *_remarks(question, usable)],
     }
@@ -352,3 +329,42 @@ def _remarks(question: BenchSpec, usable: list[Any]) -> list[str]:
     if "gloo" in names and question.op == "reduce-scatter":
         remarks.append("gloo carries out a reduce-scatter as an all-reduce: it moves twice the bytes it would have to")
     return remarks
+
+
+def _usable(question: BenchSpec, notes: list[str]) -> list[Candidate]:
+    """Return the backends that can run here, and note why others cannot; UsageError where none can."""
+    usable = []
+    for candidate in question.candidates():
+        reason = candidate.executor.missing()
+        if reason:
+            notes.append(f"{candidate.name} left out: {' '.join(reason.split())}")
+        else:
+            usable.append(candidate)
+    if not usable:
+        raise UsageError("none of these backends can run here", where="; ".join(notes), remedy="--backend ringwright")
+    return usable
+
+
+def _asked(question: BenchSpec) -> Mapping[str, object]:
+    """Return the question as the object of the answer repeats it."""
+    return {
+        "collective": question.op,
+        "ranks": question.ranks,
+        "dtype": question.dtype,
+        "reduce_op": question.reduce_op,
+        "root": question.root,
+        "rounds": question.rounds,
+        "lab": question.lab,
+        "tcp": question.tcp if question.lab else None,
+        "faults": list(question.faults),
+        "seed": question.seed,
+    }
+
+
+def _probed(probes: dict[tuple[str, str], dict[tuple[str, int], float]]) -> list[Mapping[str, object]]:
+    return [
+        {"backend": starter, "wire": wire, "kind": kind, "size_bytes": size, "time_us": time_s * 1e6}
+        for (starter, wire), times_s in probes.items()
+        if starter
+        for (kind, size), time_s in times_s.items()
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,34 @@ from ringwright.cli.sizes import Sizes
 from ringwright.ground import drafts
 from ringwright.ground.units import parse_time
 
-FROM_64K = Sizes(begin="64K")
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RoundOptions:
+    """How often a collective runs."""
+
+    iters: Annotated[
+        int, Parameter(name=["--iters", "-n"], help="Rounds; libraries and programs take turns in each.")
+    ] = 10
+    warmup: Annotated[int, Parameter(name=["--warmup", "-w"])] = 2
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ReductionOptions:
+    """What is reduced, how, and to which rank."""
+
+    dtype: Annotated[str, Parameter(name=["--dtype", "-d"])] = "float32"
+    op: Annotated[
+        str | None,
+        Parameter(
+            help="Reduction: sum (the default), prod, max or min. -o sum, as nccl-tests spells it, is still read as that."
+        ),
+    ] = None
+    root: Annotated[int, Parameter(name=["--root", "-r"])] = 0
+
+
+FROM_64K, TEN_ROUNDS, OF_FLOATS = Sizes(begin="64K"), RoundOptions(), ReductionOptions()
 
 
 def bench(
@@ -26,11 +54,8 @@ def bench(
     backend: str = "ringwright",
     algorithm: str = "ring",
     sizes: Sizes = FROM_64K,
-    iters: Annotated[int, Parameter(name=["--iters", "-n"])] = 10,
-    warmup: Annotated[int, Parameter(name=["--warmup", "-w"])] = 2,
-    dtype: Annotated[str, Parameter(name=["--dtype", "-d"])] = "float32",
-    op: str | None = None,
-    root: Annotated[int, Parameter(name=["--root", "-r"])] = 0,
+    rounds: RoundOptions = TEN_ROUNDS,
+    reduction: ReductionOptions = OF_FLOATS,
     lab: str | None = None,
     network: NetworkOptions = AS_IT_IS,
     output: options.Folder = None,
@@ -45,12 +70,8 @@ def bench(
         Comma separated: openmpi, mpich, gloo, nccl, ringwright (shared memory; sockets in a lab), ringwright@gloo.
     algorithm
         Systems, comma separated: ring,rabenseifner (list algorithms; their knobs: systems SLUG).
-    iters
-        Rounds; libraries and programs take turns in each.
     lab
         Talk over a network of namespaces: switch:4,rate=100Mb/s.
-    op
-        Reduction: sum (the default), prod, max or min. -o sum, as nccl-tests spells it, is still read as that.
     output
         Folder for a capture, for the verb compare.
     calibration
@@ -65,18 +86,18 @@ def bench(
     from ringwright_lab.bench import BenchSpec, bench, calibration_of
     from ringwright_lab.reports import benched
 
-    op, out = _reduction_and_folder(op, output)
+    op, out = _reduction_and_folder(reduction.op, output)
     question = BenchSpec(
         collective,
         ranks,
         sizes.listed(collective),
         backend.split(","),
         algorithm.split(","),
-        dtype,
+        reduction.dtype,
         op,
-        root,
-        iters,
-        warmup,
+        reduction.root,
+        rounds.iters,
+        rounds.warmup,
         lab,
         network.fault,
         network.tcp,

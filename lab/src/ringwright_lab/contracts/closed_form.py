@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.model.program import Step
+from ringwright.model.program import Block, Step
 from ringwright.model.software import NO_SOFTWARE
 from ringwright_lab.contracts.outcome import DECLINED
 
@@ -130,12 +131,17 @@ def _sharing(program: Program, channels: list[int]) -> list[dict[int, float]]:
 def _is_shared(program: Program) -> bool:
     """Whether two channels ever touch the same slot of a node, so that one may wait for the other."""
     owner: dict[tuple[int, int], int] = {}
-    for step in program.steps():
-        for block in step.blocks:
-            src, dst, chunk, to = block.arrays()
-            for node, slot in ((src, chunk), (dst, to)):
-                for at, first in set(zip(node.tolist(), slot.tolist(), strict=True)):
-                    for each in range(first, first + block.span):
-                        if owner.setdefault((at, each), block.channel) != block.channel:
-                            return True
-    return False
+    return any(
+        owner.setdefault((at, each), block.channel) != block.channel
+        for step in program.steps()
+        for block in step.blocks
+        for at, first in _touched(block)
+        for each in range(first, first + block.span)
+    )
+
+
+def _touched(block: Block) -> Iterator[tuple[int, int]]:
+    """Yield the node and the first slot of each end of a block's messages."""
+    src, dst, chunk, to = block.arrays()
+    for node, slot in ((src, chunk), (dst, to)):
+        yield from set(zip(node.tolist(), slot.tolist(), strict=True))

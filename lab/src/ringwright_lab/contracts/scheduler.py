@@ -19,6 +19,7 @@ from ringwright.graph.algebra.equal import prove
 from ringwright.graph.algebra.valued import valued
 from ringwright.ground.errors import UsageError
 from ringwright.ground.knobs import Knob, knobs_of
+from ringwright.ground.units import MIB
 from ringwright.model.registry import System, find, schedulers, values
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import Costs, LinkCosts, ServerCosts
@@ -67,7 +68,7 @@ class SchedulerCase:
             pass
         raise UsageError(f"'{text}' is not a case", remedy=f"as in: {EXAMPLE}")
 
-    def workload(self, scale: int = 4 * small_jobs.MIB) -> Workload:
+    def workload(self, scale: int = 4 * MIB) -> Workload:
         """Return the job of the case, unscheduled; tensors are of megabytes, so that knobs in MiB bind, or ``scale`` bytes."""
         draw = random.Random(self.seed)  # noqa: S311 - a choice of tests
         if self.job == "experts":

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
     from ringwright.engines.job.step import Instances
 
-MIB = 1 << 20
-
 
 @dataclass(frozen=True)
 class Layers:

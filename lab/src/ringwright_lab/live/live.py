@@ -34,6 +34,7 @@ from ringwright_lab.live.uses import Uses
 IDLE, OPEN, ENDED, FINAL = "idle", "backward", "sent", "final"
 
 
+# long, parameters: they are what a training script may say of a schedule, each by its name
 def schedule(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,

@@ -16,8 +16,8 @@ import numpy as np
 
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.engines.job.step import PS
 from ringwright.ground.trace_tables import rows
+from ringwright.ground.units import MIB, PS
 from ringwright.model.rewrites.operations import operations
 from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.trace import Trace
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ringwright.model.workload import Workload
 
 Random = np.random.Generator
-MIB = 1 << 20
 WORLDS = (2, 2, 3, 4)
 LAYERS = (8, 24)
 UNEVEN = (0.2, 1.4)  # gradients of layers: standard deviation of the logarithm of their bytes
@@ -199,6 +198,20 @@ def _columns(events: Sequence[Row]) -> dict[str, list[Any]]:
     return {name: [each.get(name) for each in events] for name in names}
 
 
+def _computed(kind: str, rank: int, step: int, start_s: float, duration_s: float) -> Row:
+    return {
+        "kind": "compute",
+        "op": kind,
+        "phase": PHASES.get(kind),
+        "stream": "compute",
+        "rank": rank,
+        "iteration": step,
+        "enqueue_s": start_s,
+        "start_s": start_s,
+        "duration_s": duration_s,
+    }
+
+
 def _events(run: JobRun, plan: Workload, step: int, clock: float) -> list[Row]:
     """Return the last step of a run as one of a recording: each rank's work, and its calls from when it came to them.
 
@@ -216,20 +229,8 @@ def _events(run: JobRun, plan: Workload, step: int, clock: float) -> list[Row]:
         starts, stops = run.times.moved[where] / PS - begin, run.times.end[where] / PS - begin
         if row.what == "task" and row.kind != "CTRL":
             ends |= {(row.name, rank): float(stops[-1]) for rank in ranks}
-            told += [
-                {
-                    "kind": "compute",
-                    "op": row.kind,
-                    "phase": PHASES.get(row.kind),
-                    "stream": "compute",
-                    "rank": rank,
-                    "iteration": step,
-                    "enqueue_s": clock + float(starts[0]),
-                    "start_s": clock + float(starts[0]),
-                    "duration_s": float(stops[-1] - starts[0]),
-                }
-                for rank in ranks
-            ]
+            lasts = clock + float(starts[0]), float(stops[-1] - starts[0])
+            told += [_computed(row.kind, rank, step, *lasts) for rank in ranks]
         elif row.what == "operation":
             sizes = [row.size_bytes] * (row.count - 1) + [row.last_bytes]
             calls += [

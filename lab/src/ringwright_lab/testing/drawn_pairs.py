@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ringwright.fabrics import fabric
+from ringwright.ground.units import MIB
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.registry import scheduler
 from ringwright.model.topology import Topology
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Workload
-from ringwright_lab.testing.drawn_jobs import MIB, DrawnJob, Random, drawn, recorded
+from ringwright_lab.testing.drawn_jobs import DrawnJob, Random, drawn, recorded
 
 CAPS = (0.02, 1.2)  # of all gradients, a bucket
 SLOW = (1.1, 2.0)  # times the compute of others

@@ -94,18 +94,7 @@ def write_stream(
             wait = draw.randrange(1, 5) if late_tails else 1
             out.lines["cut"] += 1
             continue
-        if damage == "tail":
-            text = lead + line.text[: draw.randrange(8, max(9, len(line.text) // 2))]
-            out.lines["truncated"] += 1
-            if line.op:
-                out.lost[line.op, line.part_of] += 1
-        elif damage == "glue":
-            text = progress_bar(draw) + text
-            out.lines["glued"] += 1
-        elif damage == "blank":
-            parts.append("\n")
-            out.lines["blank"] += 1
-        parts.append(text + "\n")
+        parts.append(_damaged(damage, lead, line, draw, out) + "\n")
         wait -= 1
         if pending is not None and (wait <= 0 or after is None or after.process is pending[0].process):
             parts.append(pending[1])
@@ -119,3 +108,19 @@ def _damage(line: LogLine, draw: random.Random, dirty: float) -> str:
     if line.kind not in {"info", "coll"} or draw.random() >= dirty:
         return "none"
     return draw.choices(("cut", "glue", "blank", "tail"), (6, 2, 1, 1))[0]
+
+
+def _damaged(damage: str, lead: str, line: LogLine, draw: random.Random, out: Written) -> str:
+    """Return a line without its tail, behind a progress bar or a blank line, or whole; what was done is counted."""
+    if damage == "tail":
+        out.lines["truncated"] += 1
+        if line.op:
+            out.lost[line.op, line.part_of] += 1
+        return lead + line.text[: draw.randrange(8, max(9, len(line.text) // 2))]
+    if damage == "glue":
+        out.lines["glued"] += 1
+        return progress_bar(draw) + lead + line.text
+    if damage == "blank":
+        out.lines["blank"] += 1
+        return "\n" + lead + line.text
+    return lead + line.text

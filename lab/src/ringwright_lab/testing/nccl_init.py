@@ -48,6 +48,7 @@ def _process_start(
         yield moment_s + 0.001 + 0.002 * number, process, text, "info"
 
 
+# branches: a line for each subsystem and release that prints it
 def _birth(
     job: NcclJob, words: Dialect, placement: JobPlacement, index: int, rank: int, subsystems: set[str], channels: int
 ) -> Iterator[str]:

@@ -208,6 +208,7 @@ def expert(job: NcclJob, layers: int, elements_per_peer: int) -> list[Item]:
     return items
 
 
+# parameters: they are the knobs of a generated job
 def training_job(
     hosts: int,
     gpus_per_host: int,

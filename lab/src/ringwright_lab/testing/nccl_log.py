@@ -33,6 +33,7 @@ class GeneratedLog:
     truth: dict[str, Any]
 
 
+# parameters: they are the ways in which a log may be printed and damaged
 def write_log(
     job: NcclJob,
     release: str = "2.27",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import ORDER, Setting
 from ringwright.ground.errors import UsageError
+from ringwright.ground.units import MIB
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
 
 CAPS_MB = (0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0)
-MIB = 1 << 20
 RISK = "larger buckets hold more memory beside the gradients, smaller ones are more calls"
 
 

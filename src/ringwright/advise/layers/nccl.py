@@ -7,14 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.advise.layers.operations import (
-    LeftOut,
-    MainOperation,
-    on_known_machine,
-    quickest,
-    slot_of,
-    timed,
-)
+from ringwright.advise.layers.operations import LeftOut, MainOperation, on_known_machine, quickest, slot_of, timed
 from ringwright.advise.settings import Setting
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS

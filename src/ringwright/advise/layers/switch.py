@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.advise.layers.algorithm import by_system
-from ringwright.advise.layers.operations import (
-    MOST_SYSTEMS,
-    LeftOut,
-    MainOperation,
-    on_known_machine,
-    quickest,
-    timed,
-)
+from ringwright.advise.layers.operations import MOST_SYSTEMS, LeftOut, MainOperation, on_known_machine, quickest, timed
 from ringwright.ground.errors import UsageError
 from ringwright.jobs.aggregated import switches_add
 from ringwright.model.registry import systems

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.job.groups import OperationGroups
-from ringwright.engines.job.step import PS
+from ringwright.ground.units import PS
 from ringwright.jobs.pricing.costs import FabricCosts
 
 if TYPE_CHECKING:

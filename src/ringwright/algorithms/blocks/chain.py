@@ -29,11 +29,7 @@ Chains = Annotated[int, Range(1, 64)]
 
 
 def chain(
-    collective: Collective,
-    topology: Topology | None = None,
-    *,
-    fanout: Chains = 4,
-    segment_bytes: SegmentBytes = 0,
+    collective: Collective, topology: Topology | None = None, *, fanout: Chains = 4, segment_bytes: SegmentBytes = 0
 ) -> Program:
     """Return broadcast, reduce, all-reduce or barrier over ``fanout`` chains."""
     del topology

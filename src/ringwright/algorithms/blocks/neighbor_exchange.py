@@ -56,10 +56,7 @@ def _steps(p: int) -> Iterator[Step]:
         # Even ranks turn left first; what comes in from that side lies one pair further away each time.
         towards = -1 if number % 2 else 1
         away = number // 2 * -towards
-        blocks = (
-            _round(pairs, 0, towards, away),
-            _round(pairs, 1, -towards, -away),
-        )
+        blocks = (_round(pairs, 0, towards, away), _round(pairs, 1, -towards, -away))
         yield Step(blocks, "all-gather")
 
 

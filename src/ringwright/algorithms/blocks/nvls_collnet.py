@@ -53,12 +53,7 @@ def nvls_collnet(
 
 
 def through_both(
-    name: str,
-    collective: Collective,
-    topology: Topology | None,
-    heads: int | None,
-    segments: int | None,
-    lease: Stream,
+    name: str, collective: Collective, topology: Topology | None, heads: int | None, segments: int | None, lease: Stream
 ) -> Program:
     """Return an all-reduce of that name through NVSwitches and the network's switches, by streams like ``lease`` there."""
     if collective.p == 1:

@@ -89,14 +89,7 @@ class SlotLease:
             slots = max(1, self.slots // parts) if self.slots else _fitting(lease, trees, topology, asked, parts)
             lease = replace(lease, slots=slots)
         made = through_heads(
-            self.name,
-            collective,
-            topology,
-            self.heads,
-            self.segments,
-            lease,
-            MOST_SEGMENTS,
-            ALONE_BYTES,
+            self.name, collective, topology, self.heads, self.segments, lease, MOST_SEGMENTS, ALONE_BYTES
         )
         return replace(
             made, knobs={**made.knobs, "slots": lease.slots, "payload": self.payload, "codec": self.codec, **knobs}

@@ -62,17 +62,14 @@ def _fusion(rows: FusionRows, pattern: str, parts: list[Row], step: int | None, 
     return Fusion(pattern, rows.rank, step, layer, *where, size_bytes=None if None in sizes else sum(sizes))
 
 
+def _is_reduction(rows: FusionRows, row: Row) -> bool:
+    is_backward = row["op"] == "all-reduce" and rows.is_ddp and rows.is_backward(row) and row["iteration"] is not None
+    return is_backward and rows.roles.get(row["communicator"]) in REDUCING
+
+
 def _gradients(rows: FusionRows, made: BucketFusions) -> None:
     """Judge the reductions that a data parallel wrapper asks for during the backward pass."""
-    mine = [
-        row
-        for row in rows.asked
-        if row["op"] == "all-reduce"
-        and rows.is_ddp
-        and rows.is_backward(row)
-        and row["iteration"] is not None
-        and rows.roles.get(row["communicator"]) in REDUCING
-    ]
+    mine = [row for row in rows.asked if _is_reduction(rows, row)]
     unknown, steps = 0, defaultdict[int, list[tuple[Row, bool]]](list)
     before = float("-inf")
     for row in mine:

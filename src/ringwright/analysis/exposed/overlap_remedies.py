@@ -15,10 +15,10 @@ from ringwright.analysis.exposed.fusion_rows import (
     GRADIENT_BUCKET,
     MATMUL_SCATTER,
 )
+from ringwright.ground.units import MIB
 
 NOT_MATCHED, ONE_COMMUNICATOR = "fusion-not-matched", "same-communicator"
 TENSOR_ROLES = ("tp", "sp")
-MIB = 1 << 20
 BY_LAYER = "FSDP: shard layer by layer"
 
 

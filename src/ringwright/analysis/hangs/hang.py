@@ -114,13 +114,18 @@ def _with_next(culprit: Culprit, usual: str, *, has_gpu: bool) -> Culprit:
     return {**culprit, "command": command or usual, "evidence": evidence}
 
 
+def _suspects(graph: Waits) -> tuple[set[int], set[int]]:
+    """Return the ranks that others wait for, and those of them of which more is known than that they stand together."""
+    ranks = {rank for rank in graph.roots if graph.reach[rank]} or set(graph.roots)
+    surer = {rank for rank in ranks if graph.roots[rank] != TOGETHER}
+    return surer or ranks, surer
+
+
 def _roots(state: Progress, graph: Waits, ballot: Vote) -> list[Culprit]:
     """Return the culprit that the ends of the graph and the vote name together."""
     waiting = [rank for rank, targets in graph.edges.items() if targets]
     absent = {rank for rank, kind in graph.roots.items() if kind == NO_DUMP}
-    ranks = {rank for rank in graph.roots if graph.reach[rank]} or set(graph.roots)
-    surer = {rank for rank in ranks if graph.roots[rank] != TOGETHER}
-    ranks = surer or ranks
+    ranks, surer = _suspects(graph)
     world = state.present | {rank for members in state.members.values() for rank in members}
     if not ranks:
         return []

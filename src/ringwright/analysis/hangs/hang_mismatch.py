@@ -11,11 +11,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 # Which side must be equal on all members: (what the caller hands in, what it gets).
-_SIDES = {
-    "all-to-all": (False, False),
-    "gather": (True, False),
-    "scatter": (False, True),
-}
+_SIDES = {"all-to-all": (False, False), "gather": (True, False), "scatter": (False, True)}
 _MOST_SEQUENCES = 2_000
 
 

@@ -55,6 +55,18 @@ class CommunicatorWiring:
         """What makes one communicator more worth showing than another: what is known of it, its size, its number."""
         return (bool(self.rings or self.trees), self.size, -self.number)
 
+    def take(self, row: Row, channel: int, edge: tuple[int, int]) -> None:
+        """Take what a row says of a tree, of a part of a path, of a connection or of the number of channels."""
+        edges = {"tree": self.trees, "ring-part": self.part_rings, "tree-part": self.part_trees}
+        if row["kind"] in edges:
+            edges[row["kind"]][channel].append(edge)
+        elif row["kind"] == "connection":
+            for side in (row["value"],) if row["value"] in SIDES else SIDES:
+                self.links[(*edge, side)][channel] = (row["transport"] or "", row["nic"])
+        elif row["kind"] == "channels":
+            name, _, count = (row["value"] or "").partition("=")
+            self.channels[name] = int(count) if count.isdigit() else 0
+
 
 def topology(trace: Trace) -> ReadTopology:
     """Return ``rings``, ``trees``, ``nics``, ``transports``, and of the largest communicator ``shown``; empty where none."""
@@ -95,16 +107,8 @@ def _groups(trace: Trace, table: list[Row]) -> list[CommunicatorWiring]:
         elif row["kind"] == "ring":
             after[number, channel][row["src"]] = row["dst"]
             group.ring_ground[channel] = row["ground"]
-        elif row["kind"] == "tree":
-            group.trees[channel].append(edge)
-        elif row["kind"] in ("ring-part", "tree-part"):
-            (group.part_rings if row["kind"] == "ring-part" else group.part_trees)[channel].append(edge)
-        elif row["kind"] == "connection":
-            for side in (row["value"],) if row["value"] in SIDES else SIDES:
-                group.links[(*edge, side)][channel] = (row["transport"] or "", row["nic"])
-        elif row["kind"] == "channels":
-            name, _, count = (row["value"] or "").partition("=")
-            group.channels[name] = int(count) if count.isdigit() else 0
+        else:
+            group.take(row, channel, edge)
     for (number, channel), following in after.items():
         ring = _order(following)
         if len(ring) == groups[number].size:

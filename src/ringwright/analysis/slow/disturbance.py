@@ -256,6 +256,10 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
     is_late = bool(seen.late) and seen.late_share > LATE_SHARE / 3
     if typical < SLOWER and not seen.outages and not is_late and (seen.step_ratio or 1.0) < UNCHANGED:
         return NONE, [], 0.8, told
+    return UNKNOWN, [], 0.0, _unexplained(seen, told, is_late=is_late)
+
+
+def _unexplained(seen: Signs, told: list[str], *, is_late: bool) -> list[str]:
     if seen.outages:
         told.append(
             f"{seen.outages} of {seen.operations} iterations communicate {OUTAGE_S * 1e3:.0f} ms longer or more"
@@ -267,7 +271,7 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
         if seen.counted
         else "without network counters loss, an outage and other traffic look alike"
     )
-    return UNKNOWN, [], 0.0, [*told, why]
+    return [*told, why]
 
 
 def _most(of: dict[str, float], least: float) -> list[str]:

@@ -237,10 +237,4 @@ def _culprit(gathered: list[MachinePart], slow: dict[Group, Compared], usual: in
     if len(gathered) > 1:
         evidence.append("nothing recorded tells these apart: each of their groups holds them all, or none")
     hosts = [part.name for part in gathered if part.kind == "host"]
-    return {
-        "ranks": ranks,
-        "hosts": hosts,
-        "kind": f"slow-{kind}",
-        "confidence": SURE,
-        "evidence": evidence,
-    }
+    return {"ranks": ranks, "hosts": hosts, "kind": f"slow-{kind}", "confidence": SURE, "evidence": evidence}

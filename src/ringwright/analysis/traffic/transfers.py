@@ -59,13 +59,7 @@ def told(transfers: Transfers, gap_s: float | None = None) -> ToldBursts:
     )
     nics: list[NicBursts] = [{**row, "nic": _named(row["nic"], of)} for row in bursts["nics"]]
     unsized = (_unsized(bursts["unsized"], bursts["transfers"]),) if bursts["unsized"] else ()
-    return {
-        **bursts,
-        "nics": nics,
-        "of": of,
-        "ground": transfers.ground,
-        "limits": [*transfers.limits, *unsized],
-    }
+    return {**bursts, "nics": nics, "of": of, "ground": transfers.ground, "limits": [*transfers.limits, *unsized]}
 
 
 def _unsized(count: int, transfers: int) -> str:

@@ -35,19 +35,18 @@ def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "",
     if ranks is not None and ranks < 2:
         return None
     links = links_of(gpu) or FASTEST
-    named = links.name if links is FASTEST else gpu.strip() or links.name
+    named = (gpu.strip() if links is not FASTEST else "") or links.name
     adds = op in _LOOSEST and links.reduces
     inside = links.gpu_gbs * (_twice(ranks) if adds else 1.0)
-    how = ", adding switches included" if adds else ""
+    how = ", adding switches included" * adds
     limit = Ceiling(inside, f"{links.gpu_gbs:g} GB/s a direction of {named}{how}")
     if not ranks or not nodes or nodes < 2 or ranks % nodes or links.spans_nodes:
         return limit
-    each = ranks // nodes
-    slots = min(nics or each, each)
+    slots = min(nics or ranks // nodes, ranks // nodes)
     out = slots * links.pcie_gbs
-    between = out * _outward(op, ranks, nodes)
-    what = f"PCIe of {slots} NIC{'s' * (slots > 1)}" if nics and nics < each else f"PCIe of {each} x {named}"
-    return limit if between >= inside else Ceiling(between, f"{what} carries {out:g} GB/s out of each of {nodes} nodes")
+    what = f"x {named}" if slots == ranks // nodes else f"NIC{'s' * (slots > 1)}"
+    why = f"PCIe of {slots} {what} carries {out:g} GB/s out of each of {nodes} nodes"
+    return min(limit, Ceiling(out * _outward(op, ranks, nodes), why), key=lambda one: one.busbw_gbs)
 
 
 def above(busbw_gbs: float | None, limit: Ceiling | None) -> str:

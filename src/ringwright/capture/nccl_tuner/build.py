@@ -14,11 +14,7 @@ _SOURCE = Path(__file__).with_name("plugin.c")
 
 
 def build_tuner(
-    target: str | Path = TUNER_FILE_NAME,
-    *,
-    compiler: str | None = None,
-    force: bool = False,
-    flags: Sequence[str] = (),
+    target: str | Path = TUNER_FILE_NAME, *, compiler: str | None = None, force: bool = False, flags: Sequence[str] = ()
 ) -> Path:
     """Compile the plug-in to ``target`` (a file, or a folder that gets ``TUNER_FILE_NAME``) and return the absolute path.
 
@@ -35,7 +31,4 @@ def build_tuner(
 
 def tuner_environment(plugin: str | Path = TUNER_FILE_NAME, table: str | Path = "tuner.csv") -> dict[str, str]:
     """Return the variables that switch the plug-in on; ``table`` is the CSV that it follows."""
-    return {
-        "NCCL_TUNER_PLUGIN": str(Path(plugin).absolute()),
-        "NCCL_TUNER_CONFIG_FILE": str(Path(table).absolute()),
-    }
+    return {"NCCL_TUNER_PLUGIN": str(Path(plugin).absolute()), "NCCL_TUNER_CONFIG_FILE": str(Path(table).absolute())}

@@ -13,15 +13,7 @@ from ringwright.costs.nccl.graphs import Graph, Graphs, NcclSystem
 from ringwright.costs.nccl.model import TuningTables, predict_us, tables
 from ringwright.costs.nccl.names import algorithm_named, protocol_named
 from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, named_system, nvls_channels, placed, search
-from ringwright.costs.nccl.selection import (
-    NcclChoice,
-    algorithm_2_4,
-    choose,
-    costs,
-    cut,
-    sweep,
-    tree_threshold_bytes,
-)
+from ringwright.costs.nccl.selection import NcclChoice, algorithm_2_4, choose, costs, cut, sweep, tree_threshold_bytes
 from ringwright.costs.nccl.trees import NcclTree, binary_tree, double_tree, rank_trees
 from ringwright.costs.nccl.tuner import TunerRule, first_match, rules_from_choices
 

@@ -282,9 +282,7 @@ def _tree(call: _Call) -> Stages:
     constant += (whole + outer) * chunk * call.channel_byte_s + outer * call.waits_s(chunk)
     half = 1.0 if nodes == 2 else 0.5
     first = _row(
-        constant,
-        (inner, 0.0, whole * wire),
-        (outer, 0.0, outer * wire * call.fan * (half if nodes == 2 else 1.0)),
+        constant, (inner, 0.0, whole * wire), (outer, 0.0, outer * wire * call.fan * (half if nodes == 2 else 1.0))
     )
     later = call.size * call.wire * (chunk_steps - 1) / chunk_steps
     inside = _row(0.0, (0.0, 2 * chunk_steps, 2 * later if gpus > 1 else 0.0))

@@ -10,8 +10,9 @@ import numpy as np
 
 from ringwright.engines.job.contended import contended
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
-from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Loads, StepBuilder
+from ringwright.engines.job.step import EDGES, REAL, WHOLE, Band, Loads, StepBuilder
 from ringwright.engines.job.tasks import TURN, Tasks
+from ringwright.ground.units import PS
 from ringwright.model.rewrites.drawn import drawn
 from ringwright.model.workload import Queue, Workload
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.engines.job.step import PS, UPDATES
+from ringwright.engines.job.step import UPDATES
 from ringwright.ground.errors import UsageError
+from ringwright.ground.units import PS
 from ringwright.model.workload import Edge, Task, Workload
 
 if TYPE_CHECKING:

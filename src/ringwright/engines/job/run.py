@@ -15,8 +15,9 @@ from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.outages import Outage, held_up
 from ringwright.engines.job.reuse import Layouts
-from ringwright.engines.job.step import PS, Instances
+from ringwright.engines.job.step import Instances
 from ringwright.ground.errors import NeverEndsError
+from ringwright.ground.units import PS
 from ringwright.model.stages import Costs, PlacedCosts
 from ringwright.model.workload import Workload
 from ringwright.native import engine

@@ -12,10 +12,11 @@ import numpy as np
 from ringwright.costs.networks import require_network
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import Group, OperationGroups
-from ringwright.engines.job.step import PS, UPDATES, Band, Loads, StepBuilder, StepMark, Timing, earliest
+from ringwright.engines.job.step import UPDATES, Band, Loads, StepBuilder, StepMark, Timing, earliest
 from ringwright.engines.job.tasks import Run, Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
 from ringwright.ground.errors import InfeasibleError
+from ringwright.ground.units import PS
 from ringwright.model.rewrites import Operation
 from ringwright.model.stages import Costs, Stage
 from ringwright.model.workload import Payload, Queue, Workload

@@ -1,4 +1,5 @@
 """One step of a job under construction: bands of instances alike, and the edges between them, as numbers that are laid out later.
+from ringwright.ground.units import PS
 
 Most of a step repeats: an operation is sent every micro-batch, in pieces of one size. So what is written down is one band for all
 of them, and one run of edges for all pairs; ``arrays.flatten`` makes the instances.
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-PS = 1e12
 UPDATES = "U"
 WHOLE = (
     *("width", "rows", "queue", "key", "work", "last_work", "latency", "last_latency"),

@@ -6,8 +6,9 @@ from collections import Counter
 
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import OperationGroups
-from ringwright.engines.job.step import PS, UPDATES, Band, StepBuilder, Timing
+from ringwright.engines.job.step import UPDATES, Band, StepBuilder, Timing
 from ringwright.ground.errors import UsageError
+from ringwright.ground.units import PS
 from ringwright.model.workload import Task, Workload, turn_of
 
 Run = tuple[int, int]  # first instance, how many

@@ -19,13 +19,13 @@ from ringwright.costs.corruption import FULL_PACKET, lost_share
 from ringwright.costs.probable import NINETY
 from ringwright.costs.protocols import ONE
 from ringwright.engines.flat import flatten
-from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import PACKETS_ALONE, inside, spoken, without_losses
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import TooManyPacketsError
 from ringwright.engines.packets.together import laid_out
 from ringwright.engines.slots import is_lossy, machines
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 from ringwright.model.topology import SWITCH
 
 if TYPE_CHECKING:

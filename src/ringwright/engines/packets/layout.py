@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.corruption import lost_share
 from ringwright.costs.protocols import DROP, ONE
-from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import inside
 from ringwright.engines.packets.deadlock import queues_needed
 from ringwright.engines.packets.detours import detours
 from ringwright.engines.packets.network import ENDLESS, GATES, Connections, PacketNetwork, Ports
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 from ringwright.model.topology import RANK, SWITCH
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.protocols import ADAPTIVE, BBR, CUBIC, DCQCN, DELAY, FIXED, GO_BACK_N, ONE, RENO, SPRAY
-from ringwright.engines.machine import PS
 from ringwright.engines.packets.loop import PacketRun, simulate_packets
+from ringwright.ground.units import PS
 from ringwright.native import packets as native
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.costs.protocols import DCQCN, GO_BACK_N
-from ringwright.engines.machine import PS
 from ringwright.engines.packets import control
 from ringwright.engines.packets.event import ACK, NOTICE, PLAIN, REFUSAL, PacketEvent
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.connection import Connection

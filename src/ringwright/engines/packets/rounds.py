@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.flat import flatten
-from ringwright.engines.machine import PS
 from ringwright.engines.packets.carriage import wire_rates, without_losses
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import require_few, run
@@ -15,6 +14,7 @@ from ringwright.engines.repeated import repeated
 from ringwright.engines.slots import machines
 from ringwright.engines.together import merged, started
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from ringwright.engines.arrivals import gated
 from ringwright.engines.events import report_stuck
 from ringwright.engines.flat import flatten
-from ringwright.engines.machine import FOREVER, PS
+from ringwright.engines.machine import FOREVER
 from ringwright.engines.packets.carriage import spoken, wire_rates, without_losses
 from ringwright.engines.packets.layout import lay_out
 from ringwright.engines.packets.options import STARTS, PacketOptions
@@ -19,7 +19,7 @@ from ringwright.engines.packets.ports import least_of
 from ringwright.engines.result import Run
 from ringwright.engines.slots import machines
 from ringwright.ground.errors import DeclinedError, JobEndsError, UsageError
-from ringwright.ground.units import format_size
+from ringwright.ground.units import PS, format_size
 
 if TYPE_CHECKING:
     from ringwright.costs.protocols import Protocol

@@ -56,6 +56,9 @@ class Sender:
                 self.submit(c, number, now)
             else:
                 self._new(c, now)
+        self._went(c, now, before, limited=limited)
+
+    def _went(self, c: Connection, now: int, before: int, *, limited: bool) -> None:
         if not self.is_tcp:
             c.limited = limited
         else:

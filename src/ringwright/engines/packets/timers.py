@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from ringwright.engines.machine import PS
 from ringwright.engines.packets import control
 from ringwright.engines.packets.connection import MISSING, OUT, Connection
 from ringwright.engines.packets.event import TIMER, PacketEvent
 from ringwright.engines.packets.ports import NEVER
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from ringwright.engines.packets.loop import PacketLoop

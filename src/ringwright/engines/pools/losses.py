@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ringwright.engines.machine import PS
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.engines.machine import PS, machine
+from ringwright.engines.machine import machine
 from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.losses import lost_on
 from ringwright.engines.round_trips import RoundTrips
 from ringwright.engines.slots import StreamsInUse, mended, outside
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 from ringwright.model.streams import LOSS_RULES
 from ringwright.model.validity.stream_rules import require_streams
 

@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ringwright.ground.errors import UsageError
+from ringwright.ground.units import GIB
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from ringwright.model.topology import Topology
 
 EXPORTS = {"astra-network": "astra_network"}
-GIB = 2.0**30
 
 
 def astra_network(topology: Topology) -> bytes:

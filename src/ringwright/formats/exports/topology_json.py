@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.calibration import Calibration, document_of
+from ringwright.ground.units import GIB
 from ringwright.model.topology import KINDS
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 EXPORTS = {"topology-json": "topology_json"}
 READER = "ringwright.formats.sources.topology:read_topology"
-GIB = 2.0**30
 
 
 def topology_json(topology: Topology) -> bytes:

@@ -43,6 +43,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
+# branches: a case for each kind of value that JSON has
 def _plain(value: Any, where: str) -> Any:
     """Return a value as JSON has it: dataclasses as objects, sequences as lists, an infinite number as a word."""
     if hasattr(value, "__dataclass_fields__"):

@@ -18,12 +18,12 @@ from typing import Any, NoReturn
 from ringwright.formats.sources.gate.whole import read_whole
 from ringwright.graph.frameworks.buckets import BucketPlan
 from ringwright.ground.errors import InputError, UsageError
+from ringwright.ground.units import MIB
 from ringwright.model.rewrites import Operation, operations
 from ringwright.model.rewrites.kind import carried_by
 from ringwright.model.workload import Workload
 
 EXPORTS = {"ddp-buckets": "as_json", "ddp-buckets-py": "as_python"}
-MIB = 1 << 20
 
 
 def ddp_plan(workload: Workload, roles: tuple[str, ...] = ("dp",), of: str | None = None) -> dict[str, Any]:

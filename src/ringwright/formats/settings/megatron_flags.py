@@ -42,6 +42,7 @@ def megatron_flags(settings: FrameworkSettings) -> bytes:
     return ("\n".join([*head, *_flags(settings)]) + "\n").encode()
 
 
+# branches: a flag, or a pair of them, for each setting
 def _flags(settings: FrameworkSettings) -> Iterator[str]:
     is_sharded = settings.zero == 3
     for name, flag in megatron.SIZES.items():

@@ -162,17 +162,7 @@ class GrowingJob:
 
     def _rename(self, now: dict[str, FileState]) -> None:
         """Go on with files that have another name than at the last look."""
-        named = {state.identity: name for name, state in now.items()}
-        moved: dict[str, str] = {}
-        for name, each in self.files.items():
-            identity = each.state.identity if each.state is not None else None
-            new = named.get(identity) if identity is not None else None
-            if each.tail is None or new is None or each.is_gone:
-                continue
-            if name in now and now[name].identity == identity:
-                continue  # it stands where it stood, perhaps under a second name
-            if each.tail.is_replaced(now[new], Path(new)) == "":
-                moved[name] = new
+        moved = self._moved(now)
         if not moved:
             return
         self._events += [f"{old} is now {new}" for old, new in moved.items()]
@@ -187,6 +177,20 @@ class GrowingJob:
                 each.tail.path = path
             kept[new] = each
         self.files = kept
+
+    def _moved(self, now: dict[str, FileState]) -> dict[str, str]:
+        named = {state.identity: name for name, state in now.items()}
+        moved: dict[str, str] = {}
+        for name, each in self.files.items():
+            identity = each.state.identity if each.state is not None else None
+            new = named.get(identity) if identity is not None else None
+            if each.tail is None or new is None or each.is_gone:
+                continue
+            if name in now and now[name].identity == identity:
+                continue  # it stands where it stood, perhaps under a second name
+            if each.tail.is_replaced(now[new], Path(new)) == "":
+                moved[name] = new
+        return moved
 
     def _seen(self, name: str, state: FileState) -> bool:
         """Take the state of a file; say whether it counts as changed by itself."""

@@ -116,11 +116,7 @@ def handed_on(part: WorkPart) -> Value:
 
 
 def _numbers(
-    asked: _Asked,
-    work: Work,
-    operands: Sequence[tuple[Value, Array, bool]],
-    writes: Sequence[Value],
-    sizes: Sizes,
+    asked: _Asked, work: Work, operands: Sequence[tuple[Value, Array, bool]], writes: Sequence[Value], sizes: Sizes
 ) -> list[Array]:
     """Return numbers that depend on all operands and on who asks; slice by slice along the dimensions that may be cut."""
     rows = _rows(work, [value.held(sizes) for value in (*(value for value, _, _ in operands), *writes)])

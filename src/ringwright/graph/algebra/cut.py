@@ -133,6 +133,7 @@ class _Region:
         if isinstance(node, Task):
             self._check_task(node, writes)
 
+    # branches: a rule for each meaning that the work of a task may have
     def _check_task(self, node: Task, writes: list[str]) -> None:
         """Refuse a task whose meaning does not go by parts, and note what sums the dimension up."""
         if node.name in self.columns:

@@ -108,6 +108,9 @@ class _Moving:
             raise Refused(
                 f"{task.name} needs all of {self.dim} at once", f"rows along another dimension than {self.dim}"
             )
+        self._check_reads(task)
+
+    def _check_reads(self, task: Task) -> None:
         for name, distance in task.reads:
             value, writer = self.graph.values[name], self.graph.writer(name)
             held = [value.along(axis) for axis in self.gather.axes]
@@ -245,6 +248,18 @@ def fuse_collective(graph: StepGraph, at: str, within: str | Sequence[str], save
     chosen = [payload_at(graph, name, "reduce-scatter", "all-gather", "all-reduce") for name in names]
     before = [each for each in chosen if (each.result, 0) in task.reads]
     behind = [each for each in chosen if each.source in task.writes]
+    _check_fused(chosen, before, behind)
+    for each in before:
+        others = [node.name for node in graph.readers(each.result) if node.name != at]
+        if others:
+            raise Refused(f"{others[0]} reads {each.result}, which would never leave the kernel", "all that reads it")
+    if not 0 <= saved_us * 1e-6 <= task.seconds:
+        raise Refused(f"one kernel saves {saved_us:g} us of {task.seconds * 1e6:g}", "saved_us: less")
+    graph.change(task, stream=f"kernel of {chosen[0].name}", seconds=task.seconds - saved_us * 1e-6)
+    return Change()
+
+
+def _check_fused(chosen: list[Payload], before: list[Payload], behind: list[Payload]) -> None:
     if not chosen or len(before) + len(behind) < len(chosen):
         raise Refused(
             "they are not right before it or behind it", "within: what it reads of, or what sends what it writes"
@@ -255,14 +270,6 @@ def fuse_collective(graph: StepGraph, at: str, within: str | Sequence[str], save
         )
     if before and behind and (before[0].op, behind[0].op) != ("reduce-scatter", "all-gather"):
         raise Refused("together they are no all-reduce", "within: a reduce-scatter and what gathers behind it")
-    for each in before:
-        others = [node.name for node in graph.readers(each.result) if node.name != at]
-        if others:
-            raise Refused(f"{others[0]} reads {each.result}, which would never leave the kernel", "all that reads it")
-    if not 0 <= saved_us * 1e-6 <= task.seconds:
-        raise Refused(f"one kernel saves {saved_us:g} us of {task.seconds * 1e6:g}", "saved_us: less")
-    graph.change(task, stream=f"kernel of {chosen[0].name}", seconds=task.seconds - saved_us * 1e-6)
-    return Change()
 
 
 def elementwise(task: Task, values: Mapping[str, Value]) -> bool:

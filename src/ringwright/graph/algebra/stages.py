@@ -149,10 +149,8 @@ class StageProgram:
         if len(hows) > 1 or (one.dim and other.dim and one.dim != other.dim):
             raise _refused(name, f"{one!r} and {other!r} do not meet", "slice both by one dimension, or none")
         dim = one.dim or other.dim
-        if LOCAL in hows and one.layout == other.layout:
+        if LOCAL in hows:
             placed: tuple[Placement, ...] = (local(AXIS),)
-        elif LOCAL in hows:
-            placed = (local(AXIS),)
         else:
             placed = () if not dim else (sliced(AXIS, dim),) if dim in kept else (partial(AXIS),)
         whole = [each for each in (one, other) if dim and not each.dim and dim in dims_of(each.value)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ringwright.graph.frameworks.settings import FrameworkSettings
-from ringwright.graph.pipelines.stages import stages_of
+from ringwright.graph.pipelines.stages import PipelineStages, stages_of
 from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import operations
 from ringwright.model.rewrites.kind import carried_by
@@ -24,25 +24,13 @@ def settings_of(workload: Workload, *, micro_batch_size: int | None = None, reco
     ``micro_batch_size`` and ``recompute`` are for what a Workload does not hold: sequences of a micro-batch, where they are not
     among its assumptions, and selective recomputation. Raises UsageError for axes and orders that no framework has a setting for.
     """
-    if all(task.kind != "U" for task in workload.tasks):
-        raise UsageError(f"{workload.name} updates no parameters", remedy="a job that trains: --mode training")
     _refuse(workload)
-    if workload.policy.order:
-        raise UsageError(
-            f"{workload.policy.label} orders the passes in its own way, for which there is no setting",
-            where=workload.name,
-            remedy="ringwright workload MODEL --to pipeline-csv, which torch.distributed.pipelining loads",
-        )
     sizes = _sizes(workload)
     size = micro_batch_size or next(_said_size(workload), None)
     zero, gathers_later = _sharing(workload)
     pp = sizes.get("pp", 1)
     sp = any(each.role == "tp" and each.op in ("reduce-scatter", *SHIFTS) for each in workload.payloads)
-    pipeline = stages_of(workload, "settings") if pp > 1 else None
-    if pipeline is not None and (pipeline.shape.folded or pipeline.sides > 1):
-        raise UsageError(
-            f"the pipeline of {workload.name} goes back or is fed from both ends", remedy="--schedule 1f1b"
-        )
+    pipeline = _pipeline(workload) if pp > 1 else None
     return FrameworkSettings(
         tp=sizes.get("tp", 1),
         pp=pp,
@@ -64,8 +52,19 @@ def settings_of(workload: Workload, *, micro_batch_size: int | None = None, reco
     )
 
 
+def _pipeline(workload: Workload) -> PipelineStages:
+    pipeline = stages_of(workload, "settings")
+    if pipeline.shape.folded or pipeline.sides > 1:
+        raise UsageError(
+            f"the pipeline of {workload.name} goes back or is fed from both ends", remedy="--schedule 1f1b"
+        )
+    return pipeline
+
+
 def _refuse(workload: Workload) -> None:
-    """Raise UsageError for a part of the policy that no framework carries out."""
+    """Raise UsageError for a job that does not train, and for a part of the policy that no framework carries out."""
+    if all(task.kind != "U" for task in workload.tasks):
+        raise UsageError(f"{workload.name} updates no parameters", remedy="a job that trains: --mode training")
     policy, queue = workload.policy, workload.policy.queue
     kinds = {rewrite.kind for rewrite in policy.rewrites or ()} - set(carried_by("buckets"))
     has_blocks = any(each.role == "tp" and each.op in SHIFTS for each in workload.payloads)
@@ -83,6 +82,12 @@ def _refuse(workload: Workload) -> None:
                 where=workload.name,
                 remedy="a policy that only fuses, gathers ahead, or loops tensor parallelism; or --to json",
             )
+    if policy.order:
+        raise UsageError(
+            f"{policy.label} orders the passes in its own way, for which there is no setting",
+            where=workload.name,
+            remedy="ringwright workload MODEL --to pipeline-csv, which torch.distributed.pipelining loads",
+        )
 
 
 def _bucket_elements(workload: Workload) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ringwright.analysis.intervals import length, union
 from ringwright.engines.job.run import COMPUTE, JobRun
-from ringwright.engines.job.step import PS
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from ringwright.analysis.intervals import Spans

@@ -9,7 +9,7 @@ import numpy as np
 
 from ringwright.analysis.intervals import covered
 from ringwright.engines.job.groups import OperationGroups
-from ringwright.engines.job.step import PS
+from ringwright.ground.units import PS
 from ringwright.jobs.explained.account import joined, spans
 from ringwright.jobs.explained.why import within
 from ringwright.jobs.study import PolicyResult

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ringwright.costs.measured import MeasuredCosts
 from ringwright.ground.errors import RingwrightError
+from ringwright.ground.units import MIB
 from ringwright.jobs.explained.remedies import OF_STEP
 from ringwright.jobs.recorded import Changed, below_recorded
 from ringwright.jobs.study import NONE, answer, scheduled_by
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ringwright.model.rewrites import Operation
     from ringwright.model.workload import Workload
 
-MIB = 1 << 20
 MOST_HALVINGS, MOST_DOUBLINGS = 6, 12
 WIDER = 4  # times as large, where pieces are too small
 SAME = 1e-9  # of a step

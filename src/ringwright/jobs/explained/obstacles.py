@@ -140,14 +140,7 @@ def obstacles(
         if nodes:
             here = _between(topology, operations) if tier == "core" else operations
             asked = _Asked(tier, costs, tuple(sorted(nodes)), here, hosts_s, refused if tier == "core" else ())
-            told += [
-                _types(asked),
-                *_size(asked),
-                _topology(asked),
-                _memory(asked),
-                _sharing(asked),
-                _order(asked),
-            ]
+            told += [_types(asked), *_size(asked), _topology(asked), _memory(asked), _sharing(asked), _order(asked)]
     return told
 
 

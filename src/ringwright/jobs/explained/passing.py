@@ -78,7 +78,7 @@ def staying(topology: Topology) -> StayingFaults:
     for rows in at.values():
         last = rows[-1]
         healthy = healthy_value(topology, last.target, last.field)
-        if last.value == healthy and last.field == RATE and last.kind == "link":
+        if (last.value, last.field, last.kind) == (healthy, RATE, "link"):
             if walked := _segments(rows):
                 episodes.setdefault(walked, []).append(last.target)
             else:

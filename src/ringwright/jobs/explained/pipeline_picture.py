@@ -9,10 +9,10 @@ import numpy as np
 
 from ringwright.analysis.intervals import union
 from ringwright.engines.job.run import JobRun
-from ringwright.engines.job.step import PS
 from ringwright.graph.memory import memory
 from ringwright.graph.pipelines.stages import passes_in_order, stages_of
 from ringwright.ground.errors import WorkloadError
+from ringwright.ground.units import PS
 from ringwright.model.workload import Workload, turn_of
 
 MOST_DEVICES, MOST_PASSES = 32, 4_000  # that can still be told apart in a picture

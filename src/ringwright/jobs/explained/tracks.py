@@ -9,7 +9,7 @@ import numpy as np
 
 from ringwright.analysis.intervals import union
 from ringwright.engines.job.run import COMPUTE, JobRun
-from ringwright.engines.job.step import PS
+from ringwright.ground.units import PS
 
 MOST_CLASSES = 16
 MOST_SPANS = 600  # of a track; smaller gaps are closed until so few are left

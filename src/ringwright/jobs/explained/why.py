@@ -20,7 +20,8 @@ import numpy as np
 from ringwright.analysis.intervals import covered
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.run import COMPUTE, JobRun
-from ringwright.engines.job.step import PS, Instances
+from ringwright.engines.job.step import Instances
+from ringwright.ground.units import PS
 from ringwright.jobs.explained.account import joined, spans
 from ringwright.model.rewrites import Operation
 from ringwright.model.stages import Costs, seconds

@@ -10,8 +10,8 @@ import numpy as np
 
 from ringwright.engines.beside import LOWER_BOUND, alone_and_beside
 from ringwright.engines.choose import simulate
-from ringwright.engines.machine import PS
 from ringwright.engines.together import simulate_together
+from ringwright.ground.units import PS
 from ringwright.jobs.pricing.known import Timed
 
 if TYPE_CHECKING:

@@ -104,7 +104,7 @@ def _pointwise(settings: Mapping[str, Any], reads: Sequence[Value], out: Value, 
         if any(name not in dims for name, _ in value.dims):
             raise LayoutRefusal(f"{value.name} has a dimension that {out.name} has not", "sum it up")
     partial = [each.axis for each in reads[0].layout if each.how == PARTIAL] if reads else []
-    if partial and fn not in LINEAR and fn != "add-once":
+    if partial and fn not in (*LINEAR, "add-once"):
         raise LayoutRefusal(f"{fn} of a sum is not the sum of {fn}: {reads[0].name} is partial", "sum it up first")
     _same(reads[0].layout if reads else (), out, sizes)
 

@@ -118,18 +118,18 @@ def _streams(workload: Workload, of: str) -> dict[str, list[Instance]]:
 
     Without a barrier between the two, or done a step later, they are in no stream's order.
     """
-    mine = [task for task in workload.tasks if task.of == of and task.kind != "CTRL"]
+    once = [task for task in workload.tasks if task.of == of and task.kind != "CTRL" and task.per == "step"]
     line = [(name, at) for name, at in workload.line(of) if workload.task[name].kind != "CTRL"]
     left = 1 + max((at for at, (_, batch) in enumerate(line) if batch < 0), default=-1)
-    line += [(task.name, 0) for task in mine if task.per == "step" and task.kind != UPDATE]
-    updates = [(task.name, 0) for task in mine if task.per == "step" and task.kind == UPDATE and not task.lag]
-    barrier = (workload.policy.boundary or "barrier") == "barrier"
+    line += [(task.name, 0) for task in once if task.kind != UPDATE]
+    updates = [task for task in once if task.kind == UPDATE and not task.lag]
+    barrier = workload.policy.boundary in (None, "", "barrier")
     streams: dict[str, list[Instance]] = defaultdict(list)
     for step in (0, 1):
         for at, (name, batch) in enumerate(line):
-            if barrier and step and at == left:
-                for update, _ in updates:
-                    streams[workload.task[update].stream].append((update, 0, 0))
+            if barrier and (step, at) == (1, left):
+                for update in updates:
+                    streams[update.stream].append((update.name, 0, 0))
             turn, earlier = turn_of(batch, workload.micro_batches)
             if step >= earlier:
                 streams[workload.task[name].stream].append((name, turn, step - earlier))

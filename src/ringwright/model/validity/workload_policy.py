@@ -40,10 +40,7 @@ def contradictions(policy: Policy) -> Iterator[Finding]:
 def policy(workload: Workload) -> Iterator[Finding]:
     """Yield what is wrong with the policy, for this workload."""
     held = workload.policy
-    for name, value, known in (
-        ("boundary", held.boundary, BOUNDARIES),
-        ("agreement", held.agreement, AGREEMENTS),
-    ):
+    for name, value, known in (("boundary", held.boundary, BOUNDARIES), ("agreement", held.agreement, AGREEMENTS)):
         if value is not None and value not in known:
             yield Finding("policy", f"{name} is '{value}'", f"policy {name}", f"one of: {', '.join(known)}")
     yield from contradictions(held)

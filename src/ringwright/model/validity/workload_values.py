@@ -208,6 +208,12 @@ def waits(workload: Workload) -> Iterator[Finding]:
             elif name in sent and not _arrives(task, sent[name], distance, reach):
                 what = f"{task.name} reads {name} and does not wait for {sent[name].name}, which brings it"
                 yield Finding("wait", what, f"task {task.name}, class {task.of}", "name it as a consumer")
+    yield from _payloads(workload, writers, reach)
+    if any(task.lag for task in workload.tasks) or any(payload.lag for payload in workload.payloads):
+        yield from _steps(workload)
+
+
+def _payloads(workload: Workload, writers: Mapping[str, str], reach: Reach) -> Iterator[Finding]:
     for payload in workload.payloads:
         writer = writers.get(payload.source)
         if writer is not None and not any(_follows(name, writer, reach) for name in payload.producers):
@@ -215,8 +221,6 @@ def waits(workload: Workload) -> Iterator[Finding]:
             yield Finding("wait", what, f"payload {payload.name}", "name it as a producer")
         if payload.source in workload.value and payload.result in workload.value:
             yield from _conversion(workload, payload)
-    if any(task.lag for task in workload.tasks) or any(payload.lag for payload in workload.payloads):
-        yield from _steps(workload)
 
 
 def _steps(workload: Workload) -> Iterator[Finding]:
@@ -270,9 +274,13 @@ def _conversion(workload: Workload, payload: Payload) -> Iterator[Finding]:
         yield Finding("layout", what, where, f"axes: {', '.join(payload.axes)}")
     if LOCAL in {each.how for each in before.layout if each.axis in payload.axes}:
         yield Finding("layout", f"{payload.source} is local", where, "values that belong together")
+    yield from _order_of_blocks(workload, payload, where)
+
+
+def _order_of_blocks(workload: Workload, payload: Payload, where: str) -> Iterator[Finding]:
     sliced = [
         value.axes(SLICED, each.dim)
-        for value in (before, after)
+        for value in (workload.value[payload.source], workload.value[payload.result])
         for each in value.layout
         if each.how == SLICED and each.axis in payload.axes
     ]

@@ -7,8 +7,8 @@ from typing import Any
 
 from ringwright.graph.pipelines.stages import PipelineStages
 from ringwright.model.workload import Payload, Task, Workload
+from ringwright.schedulers.order import GRADIENTS
 
-GRADIENTS = ("dp", "edp")
 Todo = tuple[str, str, Mapping[str, Any]]
 
 

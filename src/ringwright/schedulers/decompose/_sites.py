@@ -100,28 +100,25 @@ def sites(workload: Workload) -> tuple[list[ProductSite], Counter[str]]:
 
 
 def _site(
-    workload: Workload,
-    payload: Payload,
-    readers: dict[str, list[Task]],
-    writers: dict[str, Task],
-    taken: Counter[str],
+    workload: Workload, payload: Payload, readers: dict[str, list[Task]], writers: dict[str, Task], taken: Counter[str]
 ) -> ProductSite | str:
     """Return the site at an operation, or why it is none."""
     side = OPS[payload.op]
-    if not (payload.source and payload.result):
+    if "" in (payload.source, payload.result):
         return "nothing says which values are sent"
     if len(payload.axes) != 1:
         return "the group goes along several axes"
-    whole = workload.value[payload.result if side == "gather" else payload.source]
-    cut = workload.value[payload.source if side == "gather" else payload.result].along(payload.axes[0])
+    ends = [workload.value[payload.source], workload.value[payload.result]]
+    part_of, whole = ends if side == "gather" else ends[::-1]
+    cut = part_of.along(payload.axes[0])
     if cut is None or cut.how != SLICED:
         return "the blocks lie along no dimension"
     many = workload.mesh.extent(payload.axes)
     if dict(whole.dims)[cut.dim] % many:
         return f"{cut.dim} does not part into equal blocks"
-    near = readers.get(whole.name, []) if side == "gather" else [writers[whole.name]] if whole.name in writers else []
     if side == "scatter" and (taken[whole.name] > 1 or readers.get(whole.name)):
         return "others read what is scattered"
+    near = readers.get(whole.name, []) if side == "gather" else [*filter(None, [writers.get(whole.name)])]
     if not near:
         return "no task of the step is beside it"
     group = workload.group(payload.of, payload.axes)
@@ -129,14 +126,15 @@ def _site(
     for task in near:
         part = _part(workload, task, whole, payload.axes[0], cut.dim, side)
         if part is not None:
-            share, work = (1.0, task.work) if part < 0 or not task.work else _of(task.work, part)
-            number = None if part < 0 else part
-            return ProductSite(payload, task, number, task.seconds * share, work or Work(), cut.dim, group, others)
+            return ProductSite(payload, task, *_part_of(task, part), cut.dim, group, others)
     return "no product beside it can be worked on block by block"
 
 
-def _of(work: Work, part: int) -> tuple[float, Work]:
-    return work.parts[part].share, work.parts[part].work
+def _part_of(task: Task, part: int) -> tuple[int | None, float, Work]:
+    """Return a part of a task, its seconds and its work; below 0: all of the task."""
+    if part < 0 or not task.work:
+        return None if part < 0 else part, task.seconds, task.work or Work()
+    return part, task.seconds * task.work.parts[part].share, task.work.parts[part].work
 
 
 def _part(workload: Workload, task: Task, value: Value, axis: str, dim: str, side: Side) -> int | None:

@@ -27,6 +27,7 @@ from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.graph.algebra.valued import valued
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Mebibytes, Range
+from ringwright.ground.units import MIB
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Payload, Queue, Workload
 from ringwright.schedulers.decompose._buckets import Bucket, alike, bucketed
@@ -35,7 +36,6 @@ from ringwright.schedulers.order import GRADIENTS, first_consumers
 
 NEEDS = ("workload.gradients",)
 CHANGES = ("tasks", "edges", "payloads", "values", "applied")
-MIB = 1 << 20
 MERGING = ("fuse", "threshold", "groups")  # rewrites that would merge what lies in buckets already
 Todo = list[tuple[str, str, Mapping[str, Any]]]
 IN_PRACTICE = "dear.DistributedOptimizer(optimizer, threshold=25) of dear_pytorch in place of DistributedDataParallel"

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Mebibytes, Role
+from ringwright.ground.units import MIB
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Gate, Payload, Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS
@@ -29,7 +30,6 @@ from ringwright.schedulers.search import threshold
 
 NEEDS = ("workload.gradients", "workload.pipeline")
 MESSAGES, SUMS = 1, 2  # classes of traffic; 0 is what is not scheduled
-MIB = 1 << 20
 TIED = ("embedding",)  # the matrix that the first and the last stage share
 KEPT_RATE = 0.95
 ClassTimes = tuple[dict[str, float], dict[str, float], float]  # first start and last end of each task; a step of work

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringwright.ground.knobs import Mebibytes
+from ringwright.ground.units import MIB
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.order import GRADIENTS
 
 NEEDS = ("workload.gradients",)
-MIB = 1 << 20
 
 
 def pytorch_ddp(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-PS = 1e12
+from ringwright.ground.units import PS
+
 NEVER = (1 << 63) - 1
 
 

@@ -21,7 +21,7 @@ SIZES = {
         "active": 4,
         "window": 128,
         "positions": 131072,
-    },
+    }
 }
 ALIASES = {"gpt-oss": "gpt-oss-120b"}
 SEQUENCES = {"gpt-oss-120b": 4096}  # tokens, as they were trained

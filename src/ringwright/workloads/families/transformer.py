@@ -25,10 +25,7 @@ def attention(hidden: int, prefix: str = "") -> tuple[Layer, ...]:
 def anatomy(dims: dict[str, int]) -> Anatomy:
     """Return the parameters for these dimensions."""
     hidden, middle = dims["hidden"], dims["intermediate"]
-    inner = (
-        linear("up", middle, hidden, "columns", bias=True),
-        linear("down", hidden, middle, "rows", bias=True),
-    )
+    inner = (linear("up", middle, hidden, "columns", bias=True), linear("down", hidden, middle, "rows", bias=True))
     first, second, third = (norm(f"norm{at}", hidden, bias=True) for at in (1, 2, 3))
     encoder = (*attention(hidden), first, *inner, second)
     decoder = (*attention(hidden), first, *attention(hidden, "cross_"), second, *inner, third)

@@ -17,9 +17,9 @@ from ringwright.workloads.recorded.grid import RecordedMesh, no_grid
 from ringwright.workloads.recorded.plan import (
     BACKWARD,
     FORWARD,
-    GRADIENTS,
     OPTIMIZER,
     PAIRS,
+    SUMMED,
     CommEvent,
     RankStep,
     RecordedCall,
@@ -183,9 +183,7 @@ class _Builder:
                 self.edges.append(Edge(task.name, named[change.needed_by], 1))
                 payload.users.append((task.name, 0))
             else:
-                users = sent.consumers or ((plan.tail,) if sent.is_gradient and plan.tail is not None else ())
-                payload.users += [(named[one], 0) for one in users if one < len(named)]
-                payload.users += [(named[one], 1) for one in sent.later if one < len(named)]
+                payload.users += _users(sent, plan, named)
         for one, other, steps in dict.fromkeys(plan.chained):
             if plan.sent[other].call.op != "recv":  # that a receiver is ready is nobody's to wait for
                 self._chain(of, prefix, (held[one], held[other]), steps)
@@ -215,14 +213,13 @@ class _Builder:
         named = []
         for at, piece in enumerate(pieces):
             kind = KIND.get(piece.phase, "U" if explicit and piece.phase == OPTIMIZER else "B" if apart else "F")
-            kind = "CTRL" if piece.stream == CONTROL else kind
-            slot = (("F" if piece.phase == FORWARD else "B"), 0) if apart else ("F", 0)
-            stream = "compute" if piece.stream == CONTROL else piece.stream
+            kind, stream = ("CTRL", "compute") if piece.stream == CONTROL else (kind, piece.stream)
+            slot = ("B" if apart and piece.phase != FORWARD else "F", 0)
             named.append(f"{prefix}{kind}{at}")
             per = "step" if kind == "U" and plan.updates_late else "micro-batch"
             self.tasks.append(Task(named[-1], of, kind, piece.seconds, 0, slot, per, stream=stream))
-        self.edges += [Edge(named[src], named[dst]) for src, dst in plan.edges if src < chain and dst < chain]
-        self.edges += [Edge(named[src], named[dst], 1) for src, dst in plan.later if src < chain and dst < chain]
+        self.edges += [Edge(named[src], named[dst]) for src, dst in plan.edges if max(src, dst) < chain]
+        self.edges += [Edge(named[src], named[dst], 1) for src, dst in plan.later if max(src, dst) < chain]
         return named
 
     def _begin(self, of: str, named: list[str]) -> str:
@@ -318,7 +315,7 @@ class _Builder:
 def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
     """Say whether a call of a source with dependencies sums gradients: what the backward pass made, among replicas."""
     makers = [plan.pieces[at].phase for at in sent.producers]
-    return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
+    return sent.call.op in SUMMED and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
 
 
 def _in_turn(workload: Workload, payloads: list[_Held]) -> bool:
@@ -369,3 +366,9 @@ def with_notes(built: Built, notes: tuple[str, ...]) -> Built:
     """Return it with more assumptions, before its own."""
     workload = replace(built.workload, assumptions=tuple(dict.fromkeys((*notes, *built.workload.assumptions))))
     return Built(workload, built.own_s, built.communicators)
+
+
+def _users(sent: CommEvent, plan: RankStep, named: list[str]) -> list[tuple[str, int]]:
+    users = sent.consumers or ((plan.tail,) if sent.is_gradient and plan.tail is not None else ())
+    here = [(named[one], 0) for one in users if one < len(named)]
+    return [*here, *((named[one], 1) for one in sent.later if one < len(named))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
@@ -47,6 +47,23 @@ def receive(picked: ChosenStep, edges: Iterable[tuple[int, int]], grid: Recorded
     return within
 
 
+def _tied(
+    made: RankStep, waits: Iterable[Waits], piece: Mapping[int, int], call: Mapping[int, int]
+) -> tuple[Mapping[int, list[int]], ...]:
+    """Tie pieces to pieces and calls to calls; return the pieces before each call, after it, and after it a step later."""
+    before, after, later = (defaultdict[int, list[int]](list) for _ in range(3))
+    for src, dst, steps in waits:
+        if src in piece and dst in piece:
+            (made.later if steps else made.edges).append((piece[src], piece[dst]))
+        elif src in call and dst in piece:
+            (later if steps else after)[call[src]].append(piece[dst])
+        elif src in call and dst in call:
+            made.chained.append((call[src], call[dst], steps))
+        elif src in piece and dst in call and not steps:
+            before[call[dst]].append(piece[src])
+    return before, after, later
+
+
 def plan(line: Line, waits: Iterable[Waits]) -> RankStep:
     """Return one rank's step by its dependencies: streams in the order in which they ran, else that of the file."""
     waits = list(dict.fromkeys(waits))
@@ -58,25 +75,8 @@ def plan(line: Line, waits: Iterable[Waits]) -> RankStep:
         made.updates_late = any(work.phase == OPTIMIZER and work.start_s >= line.end_s for work in works)
     piece = {work.event: at for at, work in enumerate(works)}
     call = {each.event: at for at, each in enumerate(line.calls)}
-    before: dict[int, list[int]] = defaultdict(list)
-    after: dict[int, list[int]] = defaultdict(list)
-    for src, dst in edges:
-        if src in piece and dst in piece:
-            made.edges.append((piece[src], piece[dst]))
-        elif src in piece and dst in call:
-            before[call[dst]].append(piece[src])
-        elif src in call and dst in piece:
-            after[call[src]].append(piece[dst])
-        elif src in call and dst in call:
-            made.chained.append((call[src], call[dst], 0))
-    later: dict[int, list[int]] = defaultdict(list)
-    for src, dst, steps in waits:
-        if steps and src in piece and dst in piece:
-            made.later.append((piece[src], piece[dst]))
-        elif steps and src in call and dst in piece:
-            later[call[src]].append(piece[dst])
-        elif steps and src in call and dst in call:
-            made.chained.append((call[src], call[dst], steps))
+    every = [*((src, dst, 0) for src, dst in edges), *(each for each in waits if each[2])]
+    before, after, later = _tied(made, every, piece, call)
     for at, each in enumerate(line.calls):
         used = tuple(sorted(after[at]))
         made.sent.append(CommEvent(each, tuple(sorted(before[at])), used, later=tuple(sorted(later[at]))))

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 
 from ringwright.model.workload import Edge, Payload, Policy, Rewrite, Task, Workload
 
-GRADIENTS = ("dp", "edp")
+GRADIENT_ROLES = ("dp", "edp")
 PIECE_BYTES, MOST_PIECES = 4 << 10, 64
 BACKWARD, FORWARD, UPDATE = "B", "F", "U"
 NEARLY = 1e-9  # of a stretch
@@ -31,7 +31,7 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
 
     Pieces are of 4 KiB or more, 64 of all buckets at the most, of whole elements.
     """
-    buckets = [each for each in workload.gradients(GRADIENTS) if each.merges and each.op == "all-reduce"]
+    buckets = [each for each in workload.gradients(GRADIENT_ROLES) if each.merges and each.op == "all-reduce"]
     buckets = [each for each in buckets if {workload.task[name].kind for name in each.producers} == {BACKWARD}]
     total = sum(each.size_bytes for each in buckets)
     if not total:
@@ -57,8 +57,8 @@ def in_pieces(workload: Workload) -> tuple[Workload, Workload] | None:
 def _joining(buckets: Sequence[Payload], cuts: Mapping[str, tuple[float, ...]]) -> Rewrite:
     """Return what joins pieces as recorded: by the caps of buckets, or piece by piece where each class has its own."""
     if len({(each.of, each.role) for each in buckets}) == 1:
-        return Rewrite("fuse", GRADIENTS, {"caps_bytes": [float(each.size_bytes) for each in buckets]})
-    return Rewrite("groups", GRADIENTS, {"names": [_parts(each.name, cuts[each.name]) for each in buckets]})
+        return Rewrite("fuse", GRADIENT_ROLES, {"caps_bytes": [float(each.size_bytes) for each in buckets]})
+    return Rewrite("groups", GRADIENT_ROLES, {"names": [_parts(each.name, cuts[each.name]) for each in buckets]})
 
 
 def cuttable(workload: Workload) -> Workload:

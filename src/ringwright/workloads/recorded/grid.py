@@ -48,18 +48,23 @@ class RecordedMesh:
         return group.index(rank) if rank in group else -1
 
 
-def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMesh:
-    """Return the mesh on which the used communicators are rows, columns or blocks; WorkloadError where there is none."""
-    wanted = set(used)
+def _recorded(trace: Trace, wanted: set[int]) -> tuple[dict[int, list[int] | None], dict[int, int], dict[int, str]]:
     rows = [row for row in trace.table("communicators").iter_rows(named=True) if row["communicator"] in wanted]
     members: dict[int, list[int] | None] = {}
-    sizes, roles, notes = {}, {}, []
+    sizes, roles = {}, {}
     for row in rows:
         number, listed = row["communicator"], list(row["members"] or [])
         known = bool(listed) and min(listed) >= 0 and len(listed) == (row["size"] or len(listed))
         members[number] = listed if known else None
         sizes[number] = int(row["size"] or len(listed) or 1)
         roles[number] = str(row["role"] or _role_in(row["name"]))
+    return members, sizes, roles
+
+
+def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMesh:
+    """Return the mesh on which the used communicators are rows, columns or blocks; WorkloadError where there is none."""
+    members, sizes, roles = _recorded(trace, set(used))
+    notes = []
     parts = _parts(members)
     world = _world(trace, sizes.values(), [each for number, each in members.items() if number not in parts], ranks)
     for number, listed_ in members.items():

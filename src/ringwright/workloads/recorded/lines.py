@@ -269,7 +269,7 @@ def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall |
         picked.left_out[f"a {op} is replayed as a {STAND_INS[op]}"] += 1
         size = 4 if op == "barrier" else size
         op = STAND_INS[op]
-    if op not in OPS and op not in ("send", "recv"):
+    if op not in (*OPS, "send", "recv"):
         picked.left_out[f"operations without a counterpart are left out ({op})"] += 1
         return None
     is_sized = size is not None
@@ -282,7 +282,7 @@ def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall |
     if row["communicator"] not in picked.groups:
         picked.left_out["calls of an unknown communicator are left out"] += 1
         return None
-    width = row["element_bytes"] or 0
+    width = row["element_bytes"] or 4
     return RecordedCall(
         row["event"],
         op,
@@ -296,10 +296,15 @@ def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall |
         -1 if row["peer"] is None else row["peer"],
         row["root"] or 0,
         str(row["datatype"] or "float32"),
-        int(size // width) if width else int(size // 4),
+        int(size // width),
         is_sized=is_sized,
         waits_inside=row["source"] not in HANDED_IN,
     )
+
+
+def _end_s(line: Line) -> float:
+    ends = [work.start_s + work.duration_s for work in line.works]
+    return max([*ends, *(call.end_s for call in line.calls if call.end_s is not None)])
 
 
 def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> None:
@@ -323,10 +328,8 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
             aside += sum(work.stream != stream for work in line.works)
             line.works = sorted((work for work in line.works if work.stream == stream), key=lambda work: work.start_s)
             line.begin_s = line.works[0].start_s
-            ends = [work.start_s + work.duration_s for work in line.works]
-            ends += [call.end_s for call in line.calls if call.end_s is not None]
             closed = first.get((rank, stream)) if iteration is not None else None
-            line.end_s, line.is_closed = (max(ends), False) if closed is None else (max(closed, line.begin_s), True)
+            line.end_s, line.is_closed = (_end_s(line), False) if closed is None else (max(closed, line.begin_s), True)
             line.arriving = [each for each in arriving.get(rank, ()) if each > line.begin_s]
         elif iteration is not None and (rank, iteration) in marks and not line.works:
             begin, lasted = marks[rank, iteration]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
-GRADIENTS = ("all-reduce", "reduce-scatter")
+SUMMED = ("all-reduce", "reduce-scatter")
 PAIRS = ("send", "recv", "send-recv")
 
 

@@ -15,9 +15,9 @@ from itertools import pairwise
 from ringwright.workloads.recorded.plan import (
     BACKWARD,
     FORWARD,
-    GRADIENTS,
     OPTIMIZER,
     PAIRS,
+    SUMMED,
     CommEvent,
     Line,
     Piece,
@@ -49,7 +49,7 @@ def plans(lines: Mapping[int, Line], roles: dict[int, str]) -> dict[int, RankSte
         known.update((call.communicator, call.turn) for call in line.calls if call.op not in PAIRS)
     made = {}
     for rank, line in lines.items():
-        sums = [call for call in line.calls if call.op in GRADIENTS]
+        sums = [call for call in line.calls if call.op in SUMMED]
         made[rank] = _plan(
             line, {c.event for c in sums if 2 * votes[c.communicator, c.turn] > known[c.communicator, c.turn]}
         )
@@ -103,7 +103,7 @@ def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
     events: set[int] = set()
     by_group: dict[int, list[RecordedCall]] = {}
     for call in line.calls:
-        if call.op in GRADIENTS and roles.get(call.communicator, "") not in MODEL_ROLES:
+        if call.op in SUMMED and roles.get(call.communicator, "") not in MODEL_ROLES:
             by_group.setdefault(call.communicator, []).append(call)
     passes = [work for work in line.works if work.phase != OPTIMIZER]  # an update waits for its gradient
     for number, calls in by_group.items():
@@ -147,20 +147,25 @@ def _with_late_issue(line: Line) -> list[RecordedWork]:
     return sorted([*line.works, *late], key=lambda work: work.start_s)
 
 
+def _blocked(calls: list[RecordedCall], gradients: set[int], end_s: float) -> list[tuple[float, float]]:
+    blocked: list[tuple[float, float]] = []
+    sums = [call for call in calls if call.event in gradients]
+    for at, call in enumerate(calls):
+        following = calls[at + 1].issued_s if at + 1 < len(calls) else end_s
+        if call.event not in gradients and call.end_s is not None and (following or 0.0) >= call.end_s - EPSILON_S:
+            blocked.append((call.issued_s or 0.0, call.end_s))
+    if sums:
+        last = max(call.end_s or 0.0 for call in sums)
+        blocked.append((sums[-1].issued_s or 0.0, min(last, end_s)))
+    return blocked
+
+
 def _host_work(line: Line, gradients: set[int]) -> list[RecordedWork]:
     """Return the stretches of the host between the calls that it waited for."""
     if line.begin_s is None or line.end_s is None:
         return []
     calls = sorted((call for call in line.calls if call.issued_s is not None), key=lambda call: call.issued_s or 0.0)
-    blocked: list[tuple[float, float]] = []
-    sums = [call for call in calls if call.event in gradients]
-    for at, call in enumerate(calls):
-        following = calls[at + 1].issued_s if at + 1 < len(calls) else line.end_s
-        if call.event not in gradients and call.end_s is not None and (following or 0.0) >= call.end_s - EPSILON_S:
-            blocked.append((call.issued_s or 0.0, call.end_s))
-    if sums:
-        last = max(call.end_s or 0.0 for call in sums)
-        blocked.append((sums[-1].issued_s or 0.0, min(last, line.end_s)))
+    blocked = _blocked(calls, gradients, line.end_s)
     cuts = {line.begin_s, line.end_s, *(call.issued_s or 0.0 for call in calls)}
     cuts |= {moment for pair in blocked for moment in pair}
     points = sorted(cut for cut in cuts if line.begin_s <= cut <= line.end_s)
@@ -192,6 +197,10 @@ class _Timeline:
             until = max(until, work.start_s + work.duration_s)
             self.busy.append(until)
 
+    def _firsts(self, cuts: set[int]) -> list[int]:
+        cuts |= {at for at in range(1, len(self.works)) if self.works[at].phase != self.works[at - 1].phase}
+        return sorted(cut for cut in cuts if cut < len(self.works))
+
     def plan(self) -> RankStep:
         """Return the pieces and what they exchange."""
         line, end = self.line, self.line.end_s if self.line.end_s is not None else self.busy[-1]
@@ -200,25 +209,21 @@ class _Timeline:
         tail = self._tail(sums)
         made = {call.event: self._maker(call) for call in line.calls}
         used, waited = self._users(sums, tail)
-        cuts = {0, *(at + 1 for at in made.values() if at >= 0), *(at for at in used.values() if at >= 0)}
-        cuts |= {at for at in range(1, len(self.works)) if self.works[at].phase != self.works[at - 1].phase}
-        cuts |= {tail} if tail is not None else set()
         later = self._later(sums, begin, end)
-        cuts |= set(later.values())
+        cuts = {0, *(at + 1 for at in made.values() if at >= 0), *(at for at in used.values() if at >= 0)}
+        firsts = self._firsts({*cuts, *later.values(), *([] if tail is None else [tail])})
         self._arrived(waited)
-        firsts = sorted(cut for cut in cuts if cut < len(self.works))
-        piece_of = {first: at for at, first in enumerate(firsts)}
+        piece_of: dict[int | None, int] = {first: at for at, first in enumerate(firsts)}
         plan = RankStep(line.rank, self._pieces(firsts, waited, begin), measured_s=end - begin)
-        plan.tail = piece_of.get(tail) if tail is not None else None
+        plan.tail = piece_of.get(tail)
         after = max([self.busy[-1], *(call.end_s or 0.0 for call in line.calls)])
         plan.pieces.append(Piece(max(0.0, end - after), self.works[-1].phase))
         last = len(plan.pieces) - 1
         for call in line.calls:
-            maker = bisect_right(firsts, made[call.event]) - 1 if made[call.event] >= 0 else -1
-            user = used.get(call.event, -1)
-            is_sum = call.event in self.gradients
-            consumers = () if is_sum else (piece_of[user] if user >= 0 else last,)
-            consumers = () if call.op == "send" and user < 0 else consumers
+            maker = bisect_right(firsts, made[call.event]) - 1
+            user, is_sum = used.get(call.event, -1), call.event in self.gradients
+            waits = not is_sum and (call.op != "send" or user >= 0)
+            consumers = (piece_of.get(user, last),) if waits else ()
             earliest = piece_of.get(later.get(call.event, -1), -1)
             plan.sent.append(CommEvent(call, (maker,) if maker >= 0 else (), consumers, is_sum, earliest))
         if sums and plan.tail is None:
@@ -272,7 +277,7 @@ class _Timeline:
         """Return call -> the work that waited for it, and work -> seconds that it waited."""
         used: dict[int, int] = {}
         waited: dict[int, float] = {}
-        if tail is not None and tail:
+        if tail:
             ended = max(call.end_s or 0.0 for call in sums)
             for at in range(tail, len(self.works)):  # updates of single gradients wait for each
                 self._wait(at, ended, waited)

@@ -12,6 +12,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES
 from ringwright.graph.algebra.account import wire_bytes
 from ringwright.graph.algebra.build import Build, partial, sliced
+from ringwright.ground.units import PS
 from ringwright.jobs import generated
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
@@ -19,7 +20,6 @@ from ringwright.model.values import Work
 from ringwright.model.workload import Mesh, Workload
 from ringwright.schedulers.decompose.centauri import centauri
 
-PS = 1e12
 RANKS, PRODUCT_S = 4, 8.0
 ROWS, COLUMNS = 64, 4
 PER_NODE, NODES, NIC, NVLINK = 8, 4, 25e9, 300e9  # 200 Gb/s a node, NVLink of an A100

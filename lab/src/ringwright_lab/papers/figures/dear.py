@@ -7,6 +7,7 @@ from functools import cache, partial
 from itertools import pairwise
 
 from ringwright.engines.job.run import simulate
+from ringwright.ground.units import PS
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Queue, Rewrite, Workload
 from ringwright.schedulers.decompose.dear import dear
@@ -18,7 +19,6 @@ from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
 
-PS = 1e12
 STEPS, FROM, UNTIL = 20, 8, 18  # a steady step is the mean of those between
 LAYERS, LAYER_BYTES, FEW = 40, 1 << 20, 4
 # ------------------------------------------------------------------------------------------------------- pipelining alone

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 from ringwright.engines.job.run import simulate
+from ringwright.ground.units import PS
 from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
 from ringwright.schedulers.decompose.fold3d import fold3d
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
-from ringwright_lab.papers.figures.pipelines import ELEMENTS, PS, UnitCosts, computed, ended, plain, steady, units
+from ringwright_lab.papers.figures.pipelines import ELEMENTS, UnitCosts, computed, ended, plain, steady, units
 
 IDLE = 0.44  # of the time, in which data parallelism leaves all GPUs idle: sums behind the pipeline of 1F1B
 CHUNKS = 4

@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ringwright.engines.job.run import JobRun, simulate
+from ringwright.ground.units import MIB, PS
 from ringwright.model.stages import LinkCosts, Stage, seconds
 from ringwright.model.workload import Edge, Gate, Mesh, Payload, Queue, RankClass, Task, Workload
 from ringwright.schedulers.decompose.multidimensional_scheduling import link_seconds, multidimensional_scheduling
 
-PS = 1e12
 REPLICAS, LAYERS = 4, 2
 FORWARD_S, BACKWARD_S = 0.02, 0.04
-MIB = 1 << 20
 RATE = 25e9 / 8 / 4  # one NIC of 25 Gb/s for 4 GPUs, in bytes/s of one of them
 MESSAGE_MIB, DENSE_MIB = 2.0, 200.0  # what a stage hands on for a micro-batch; gradients of a stage
 STEPS, FROM = 16, 8

@@ -9,12 +9,12 @@ from importlib.resources import as_file, files
 
 from ringwright.engines.job.run import simulate
 from ringwright.formats.sources.backward_log import BackwardLog, backward_log, table
+from ringwright.ground.units import PS
 from ringwright.model.stages import Stage
 from ringwright.model.workload import Queue, Rewrite
 from ringwright.workloads.layers import measured
 
 FOLDER = "samples/netai2020"
-PS = 1e12
 BATCH_S = {"resnet50": 0.12809, "resnet101": 0.19201, "vgg16": 0.19452}  # of one V100, batch 32
 FUSED_S, FUSED_BYTES = 5e-3, 64 << 20  # a message leaves when this has passed, or has been gathered
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.engines.job.run import simulate
+from ringwright.ground.units import PS
 from ringwright.model.stages import Stage
 from ringwright.model.workload import Workload
 from ringwright.workloads.pipeline_chain import StageTimes, pipeline_chain
 
-PS = 1e12
 ELEMENTS = 480  # parameters of a stage: sums of them are cut into many parts
 
 

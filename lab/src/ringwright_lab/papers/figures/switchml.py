@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.choose import simulate
-from ringwright.engines.machine import PS
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.of_program import slot_pool
 from ringwright.fabrics import fabric
+from ringwright.ground.units import PS
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
 

@@ -67,6 +67,7 @@ def _choice(op: str, outcome: str) -> Choice:
 
 
 # --------------------------------------------------------------------------------------------------------- the question
+# parameters: each is a fact that a test of the rule file may ask for
 def facts(
     op: str,
     p: int,

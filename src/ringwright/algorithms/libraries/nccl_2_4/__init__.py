@@ -175,6 +175,12 @@ def build(
     if chosen.algorithm == "tree":
         trees = _trees(nodes, max(1, channels // 2), system, ordered)
         return over_trees("tree", collective, trees, segments(collective, chosen, system, len(trees)))
+    return _in_network(collective, topology, nodes, chosen, system)
+
+
+def _in_network(
+    collective: Collective, topology: Topology | None, nodes: list[list[int]], chosen: NcclChoice, system: NcclSystem
+) -> Program:
     if chosen.algorithm == "nvls" and system.nodes > 1:
         return nvls_collnet(collective, topology)
     leading = system.graphs.nvls.channels if system.mnnvl and collective.op == "all-reduce" else None

@@ -105,10 +105,7 @@ def _ends(order: np.ndarray, block: int) -> tuple[list[int], list[tuple[Affine, 
     """Return the first places of a ring, senders and receivers of every round that begin with each of them, and how many."""
     first, n = order[:block].tolist(), len(order) // block
     ends = [
-        (
-            Affine(((1, 0, n, block),), first[j]),
-            Affine(((1, (j + 1) // block, n, block),), first[(j + 1) % block]),
-        )
+        (Affine(((1, 0, n, block),), first[j]), Affine(((1, (j + 1) // block, n, block),), first[(j + 1) % block]))
         for j in range(block)
     ]
     return first, ends, n

@@ -54,12 +54,7 @@ class PackingQuestion:
 
 
 def question_of(
-    wiring: JobWiring,
-    ranks: Sequence[int],
-    numbers: Sequence[int],
-    demand: dict[int, float],
-    *,
-    duplex: bool,
+    wiring: JobWiring, ranks: Sequence[int], numbers: Sequence[int], demand: dict[int, float], *, duplex: bool
 ) -> PackingQuestion:
     """Return the question for roots and their demands; an arc without one back is left out where data go both ways."""
     made = wiring.arcs

@@ -17,6 +17,7 @@ from ringwright.algorithms.synthesis.blink._forests import busy_s, depths, fores
 from ringwright.algorithms.synthesis.blink._packing import packed_trees, question_of
 from ringwright.algorithms.synthesis.blink._wiring import job_wiring
 from ringwright.bounds.lower_bounds import bounds
+from ringwright.ground.units import GIB
 from ringwright.model.collective import split
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ringwright.model.collective import Collective
     from ringwright.model.topology import Topology
 
-GIB = 1 << 30
 MOST_KNOWN = 256
 _KNOWN: OrderedDict[tuple[object, ...], ChosenTrees] = OrderedDict()  # trees that were packed in this process
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.declared_order import in_order
 from ringwright.engines.choose import simulate
-from ringwright.engines.machine import PS
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

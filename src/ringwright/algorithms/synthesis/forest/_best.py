@@ -11,8 +11,9 @@ from ringwright.algorithms.searching import ALPHA_OF
 from ringwright.algorithms.synthesis.forest._choice import NEARLY, PiecedForest, beside, candidates
 from ringwright.algorithms.synthesis.forest._listed import MOST_RUN, ListSearch
 from ringwright.engines.choose import simulate
-from ringwright.engines.machine import PS, machine
+from ringwright.engines.machine import machine
 from ringwright.ground.errors import DeclinedError
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,28 +87,42 @@ def candidates(
     """
     made: list[PiecedForest] = []
     for each in forests:
-        rounds = [forest.rounds for forest in each]
-        both, most_pieces = len(each) > 1, max(most_of(each), 1)
-        for count in PIECES if pieces is None else (min(pieces, most_pieces),):
-            for halvings in MERGED_HALVINGS if count <= MOST_RAMPED else (0,):
-                sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
-                if len(sizes) <= most_pieces:
-                    made += [
-                        PiecedForest(each, sizes, streams, True, time_s(rounds, sizes, streams, blocking=blocking))
-                        for streams in STREAMS
-                        if streams <= count
-                    ]
-        # Where one phase follows another, too much that is collected at once keeps the other waiting: windows alone help.
-        turns = each[0].arcs.symmetry
-        waits = both and (turns is None or (len(turns.bases) > 1 and is_listed(turns)))
-        for count in () if waits and not windows else APART if pieces is None else (min(pieces, most_pieces),):
-            for halvings in HALVINGS if not waits else (0,):
-                sizes = ramp(count, halvings, up=each[0].arcs.reversed, down=both or not each[0].arcs.reversed)
-                if len(sizes) <= most_pieces:
-                    time = apart_s(rounds, sizes, blocking=blocking)
-                    widths = [window for window in WINDOWS if window < count] if waits else [0]
-                    made += [PiecedForest(each, sizes, 1, False, time, window) for window in widths]
+        most_pieces = max(most_of(each), 1)
+        counts = () if pieces is None else (min(pieces, most_pieces),)
+        made += _merged(each, counts or PIECES, most_pieces, blocking=blocking)
+        made += _apart(each, counts or APART, most_pieces, blocking=blocking, windows=windows)
     return sorted(made, key=lambda each: (each.time_s, each.pieces, each.streams))
+
+
+def _merged(each: tuple[Forest, ...], counts: Sequence[int], most: int, *, blocking: bool) -> Iterator[PiecedForest]:
+    rounds = [forest.rounds for forest in each]
+    for count in counts:
+        for halvings in MERGED_HALVINGS if count <= MOST_RAMPED else (0,):
+            sizes = _ramped(each, count, halvings)
+            for streams in STREAMS if len(sizes) <= most else ():
+                if streams <= count:
+                    time = time_s(rounds, sizes, streams, blocking=blocking)
+                    yield PiecedForest(each, sizes, streams, True, time)
+
+
+def _apart(
+    each: tuple[Forest, ...], counts: Sequence[int], most: int, *, blocking: bool, windows: bool
+) -> Iterator[PiecedForest]:
+    rounds, turns = [forest.rounds for forest in each], each[0].arcs.symmetry
+    # Where one phase follows another, too much that is collected at once keeps the other waiting: windows alone help.
+    waits = len(each) > 1 and (turns is None or (len(turns.bases) > 1 and is_listed(turns)))
+    for count in () if waits and not windows else counts:
+        for halvings in HALVINGS if not waits else (0,):
+            sizes = _ramped(each, count, halvings)
+            if len(sizes) <= most:
+                time = apart_s(rounds, sizes, blocking=blocking)
+                widths = [window for window in WINDOWS if window < count] if waits else [0]
+                yield from (PiecedForest(each, sizes, 1, False, time, window) for window in widths)
+
+
+def _ramped(each: tuple[Forest, ...], count: int, halvings: int) -> tuple[int, ...]:
+    is_reversed = each[0].arcs.reversed
+    return ramp(count, halvings, up=is_reversed, down=len(each) > 1 or not is_reversed)
 
 
 def ramp(count: int, halvings: int, *, up: bool, down: bool) -> tuple[int, ...]:

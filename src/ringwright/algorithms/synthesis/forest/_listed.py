@@ -12,7 +12,7 @@ from ringwright.algorithms.arcs_in_use import MOST_PS, most_ps
 from ringwright.algorithms.list_schedule import back_and_forth
 from ringwright.algorithms.synthesis.forest._choice import PiecedForest, ramp
 from ringwright.algorithms.synthesis.forest._listed_steps import ListedSteps, piece_of
-from ringwright.engines.machine import PS
+from ringwright.ground.units import PS
 
 if TYPE_CHECKING:
     from ringwright.algorithms.tree_rounds import TreeRounds

@@ -83,7 +83,4 @@ class Sequences:
         return [(seconds, sequence) for seconds, _, sequence in best(begin, left)]
 
     def _asked(self, state: State | None, left: int | None) -> tuple[State, int]:
-        return (
-            self.hierarchy.before(self.op) if state is None else state,
-            self.most if left is None else left,
-        )
+        return (self.hierarchy.before(self.op) if state is None else state, self.most if left is None else left)

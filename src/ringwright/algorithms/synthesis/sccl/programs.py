@@ -59,12 +59,7 @@ def program_of(collective: Collective, parts: int, steps: Sequence[RoundsMoves],
     """
     layout = cut(collective, parts)
     return Program(
-        "sccl",
-        collective,
-        layout,
-        lambda: _steps(steps, in_step),
-        len(steps),
-        _cost(collective, layout, parts, steps),
+        "sccl", collective, layout, lambda: _steps(steps, in_step), len(steps), _cost(collective, layout, parts, steps)
     )
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ringwright.model.sketches import Sketch
     from ringwright.model.topology import Topology
 
-PS = 1e12
 ALPHA_PS, BYTE_PS = 1_000_000, 100.0  # of a port where no machine is given: 1 us, 10 GB/s
 MOST_TURNED = 128  # places of which turns are looked for
 Turn = tuple[int, ...]  # where each place goes

@@ -73,11 +73,7 @@ class KernelSwitch(AddingSwitch):
     """
 
     def __init__(
-        self,
-        settings: SwitchSettings,
-        own: Address,
-        above: Address | None = None,
-        tables: SwitchTables | None = None,
+        self, settings: SwitchSettings, own: Address, above: Address | None = None, tables: SwitchTables | None = None
     ) -> None:
         super().__init__(settings)
         self.own, self.above = own, above

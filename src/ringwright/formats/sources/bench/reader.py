@@ -125,26 +125,24 @@ def _with_cases(member: Member) -> list[NcclTestsTable]:
         return []
 
 
+def _communicator(gathered: Gathered, table: NcclTestsTable, ranks: int, ground: str) -> int:
+    return gathered.communicator(
+        f"bench {len(gathered.comms)}",
+        name=f"{table.name}: {table.op or 'unknown operation'}",
+        size=ranks,
+        nnodes=table.nodes or None,
+        ground=ground,
+        confidence=1.0 if ground == "read" else 0.8,
+    )
+
+
 def _emit(gathered: Gathered, table: NcclTestsTable, file: str) -> None:
     """Write one table: its group, its rows, and what it says of itself; then what laws refused."""
     for refused in table.refused:
         shown = f"{refused.detail}" + (f" (line {refused.line})" if refused.line else "")
         gathered.note(file, "refused", reason(refused.law), at=refused.line or None, example=f"{table.name}: {shown}")
-    ranks, ground = table.ranks, "read"
-    if not ranks:
-        ranks, ground = _ranks_implied(table), "inferred"
-    number = None
-    if ranks:
-        confidence = 1.0 if ground == "read" else 0.8
-        name = f"{table.name}: {table.op or 'unknown operation'}"
-        number = gathered.communicator(
-            f"bench {len(gathered.comms)}",
-            name=name,
-            size=ranks,
-            nnodes=table.nodes or None,
-            ground=ground,
-            confidence=confidence,
-        )
+    ranks, ground = (table.ranks, "read") if table.ranks else (_ranks_implied(table), "inferred")
+    number = _communicator(gathered, table, ranks, ground) if ranks else None
     for rank, host in table.hosts.items():
         gathered.device(rank, host)
     kind = datatype(table.dtype) if table.dtype else None

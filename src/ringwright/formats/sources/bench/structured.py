@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,18 @@ def _positive(value: Any) -> float | None:
     return float(value) if fits else None
 
 
+def _devices(config: Mapping[str, Any]) -> tuple[dict[int, str], int, str]:
+    """Return the host of each rank that is written, how many ranks there are, and their GPU."""
+    listed = config.get("devices")
+    devices = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    ranks_said = [(whole_number(entry.get("rank"), 1 << 24), str(entry.get("hostname", "?"))) for entry in devices]
+    hosts = {rank: host for rank, host in ranks_said if rank is not None}
+    # one line of a process may hold several GPUs, of which only the first is written; ranks are counted by threads x GPUs
+    each = (whole_number(config.get("nthreads"), 4096) or 1) * (whole_number(config.get("ngpus"), 4096) or 1)
+    ranks = max(max(hosts, default=-1) + each, 0) if hosts else 0
+    return hosts, ranks, next((str(entry["device_info"]) for entry in devices if entry.get("device_info")), "")
+
+
 def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[NcclTestsTable]:
     """Yield the table of ``all_reduce_perf -J``: the program stands in ``args``, the ranks in ``config.devices``."""
     results, config = document.get("results"), document.get("config")
@@ -82,13 +94,7 @@ def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[NcclTestsTable]
     rows = [row for entry in results if isinstance(entry, dict) and (row := _two_sided(entry))]
     if not rows:
         return
-    listed = config.get("devices")
-    devices = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    ranks_said = [(whole_number(entry.get("rank"), 1 << 24), str(entry.get("hostname", "?"))) for entry in devices]
-    hosts = {rank: host for rank, host in ranks_said if rank is not None}
-    # one line of a process may hold several GPUs, of which only the first is written; ranks are counted by threads x GPUs
-    each = (whole_number(config.get("nthreads"), 4096) or 1) * (whole_number(config.get("ngpus"), 4096) or 1)
-    ranks = max(max(hosts, default=-1) + each, 0) if hosts else 0
+    hosts, ranks, gpu = _devices(config)
     arguments = document.get("args")
     program = str(arguments[0]) if isinstance(arguments, list) and arguments else ""
     code = whole_number(document.get("nccl_version"), 10**7)
@@ -97,7 +103,6 @@ def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[NcclTestsTable]
     if isinstance(average, dict) and _positive(average.get("bandwidth")):
         facts["average_busbw_gbs"] = str(average["bandwidth"])
     dtype = next((str(entry["type"]) for entry in results if isinstance(entry, dict) and "type" in entry), "")
-    gpu = next((str(entry["device_info"]) for entry in devices if entry.get("device_info")), "")
     op = op_in(program.rsplit("/", 1)[-1]) or op_in(name)
     yield NcclTestsTable(
         op, tuple(rows), name, ranks, len(set(hosts.values())), gpu, _release(code), dtype, facts, hosts

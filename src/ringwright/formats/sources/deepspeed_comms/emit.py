@@ -71,16 +71,21 @@ def _call(gathered: Gathered, file: LoggedFile, call: PrintedCall, number: int, 
     gathered.events.add(**row)
 
 
+def _printed(file: LoggedFile, after: int, before: int) -> tuple[Counter[Key], defaultdict[Key, float]]:
+    """Return how many calls of each kind were printed between two lines, and the milliseconds that they took."""
+    printed, took = Counter[Key](), defaultdict[Key, float](float)
+    for call in file.calls:
+        if after < call.line < before:
+            printed[call.name, call.size_bytes] += 1
+            took[call.name, call.size_bytes] += call.time_ms
+    return printed, took
+
+
 def _table(
     gathered: Gathered, file: LoggedFile, table: SummaryTable, number: int, after: int, first_sequence: int
 ) -> None:
     """Write what a table holds beyond the calls that were printed before it and after the last one."""
-    printed: Counter[Key] = Counter()
-    took: defaultdict[Key, float] = defaultdict(float)
-    for call in file.calls:
-        if after < call.line < table.line:
-            printed[call.name, call.size_bytes] += 1
-            took[call.name, call.size_bytes] += call.time_ms
+    printed, took = _printed(file, after, table.line)
     of_name: Counter[str] = Counter()
     for (name, _), (count, _) in table.sums().items():
         of_name[name] += count

@@ -57,7 +57,7 @@ def _find(row: Row, common: list[Row], taken: set[int], *, alone: bool) -> tuple
             return same[0], "members"
     same = [index for index in free if common[index]["size"] == row["size"] and _may_be(row, common[index])]
     others = Counter(other["size"] for other in common)[row["size"]]
-    if alone and len(same) == 1 and others == 1 and row["size"]:
+    if alone and row["size"] and len(same) == others == 1:
         return same[0], "size"
     return None, ""
 

@@ -103,12 +103,15 @@ def sizes(op: str | None, said: CallFacts, nranks: int | None) -> dict[str, int 
         return {"element_bytes": width}
     sent = None if count_in is None else count_in * width
     received = None if count_out is None else count_out * width
-    if op in ("all-gather", "gather"):
-        size = max(received or 0, (sent or 0) * (nranks or 1))
-    elif op in ("reduce-scatter", "scatter"):
-        size = max(sent or 0, (received or 0) * (nranks or 1))
-    elif op == "barrier":
-        size = 0
-    else:
-        size = sent if sent is not None and op != "recv" else received or 0
+    size = _size_bytes(op, sent, received, nranks or 1)
     return {"element_bytes": width, "sent_bytes": sent, "received_bytes": received, "size_bytes": size}
+
+
+def _size_bytes(op: str | None, sent: int | None, received: int | None, nranks: int) -> int:
+    if op in ("all-gather", "gather"):
+        return max(received or 0, (sent or 0) * nranks)
+    if op in ("reduce-scatter", "scatter"):
+        return max(sent or 0, (received or 0) * nranks)
+    if op == "barrier":
+        return 0
+    return sent if sent is not None and op != "recv" else received or 0

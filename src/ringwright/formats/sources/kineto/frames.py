@@ -168,6 +168,10 @@ def _likely_streams(rank_file: RankFile, ops: list[KinetoOperation]) -> list[int
     return [by_op.get(op.op, common) if s is None else s for op, s in zip(ops, streams, strict=True)]
 
 
+def _identity(value: object) -> int | None:
+    return value if type(value) is int and abs(value) < 1 << 62 else None
+
+
 def _row(rank_file: RankFile, op: KinetoOperation, group: KinetoCommunicator, zero: int) -> dict[str, Any]:
     about, kind = op.facts, op.kernel
     nranks = group.size or about.group_size
@@ -193,8 +197,7 @@ def _row(rank_file: RankFile, op: KinetoOperation, group: KinetoCommunicator, ze
         row["peer"] = _peer(op)
     if op.thread is not None:
         pid, tid = rank_file.threads[op.thread]
-        row |= {"pid": pid if type(pid) is int and abs(pid) < 1 << 62 else None}
-        row |= {"thread": tid if type(tid) is int and abs(tid) < 1 << 62 else None}
+        row |= {"pid": _identity(pid), "thread": _identity(tid)}
     if kind is not None and op.kernels:
         row |= _device(rank_file, op.kernels[0], kind)
     for name, moment in (("enqueue_s", op.enqueue), ("start_s", op.start)):

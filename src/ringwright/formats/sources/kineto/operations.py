@@ -180,11 +180,7 @@ class _Joiner:
             if (
                 other == number
                 or not is_around
-                or (table.ts[other], -table.dur[other])
-                == (
-                    table.ts[number],
-                    -table.dur[number],
-                )
+                or (table.ts[other], -table.dur[other]) == (table.ts[number], -table.dur[number])
             ):
                 continue
             outer, inner = self._facts(other), self._facts(number)
@@ -230,26 +226,23 @@ class _Joiner:
         said = [self.rank_file.label_args[n] for n in inside if n in self.rank_file.label_args]
         return said[0] if len(said) == 1 else None
 
+    def _facts_of(self, numbers: list[int], record: int | None) -> tuple[CallFacts, str | None, str, int | None]:
+        """Return what kernels and their record say, the operation and its ground, and the label around them."""
+        said = [self.rank_file.meta.get(number) for number in numbers]
+        if record is None:
+            about = facts(said)
+            return about, about.op, "read", None
+        said += [self.rank_file.record_args[n] for n in [record, *self._children(record)]]
+        op, (named, label) = facts(said).op, self._label(record)
+        about = facts([*said, self._elements(record)])
+        return (about, named, "inferred", label) if op is None else (about, op, "read", label)
+
     def _of_kernels(self, numbers: list[int], record: int | None) -> None:
         rank_file, kernels = self.rank_file, self.rank_file.kernels
         first = min(numbers, key=lambda number: kernels.ts[number])
         kind = self.linked.classes[kernels.name[first]]
-        said = [rank_file.meta.get(number) for number in numbers]
-        if record is not None:
-            said += [rank_file.record_args[n] for n in [record, *self._children(record)]]
-        op, ground, label = facts(said).op, "read", None
-        if record is not None:
-            named, label = self._label(record)
-            said.append(self._elements(record))
-            if op is None:
-                op, ground = named, "inferred"
-        about = facts(said)
-        if (
-            op is not None
-            and kind.op is not None
-            and op != kind.op
-            and not (kind.op == "send-recv" and op in _BY_SENDS)
-        ):
+        about, op, ground, label = self._facts_of(numbers, record)
+        if op is not None and kind.op is not None and _contradict(op, kind.op):
             self.linked.contradictions[op, kind.op] += len(numbers)
         if op is None:
             op, ground = kind.op or "unknown", "read" if kind.op else "assumed"
@@ -310,3 +303,8 @@ def _key(op: KinetoOperation) -> tuple[object, ...] | None:
     if about.sequence is None or about.group_name is None or op.op in ("send", "recv", "send-recv"):
         return None
     return about.group_name, op.op, about.sequence, about.in_count
+
+
+def _contradict(op: str, other: str) -> bool:
+    """Whether a record names another operation than the kernel's; some are made of sends and receives."""
+    return op != other and not (other == "send-recv" and op in _BY_SENDS)

@@ -31,10 +31,7 @@ _EPOCH_US = 100_000_000_000_000  # times beyond are counted from 1970, those bel
 
 
 def read_kineto(
-    sources: list[Source],
-    *,
-    progress: Callable[[int], None] | None = None,
-    kernels: str | Path | None = None,
+    sources: list[Source], *, progress: Callable[[int], None] | None = None, kernels: str | Path | None = None
 ) -> Trace:
     """Return the Trace of PyTorch profiler traces, one file per rank as a rule, all of one job.
 

@@ -114,14 +114,18 @@ class CarefulReader:
             return 0
         return next((start for start in range(1, len(host)) if host[start:] in self._hosts), 0)
 
+    def _without_bare(self, segment: LineSegment, where: Place, parts: Split) -> LineSegment:
+        bare = BARE.search(segment.text) if "NCCL " in segment.text else None
+        if bare is None or segment.level != "INFO" or bare.start() == 0:
+            return segment
+        tail = segment.text[bare.start() :]
+        if not self._orphan(" " + tail, where, parts.stamp_s):
+            self._orphan(tail, where, parts.stamp_s)
+        return segment._replace(text=segment.text[: bare.start()].rstrip(), ended=False)
+
     def _segment(self, segment: LineSegment, where: Place, parts: Split) -> tuple[str, str] | None:
         """Take a segment; None when it was whole and understood, else the line's outcome."""
-        bare = BARE.search(segment.text) if "NCCL " in segment.text else None
-        if bare is not None and segment.level == "INFO" and bare.start() > 0:
-            tail = segment.text[bare.start() :]
-            segment = segment._replace(text=segment.text[: bare.start()].rstrip(), ended=False)
-            if not self._orphan(" " + tail, where, parts.stamp_s):
-                self._orphan(tail, where, parts.stamp_s)
+        segment = self._without_bare(segment, where, parts)
         segment = segment._replace(text=grammar.untagged(segment.text))
         self._process(segment, parts.rank)
         taken = handlers.take(segment, self.state, where, parts.stamp_s)

@@ -40,10 +40,7 @@ COLLECTIVE = re.compile(
 
 RULES = (
     Rule("coll", COLLECTIVE),
-    _rule(
-        "connection",
-        rf"{_ENDS}(?P<via>{SPELLED})(?: comm 0x[0-9a-fA-F]{{1,16}}(?: nRanks \d{{1,7}})?)?$",
-    ),
+    _rule("connection", rf"{_ENDS}(?P<via>{SPELLED})(?: comm 0x[0-9a-fA-F]{{1,16}}(?: nRanks \d{{1,7}})?)?$"),
     _rule(
         "ring",
         r"Channel (?P<channel>\d{1,4})(?:/(?P<of>\d{1,4}))? : *(?P<ranks>\d{1,7}(?: +\d{1,7})*)(?P<more> *\.{3})?$",
@@ -69,10 +66,7 @@ RULES = (
         r"(?:(?P<op>\w+): *)?(?P<bytes>\d{1,18}) Bytes -> Algo (?P<algo>\w{1,40}) +proto (?P<proto>\w{1,40}) *"
         r"(?:time (?P<time>[\d.eE+-]+))? *(?:channel\{Lo\.\.Hi\}=\{(?P<lo>\d{1,6})\.\.(?P<hi>\d{1,6})\})?(?P<rest>.*)$",
     ),
-    _rule(
-        "tuning-kernel",
-        r"(?P<op>\w+):? *\[(?P<path>[A-Za-z ]+)\]:? *(?P<bytes>\d{1,18}) Bytes -> *(?P<rest>\S.*)$",
-    ),
+    _rule("tuning-kernel", r"(?P<op>\w+):? *\[(?P<path>[A-Za-z ]+)\]:? *(?P<bytes>\d{1,18}) Bytes -> *(?P<rest>\S.*)$"),
     _rule("network", r"Using network (?P<name>.{1,80})$"),
     _rule("nics", r"NET/(?P<net>IB|Socket) *: Using (?P<list>\[0\].*)$"),
     _rule("ofi", r"NET/OFI Selected Provider is (?P<provider>[\w;.-]{1,60})(?: \(found (?P<nics>\d+) nics\))?.*$"),

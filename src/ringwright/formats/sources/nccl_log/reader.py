@@ -33,11 +33,7 @@ _HEAD_BYTES = 4096
 
 
 def read_log(
-    sources: list[Source],
-    *,
-    keep_rows: int = ROWS_IN_MEMORY,
-    every_row: bool = False,
-    progress: Progress | None = None,
+    sources: list[Source], *, keep_rows: int = ROWS_IN_MEMORY, every_row: bool = False, progress: Progress | None = None
 ) -> Trace:
     """Return the Trace of NCCL or RCCL logs. Above ``keep_rows`` records the events come folded, weighted rows; with
     ``every_row`` they go through a temporary folder instead and stay one row each."""

@@ -65,6 +65,7 @@ def events_of(files: list[ProfilerFile], groups: list[ProfilerCommunicator], ori
     return made
 
 
+# long: one expression of the frame for each column
 def _operations(files: list[ProfilerFile], members: pl.DataFrame) -> pl.DataFrame:
     """Return collectives, sends and receives and copy-engine collectives with what their API calls add."""
     keep = ["file", "id", "context", "rank", "parent", "ns", "func", "datatype", "count"]

@@ -99,11 +99,7 @@ def refuse(name: str, error: Exception, losses: list[str], ledger: list[Row]) ->
 
 
 def _meta(
-    names: list[str],
-    files: list[ProfilerFile],
-    groups: list[ProfilerCommunicator],
-    losses: list[str],
-    origin_ns: int,
+    names: list[str], files: list[ProfilerFile], groups: list[ProfilerCommunicator], losses: list[str], origin_ns: int
 ) -> dict[str, Any]:
     codes = {recorded.number("nccl") or 0 for recorded in files}
     libraries = " ".join(recorded.text.get("library", "") for recorded in files)

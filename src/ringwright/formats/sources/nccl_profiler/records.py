@@ -81,10 +81,7 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
         CE_SYNC: _PART,
         CE_BATCH: _PART,
         STOP: _STOP,
-        PROXY_STOP: [
-            *_STOP,
-            *(("bytes", "<u8"), ("wait_ns", "<i8", (len(WAITS),)), ("steps", "<u4"), ("spare", "V4")),
-        ],
+        PROXY_STOP: [*_STOP, *(("bytes", "<u8"), ("wait_ns", "<i8", (len(WAITS),)), ("steps", "<u4"), ("spare", "V4"))],
         KERNEL_STOP: [*_STOP, ("gpu_ns", "<i8")],
         STATE: _STOP,
         COMM: [

@@ -36,6 +36,7 @@ def _origin() -> list[pl.Expr]:
     ]
 
 
+# long: one expression of the frame for each column
 def operation_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of ``events`` for operations."""
     element = pl.col("datatype").replace_strict(

@@ -113,9 +113,9 @@ def _json(row: tuple[Any, ...], strings: dict[int, str]) -> dict[str, Any]:
 def _take(nvtx_range: NvtxRange, held: Mapping[str, Any], row: tuple[Any, ...]) -> None:
     """Take what the entries say, by their names; the first releases sent the size alone, as a number."""
     for key, value in held.items():
-        name, number = str(key).lower(), whole_number(value)
+        name = str(key).lower()
         if "size" in name or name == "bytes":
-            nvtx_range.size_bytes = number if number is not None and number >= 0 else None
+            nvtx_range.size_bytes = _size(value)
         elif "communicator" in name and "parent" not in name:
             nvtx_range.communicator = _identity(value)
         elif name == "root":
@@ -129,8 +129,12 @@ def _take(nvtx_range: NvtxRange, held: Mapping[str, Any], row: tuple[Any, ...]) 
         elif "reduction" in name:
             nvtx_range.reduce_op = _reduction(value)
     if nvtx_range.size_bytes is None and nvtx_range.op is not None:
-        number = whole_number(row[7]) if row[7] is not None else whole_number(row[8])
-        nvtx_range.size_bytes = number if number is not None and number >= 0 else None
+        nvtx_range.size_bytes = _size(row[8] if row[7] is None else row[7])
+
+
+def _size(value: object) -> int | None:
+    number = whole_number(value)
+    return number if number is not None and number >= 0 else None
 
 
 def _identity(value: Any) -> str:

@@ -139,14 +139,13 @@ def _processes(gathered: Gathered, file: ExportFile, database: Database, number:
     named = rank_in_name(file.name)
     for pid, device in used.items():
         rank, ground = said.get(pid), "read"
-        if rank is None and pid in of_nccl:
-            rank, ground = of_nccl[pid], "inferred"
-        elif rank is None and len(used) == 1:
-            rank, ground = (
-                (named, "inferred") if named is not None else (number if number is not None else 0, "assumed")
-            )
-        elif rank is None:
-            rank, ground = device, "assumed"
+        if rank is None:
+            if pid in of_nccl:
+                rank, ground = of_nccl[pid], "inferred"
+            elif len(used) > 1:
+                rank, ground = device, "assumed"
+            else:
+                rank, ground = (number or 0, "assumed") if named is None else (named, "inferred")
         file.rank_of[pid] = rank
         gathered.device(rank, host, pid, device)
         if ground != "read":

@@ -104,6 +104,7 @@ class _Reader:
         for rank in range(self.p):
             self._gpu(rank, gpus[rank])
 
+    # branches: a test for each attribute that a program may get wrong
     def _algo(self) -> None:
         attributes, line = self.root.attributes, self.root.line
         if self.proto not in DEPTH:

@@ -113,6 +113,7 @@ def tensors(value: Any, depth: int = 0) -> list[tuple[int, int]]:
     return [each for item in value for each in tensors(item, depth + 1)]
 
 
+# branches: each attribute only fills what the arguments left open
 def _attributes(call: CommsNode, held: dict[str, Any]) -> None:
     """Take what schema 1.1.0 says in attributes; what the arguments gave stays where both speak."""
     if "collective_name" in held and call.op == "unknown":

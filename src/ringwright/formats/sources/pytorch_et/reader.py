@@ -240,7 +240,11 @@ def _communicator(gathered: Gathered, file: _File, call: CommsNode, world: int |
         return gathered.communicator(
             call.group or "default", name=call.description, size=size, members=members, ground=ground
         )
-    number = list(_addresses(file)).index(call.group)
+    return _by_address(gathered, list(_addresses(file)).index(call.group), size, world)
+
+
+def _by_address(gathered: Gathered, number: int, size: int | None, world: int | None) -> int:
+    """Return the n-th group of a rank where an address names it, which differs by rank."""
     everyone = range(world) if world and (size or world) == world and number == 0 else range(0)
     note = "named by an address that differs by rank; the n-th group of one rank is taken for the n-th of another"
     gathered.claim(f"group {number}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)

@@ -177,9 +177,23 @@ def _what(gathered: Gathered, call: RecorderCall, op: str, number: int, own: int
     """Return elements, type and sizes of a call; a count is one rank's part where NCCL's is."""
     p = gathered.of(number)["size"]
     kind, width = DATATYPES.get(call.number("datatype") or 0, (None, None))
-    count = call.number("count")
+    root = _below(call.number("root"), _RANKS)
+    return {
+        "nranks": p,
+        "comm_rank": _below(own, _RANKS),
+        "op_count": call.number("opCount", 16),
+        "datatype": kind,
+        "element_bytes": width,
+        **_sizes(call, op, p, width),
+        "reduce_op": REDUCE_OPS.get(call.number("op") or 0) if op in REDUCING else None,
+        "root": root if op in ROOTED else None,
+        "peer": root if op in POINTWISE else None,
+    }
+
+
+def _sizes(call: RecorderCall, op: str, p: int | None, width: int | None) -> Row:
+    count = _below(call.number("count"), _MOST_ELEMENTS + 1)
     held = {key: min(sum(parts), _MOST_ELEMENTS) for key, parts in call.counts.items()}
-    count = count if count is not None and 0 <= count <= _MOST_ELEMENTS else None
     part = count * width if count is not None and width else None
     whole = whole_number(part * p) if part is not None and p and op in PER_RANK_COUNT else part
     sent = whole if op in ("all-to-all", "reduce-scatter") else None if op in ("recv", "scatter") else part
@@ -187,18 +201,9 @@ def _what(gathered: Gathered, call: RecorderCall, op: str, number: int, own: int
     if held and width:
         sent, received = (held.get(key, 0) * width for key in ("sendcounts", "recvcounts"))
         whole, count = sent, held.get("sendcounts", count)
-    root = call.number("root")
-    return {
-        "nranks": p,
-        "comm_rank": own if own is not None and 0 <= own < _RANKS else None,
-        "op_count": call.number("opCount", 16),
-        "count": count,
-        "datatype": kind,
-        "element_bytes": width,
-        "size_bytes": whole if op not in PER_RANK_COUNT or p or held else None,
-        "sent_bytes": sent,
-        "received_bytes": received,
-        "reduce_op": REDUCE_OPS.get(call.number("op") or 0) if op in REDUCING else None,
-        "root": root if op in ROOTED and root is not None and 0 <= root < _RANKS else None,
-        "peer": root if op in POINTWISE and root is not None and 0 <= root < _RANKS else None,
-    }
+    size = whole if op not in PER_RANK_COUNT or p or held else None
+    return {"count": count, "size_bytes": size, "sent_bytes": sent, "received_bytes": received}
+
+
+def _below(number: int | None, end: int) -> int | None:
+    return number if number is not None and 0 <= number < end else None

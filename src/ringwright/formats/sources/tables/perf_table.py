@@ -207,19 +207,18 @@ def _expected(row: dict[str, str], member: Member) -> _Line | None:
 
 def _summary(row: dict[str, str], member: Member) -> _Line | None:
     """Return a row of PICO's ``aggregated_results_summary.csv``."""
-    size, time_ns = (
-        whole_number((row.get("buffer_size") or "").split(".")[0]),
-        _number(row.get("median") or row.get("mean")),
-    )
-    op = operation(row.get("collective_type") or "")
+    words = {key: value or "" for key, value in row.items()}
+    size = whole_number(words.get("buffer_size", "").split(".")[0])
+    time_ns = _number(row.get("median") or row.get("mean"))
+    op = operation(words.get("collective_type", ""))
     if op is None or size is None or size < 0 or time_ns is None:
         return None
     nodes = whole_number(row.get("nnodes"), 1 << 24)
     each = whole_number(row.get("tasks_per_node"), 1 << 16)
     ranks = nodes * (each or 1) if nodes else None
-    algorithm = row.get("algo_name") or ""
-    table = f"{row.get('system') or member.title} {row.get('mpi_lib') or ''} {algorithm}".strip()
-    dtype = datatype(row.get("datatype") or "")
+    algorithm = words.get("algo_name", "")
+    table = f"{row.get('system') or member.title} {words.get('mpi_lib', '')} {algorithm}".strip()
+    dtype = datatype(words.get("datatype", ""))
     return _Line(
         op, size, time_ns * 1e-9, table, ranks, nodes, dtype, algorithm or None, int(_number(row.get("n_iter")) or 1)
     )

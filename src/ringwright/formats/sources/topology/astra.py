@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 
 from ringwright.ground.errors import InputError
+from ringwright.ground.units import GIB
 from ringwright.model.topology import Topology
 from ringwright.model.wiring import Dimension, lattice
 
-GIB = 2.0**30
 KINDS = {"ring": "ring", "fullyconnected": "full", "switch": "switch"}
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
 REMEDY = "topology: [ Ring ]  npus_count: [ 8 ]  bandwidth: [ 50.0 ]  latency: [ 500.0 ]"

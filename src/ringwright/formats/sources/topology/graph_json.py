@@ -17,11 +17,11 @@ from ringwright.costs.calibration import Calibration, of_document
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.costs.transports import NETWORKS
 from ringwright.ground.errors import InputError, RingwrightError
+from ringwright.ground.units import GIB
 from ringwright.model.codecs.formats import codecs
 from ringwright.model.topology import FAULT_FIELDS, KINDS, ORDERS, Capability, Fault, SharedCapacity, Topology
 from ringwright.model.wiring import MOST_LINKS
 
-GIB = 2.0**30
 REMEDY = '{"n": 2, "edges": [[0, 1, 50, 0.5], [1, 0, 50, 0.5]]}: src, dst, GiB/s, us'
 
 

@@ -150,6 +150,13 @@ class _System:
                 if host == its_host:
                     self.parts.there_and_back(there, node, min(map(_socket_gbs, (cpu, other))) * 1e9, "upi")
 
+    def _gpu(
+        self, element: TopologyElement, gpu: TopologyElement, at: tuple[int, int], rate: float, above: int
+    ) -> None:
+        if not gpu.attributes or {"rank", "dev"} & gpu.attributes.keys():
+            self.gpus.append((element, gpu, *at))
+            self.pending.append((("gpu", len(self.gpus) - 1), rate, above))
+
     def _device(self, element: TopologyElement, above: int, cpu: int, host: int) -> None:
         if element.tag == "nic":
             self._nic(element, above, host)
@@ -159,19 +166,16 @@ class _System:
         inside = [child for child in element.children if child.tag == "gpu"]
         kind = element.attributes.get("class", "").lower()
         if inside or (kind.startswith("0x03") and not element.children):
-            gpu = inside[0] if inside else TopologyElement("gpu", {}, element.line)
             self.by_class |= not inside
-            if not inside or "rank" in gpu.attributes or "dev" in gpu.attributes or len(inside[0].attributes) == 0:
-                self.gpus.append((element, gpu, cpu, host))
-                self.pending.append((("gpu", len(self.gpus) - 1), rate, above))
+            gpu = [*inside, TopologyElement("gpu", {}, element.line)][0]
+            self._gpu(element, gpu, (cpu, host), rate, above)
             return
-        if any(child.tag == "nic" for child in element.children):
-            for child in element.children:
-                self._nic(child, above, host, rate)
-        elif kind.startswith("0x02") and not element.children:
-            self._nic(
-                TopologyElement("nic", {}, element.line, [TopologyElement("net", {}, element.line)]), above, host, rate
-            )
+        nics = [child for child in element.children if child.tag == "nic"]
+        if kind.startswith("0x02") and not element.children:
+            nics = [TopologyElement("nic", {}, element.line, [TopologyElement("net", {}, element.line)])]
+        if nics:
+            for nic in nics:
+                self._nic(nic, above, host, rate)
         elif kind.startswith("0x0604") or element.children:
             number = sum(name.startswith("pcie") for name in self.parts.names)
             node = self.parts.node(("pci", element.line, number), SWITCH, f"pcie{number}", host)

@@ -53,18 +53,7 @@ def read_nvidia_smi(
 def _matrix(text: str, name: str) -> tuple[list[str], dict[tuple[str, str], str]]:
     """Return the devices and the cell of each pair."""
     lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
-    head = next(
-        (number for number, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and " X " not in f" {line} "), -1
-    )
-    if head < 0:
-        raise InputError(f"{name} has no line of devices", where=f"{name}:1", remedy="nvidia-smi topo -m > topo.txt")
-    devices = []
-    for word in lines[head].split():
-        if not _DEVICE.fullmatch(word):
-            break
-        devices.append(word)
-    if len(set(devices)) != len(devices) or len(devices) > MOST_DEVICES:
-        raise InputError(f"{len(devices)} devices, some of them twice or too many", where=f"{name}:{head + 1}")
+    head, devices = _devices(lines, name)
     cells: dict[tuple[str, str], str] = {}
     for number, line in enumerate(lines[head + 1 :], head + 2):
         words = line.split()
@@ -82,6 +71,22 @@ def _matrix(text: str, name: str) -> tuple[list[str], dict[tuple[str, str], str]
     if missing:
         raise InputError(f"the row of {missing[0]} is missing", where=name)
     return devices, cells
+
+
+def _devices(lines: list[str], name: str) -> tuple[int, list[str]]:
+    head = next(
+        (number for number, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and " X " not in f" {line} "), -1
+    )
+    if head < 0:
+        raise InputError(f"{name} has no line of devices", where=f"{name}:1", remedy="nvidia-smi topo -m > topo.txt")
+    devices = []
+    for word in lines[head].split():
+        if not _DEVICE.fullmatch(word):
+            break
+        devices.append(word)
+    if len(set(devices)) != len(devices) or len(devices) > MOST_DEVICES:
+        raise InputError(f"{len(devices)} devices, some of them twice or too many", where=f"{name}:{head + 1}")
+    return head, devices
 
 
 def _nvlinks(parts: Parts, devices: list[str], cells: dict[tuple[str, str], str], rate: float) -> None:

@@ -54,9 +54,7 @@ def read_tracelens(sources: list[Source], *, progress: Callable[[int], None] | N
         _report(gathered, of_one_report, ranks)
     if not gathered.events.total:
         raise InputError(
-            "no collective in TraceLens' tables",
-            where=", ".join(source.name for source in sources[:3]),
-            remedy=_REMEDY,
+            "no collective in TraceLens' tables", where=", ".join(source.name for source in sources[:3]), remedy=_REMEDY
         )
     sizes = [row["size"] for row in gathered.comms.values() if row["size"]]
     seen = world_of(row["rank"] for row in gathered.devices.values())

@@ -91,6 +91,14 @@ def iota(message: bytes) -> Groups:
     )
 
 
+def _mesh(message: bytes, sizes: list[int], devices: list[int]) -> None:
+    for at, form, held in fields(message):
+        if at == 1 and isinstance(held, bytes):
+            sizes.append(next((size for key, _, size in fields(held) if key == 2 and isinstance(size, int)), 1))
+        elif at == 2:
+            devices += numbers(form, held)
+
+
 def mesh_axes(message: bytes) -> Groups:
     """Return the groups along some axes of a mesh: devices that differ in those axes alone are together."""
     sizes: list[int] = []
@@ -100,11 +108,7 @@ def mesh_axes(message: bytes) -> Groups:
         if not isinstance(value, bytes):
             continue
         if number == 1:
-            for at, form, held in fields(value):
-                if at == 1 and isinstance(held, bytes):
-                    sizes.append(next((size for key, _, size in fields(held) if key == 2 and isinstance(size, int)), 1))
-                elif at == 2:
-                    devices += numbers(form, held)
+            _mesh(value, sizes, devices)
         elif number == 2:
             chosen.append(_axis(value))
     dims, picked = _split(sizes, chosen)

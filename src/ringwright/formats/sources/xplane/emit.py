@@ -174,6 +174,7 @@ def _sizes(held: Communication, ranks: list[int] | None) -> dict[str, int | None
     return {"size_bytes": size, "sent_bytes": size, "received_bytes": size}
 
 
+# branches: a value for each column, many of which a call may lack
 def _common(emission: Emission, call: PendingXlaCall, number: int | None, ranks: list[int] | None) -> Row:
     file, held = call.file, call.communication
     rank = emission.rank(call.device)

@@ -158,6 +158,7 @@ def _computation(message: bytes) -> tuple[int, dict[int, HloInstruction], int]:
     return key, held, root
 
 
+# branches: a case for each field of the message, by its number
 def _instruction(message: bytes) -> HloInstruction:
     made = HloInstruction()
     for number, kind, value in fields(message):
@@ -316,12 +317,16 @@ def shape(message: bytes, depth: int = 0) -> HloShape:
         elif number == 4 and isinstance(value, bytes) and depth < MOST_DEPTH:
             parts.append(shape(value, depth + 1))
     if kind == _TUPLE:
-        sizes = [each.size_bytes for each in parts if each.size_bytes is not None]
-        types = {each.datatype for each in parts if each.elements}
-        whole = sum(sizes) if len(sizes) == len(parts) else None
-        return HloShape(whole, sum(each.elements for each in parts), types.pop() if len(types) == 1 else None)
+        return _tuple_of(parts)
     elements = math.prod(dims)
     if kind not in _TYPES or elements > MOST_BYTES:
         return HloShape(None, 0, None)
     name, bits = _TYPES[kind]
     return HloShape((elements * bits + 7) // 8, elements, name or None)
+
+
+def _tuple_of(parts: list[HloShape]) -> HloShape:
+    sizes = [each.size_bytes for each in parts if each.size_bytes is not None]
+    types = {each.datatype for each in parts if each.elements}
+    whole = sum(sizes) if len(sizes) == len(parts) else None
+    return HloShape(whole, sum(each.elements for each in parts), types.pop() if len(types) == 1 else None)

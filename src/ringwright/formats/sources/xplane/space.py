@@ -50,6 +50,7 @@ class Xplane:
     own: list[bytes] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)  # what of its lines cannot be read
 
+    # branches: a case for each field of the message, by its number
     def stat(self, message: bytes) -> tuple[str, StatValue]:
         """Return name and value of one XStat."""
         name, value = "", 0  # type: tuple[str, StatValue]

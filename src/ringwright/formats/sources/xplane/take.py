@@ -81,6 +81,7 @@ def take(job: XlaJob, file: XlaFile, frame: pl.DataFrame, kernels: Catalogue | N
             _end(job, file, row, held.begun)
 
 
+# branches: a rule for each kind of event, of which the first that holds decides
 def _kind_of(job: XlaJob, file: XlaFile, row: Row, kernels: Catalogue | None) -> ExecutedKind:
     """Return what some events are; ``row`` has their keys and their number ``len``."""
     name, hlo, count = row["kernel"], row["hlo_op"] or "", row["len"]

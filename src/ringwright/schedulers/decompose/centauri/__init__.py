@@ -32,6 +32,7 @@ from ringwright.graph.algebra.valued import valued
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Range
+from ringwright.ground.units import GIB
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Payload, Workload
 from ringwright.schedulers.decompose.centauri._operation import Axes, OperationTier, PartitionChoice, SentPart
@@ -40,7 +41,6 @@ from ringwright.schedulers.decompose.centauri._stretches import Site, sites, str
 from ringwright.schedulers.decompose.centauri._tiers import fetched, ordered, summed
 
 CHANGES = ("mesh", "classes", "tasks", "edges", "payloads", "values", "applied")
-GIB = 1 << 30
 Changing = Callable[[Workload], Workload]
 STEPS = 3
 IN_PRACTICE = (

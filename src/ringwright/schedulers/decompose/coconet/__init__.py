@@ -23,6 +23,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Range
+from ringwright.ground.units import PS
 from ringwright.model.stages import Costs, seconds
 from ringwright.model.workload import Payload, Workload, asked_on
 from ringwright.schedulers.decompose.coconet.products import overlapped, summed_products, worth
@@ -47,7 +48,6 @@ IN_PRACTICE = {
     "ol": "PyTorch torch._inductor.config._micro_pipeline_tp = True, Transformer Engine ub_overlap_rs",
 }
 BESIDE = "a layer is updated as soon as its gradient is there: no clipping by the norm of all gradients"
-PS = 1e12
 
 
 def coconet(
@@ -117,17 +117,21 @@ def _sites(workload: Workload, *, required: bool) -> tuple[list[SumSite], int]:
     of_step = [error for per, error in refused if per == "step"]
     if sites or not required:
         return sites, len(of_step)
+    raise _nothing_summed(workload, of_step, [error for _, error in refused])
+
+
+def _nothing_summed(workload: Workload, of_step: list[WorkloadError], refused: list[WorkloadError]) -> WorkloadError:
     scattered = [each for each in workload.payloads if each.op == "reduce-scatter" and each.role in GRADIENTS]
     if of_step and not scattered:
-        raise of_step[0]
+        return of_step[0]
     if scattered:
         what = "coconet: gradients are scattered and slices updated already, no all-reduce of them is left"
         once = all(each.per == "step" for each in scattered)
         remedy = "dear, which moves its gathers into the next step" if once else "--parallel without fsdp"
-        raise WorkloadError(what, where=workload.name, remedy=remedy)
+        return WorkloadError(what, where=workload.name, remedy=remedy)
     if refused:
-        raise refused[0][1]
-    raise WorkloadError(
+        return refused[0]
+    return WorkloadError(
         "coconet: there is no all-reduce in it", where=workload.name, remedy="a training step with data parallelism"
     )
 

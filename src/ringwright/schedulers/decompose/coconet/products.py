@@ -56,13 +56,17 @@ def _split(dims: Dims) -> list[tuple[str, str, Mapping[str, str]]]:
     return [("split-all-reduce", name, {"dim": dim}) for name, dim in dims.items()]
 
 
+def _is_sum(payload: Payload) -> bool:
+    return payload.op == "all-reduce" and len(payload.axes) == 1 and not payload.joint and bool(payload.result)
+
+
 def _dims(workload: Workload) -> Dims:
     """Return along which dimension each sum of a model's product could be scattered: one that its last part may be cut along."""
     writer = {name: task for task in workload.tasks for name in task.writes}
     dims: dict[str, str] = {}
     for payload in workload.payloads:
         task = writer.get(payload.source)
-        if payload.op != "all-reduce" or len(payload.axes) != 1 or payload.joint or not payload.result or task is None:
+        if task is None or not _is_sum(payload):
             continue
         work = task.work
         last = work.parts[-1].work if work and work.parts else work

@@ -73,9 +73,9 @@ def sum_site(workload: Workload, at: str, readers: Readers | None = None) -> Sum
     written = dict.fromkeys(name for task in behind for name in task.writes)
     states = tuple(name for name in written if workload.value[name].kind in KEPT)
     maker = known.writer.get(total.source)
-    is_product = maker is not None and maker.work is not None and maker.work.meaning == "einsum"
+    product = maker.name if maker and maker.work and maker.work.meaning == "einsum" else ""
     names = tuple(task.name for task in behind)
-    return SumSite(total, names, states, maker.name if maker and is_product else "", sends[0].name if sends else "")
+    return SumSite(total, names, states, product, sends[0].name if sends else "")
 
 
 def _behind(known: Readers, value: str) -> tuple[Task, ...]:

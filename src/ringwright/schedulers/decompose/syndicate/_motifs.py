@@ -146,7 +146,7 @@ class MotifTimes:
         for before, name in pairwise(line):
             after[at[name]] = [at[before]]
         for edge in self.workload.edges:
-            if not edge.distance and edge.src in at and edge.dst in at:
+            if not edge.distance and {edge.src, edge.dst} <= at.keys():
                 after[at[edge.dst]].append(at[edge.src])
         sent = tuple(
             SentWork(
@@ -201,9 +201,7 @@ class MotifTimes:
 
 
 def _send(
-    sent: SentWork,
-    kinds: Sequence[Segments],
-    into: tuple[dict[int, float], dict[int, list[int]], dict[int, str]],
+    sent: SentWork, kinds: Sequence[Segments], into: tuple[dict[int, float], dict[int, list[int]], dict[int, str]]
 ) -> list[int]:
     """Add the motifs of a payload, and return those that end it."""
     times, after, on = into

@@ -11,7 +11,7 @@ from ringwright.schedulers.priority.lina._chunks import EXPERTS, TOKENS, carries
 from ringwright.schedulers.priority.lina._memory import free_bytes, held_bytes
 
 AXIS, COPIES = "ep", "epx"
-GRADIENTS = "edp"  # role of what experts exchange with their copies
+EXPERT_GRADIENTS = "edp"  # role of what experts exchange with their copies
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def decided(workload: Workload, costs: Costs, size_bytes: int, packing: int = 0,
     free = free_bytes(workload, memory_gb)
     if not packing:
         return chosen(workload, costs, size_bytes, free)
-    held = held_bytes(workload, packing, experts=GRADIENTS)
+    held = held_bytes(workload, packing, experts=EXPERT_GRADIENTS)
     if packing > 1 and held > free:
         raise InfeasibleError(
             f"lina: {packing} times the experts are {_gb(held)} of parameters, gradients and states on a device with"
@@ -45,7 +45,7 @@ def chosen(workload: Workload, costs: Costs, size_bytes: int, free: float = floa
     with ``free`` bytes holds them; 1 where the workload has no gradients of experts, since copies could not be kept equal.
     """
     factor, ranks = 1, workload.mesh.sizes.get(AXIS, 1)
-    if not any(each.role == GRADIENTS for each in workload.payloads):
+    if not any(each.role == EXPERT_GRADIENTS for each in workload.payloads):
         return Packing(1, "no gradients of experts are summed, by which copies would be kept equal")
     while ranks % (2 * factor) == 0:
         work, wire = micro_ops(packed(workload, factor), costs, size_bytes)
@@ -53,7 +53,7 @@ def chosen(workload: Workload, costs: Costs, size_bytes: int, free: float = floa
             return Packing(
                 factor, f"a micro-op is {work * 1e3:.3g} ms of expert work, {wire * 1e3:.3g} ms of all-to-all"
             )
-        held = held_bytes(workload, 2 * factor, experts=GRADIENTS)
+        held = held_bytes(workload, 2 * factor, experts=EXPERT_GRADIENTS)
         if held > free:
             return Packing(factor, f"{2 * factor} times the experts hold {_gb(held)}, a device {_gb(free)}")
         factor *= 2
@@ -88,19 +88,19 @@ def packed(workload: Workload, factor: int) -> Workload:
     ranks = workload.mesh.sizes.get(AXIS, 1)
     if factor < 1 or ranks % factor:
         raise UsageError(f"{factor} times the experts on a device do not divide {ranks} ranks", remedy="a power of two")
-    if not any(each.role == GRADIENTS for each in workload.payloads):
+    if not any(each.role == EXPERT_GRADIENTS for each in workload.payloads):
         raise UsageError(
             "copies of experts have no gradients to be summed",
             where=workload.name,
-            remedy=f"payloads of role {GRADIENTS}, of group size 1 where experts have no copies yet",
+            remedy=f"payloads of role {EXPERT_GRADIENTS}, of group size 1 where experts have no copies yet",
         )
     workload = workload.without_values()  # they lie on the axes as they were
     axes: list[tuple[str, int]] = []
     for name, size in workload.mesh.axes:
         axes += [(COPIES, factor), (AXIS, size // factor)] if name == AXIS else [(name, size)]
-    of_experts = {name for each in workload.payloads if each.role == GRADIENTS for name in _ends(each)}
-    updates = of_experts - {name for each in workload.payloads if each.role != GRADIENTS for name in _ends(each)}
-    scattered = [each for each in workload.payloads if each.role == GRADIENTS and each.op == "reduce-scatter"]
+    of_experts = {name for each in workload.payloads if each.role == EXPERT_GRADIENTS for name in _ends(each)}
+    updates = of_experts - {name for each in workload.payloads if each.role != EXPERT_GRADIENTS for name in _ends(each)}
+    scattered = [each for each in workload.payloads if each.role == EXPERT_GRADIENTS and each.op == "reduce-scatter"]
     shared = {name for each in scattered for name in _ends(each)}  # over as many more ranks as there are more experts
     return replace(
         workload,
@@ -131,7 +131,7 @@ def _payload(each: Payload, factor: int) -> Payload:
     if each.role == TOKENS:
         return each
     axes = tuple(part for name in each.axes for part in ((COPIES, AXIS) if name == AXIS else (name,)))
-    if each.role != GRADIENTS:
+    if each.role != EXPERT_GRADIENTS:
         return replace(each, axes=axes)
     return replace(
         each, axes=(*axes, COPIES), size_bytes=each.size_bytes * factor, elements=each.elements * factor, factors=None
