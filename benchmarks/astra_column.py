@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ringwright.engines import events
 from ringwright.engines.flat import flatten
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.fabrics import fabric
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm

@@ -24,7 +24,7 @@ from ringwright.advise.situation import of_model
 from ringwright.advise.space import asked_layers, space
 from ringwright.fabrics import fabric
 from ringwright.jobs.auto import SURE
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 
 JOB = {"model": "llama3-70b", "gpus": 512, "parallel": "tp8,pp4,dp16,zero1", "fabric": "dgx-h100:64"}

@@ -20,7 +20,7 @@ from typing import Any
 from ringwright.fabrics import fabric
 from ringwright.formats.sources import read
 from ringwright.ground.units import format_size
-from ringwright.jobs import generated, recorded, rows
+from ringwright.jobs import model_job, recorded_job, rows
 from ringwright.jobs.memory import limited
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job
@@ -40,7 +40,7 @@ SMALL = ("gpt3-1.3b", 16, "tp2,pp2,sp", "dgx-a100:2", 4)  # of the pairs
 def job(model: str, gpus: int, form: str, machine: str, micro_batches: int | None = None) -> Job:
     """Return the job of a model on a fabric."""
     asked = WorkloadSpec(model, gpus, form, micro_batches)
-    return generated.made(generated.GeneratedJobSpec(asked), fabric(machine))
+    return model_job.made(model_job.GeneratedJobSpec(asked), fabric(machine))
 
 
 def table(name: str, of: Job, policies: Sequence[str], memory_bytes: int | None) -> None:
@@ -121,7 +121,10 @@ def main() -> None:
             replay = replayed(read(path))
             machine = fabric(f"switch:{max(replay.workload.mesh.size, 2)},rate=100Mb/s")
             table(
-                path.name, recorded.job(replay, recorded.Counterfactual("", machine, machine)), policies, asked.memory
+                path.name,
+                recorded_job.job(replay, recorded_job.Counterfactual("", machine, machine)),
+                policies,
+                asked.memory,
             )
         return
     for model, (gpus, form, machine, batches) in MODELS.items():

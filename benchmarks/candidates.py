@@ -15,7 +15,7 @@ from ringwright.engines.job import layout, run
 from ringwright.engines.job.reuse import Layouts
 from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import study
-from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_job import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec
 
 PARTS = ("policy", "operations", "layout", "flatten", "engine", "account")

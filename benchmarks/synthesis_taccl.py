@@ -15,7 +15,7 @@ from pathlib import Path
 from ringwright.algorithms.synthesis.taccl import taccl
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.formats.sources.topology.taccl import read_taccl_model
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective

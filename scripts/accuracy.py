@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ringwright.accuracy import mpi_accuracy
 from ringwright.accuracy.jobs import document, judge
-from ringwright.jobs import measured
+from ringwright.jobs import step_tables
 from ringwright.reports import layout
 from ringwright.reports.calls import mpi_ranks
 from ringwright_lab.judges import accuracy, accuracy_engines
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     mpi = folders[0] / "mpi_collectives_times.csv"
     ranked = [mpi_accuracy.study(mpi, engine) for engine in ("closed-form", "events")] if mpi.is_file() else []
     tables = [path for path in (folders[0] / name for name in STEP_TABLES) if path.is_file()]
-    steps = document(*judge([row for path in tables for row in measured.read(path)]))
+    steps = document(*judge([row for path in tables for row in step_tables.read(path)]))
     if "--json" in arguments:
         json.dump({"nccl": found, "mpi": ranked, "steps": steps}, sys.stdout, indent=1)
         print()

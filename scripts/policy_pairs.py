@@ -12,7 +12,7 @@ from collections import Counter
 from itertools import product
 
 from ringwright.fabrics import fabric
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import DECLINES, Job, answer
 from ringwright.model.registry import schedulers
@@ -29,7 +29,7 @@ def _job(given: argparse.Namespace) -> Job:
         mode=given.mode,
         dims={"layers": given.layers} if given.layers else {},
     )
-    return generated.made(generated.GeneratedJobSpec(spec), fabric(given.fabric or f"switch:{given.gpus},rate=100Gb/s"))
+    return model_job.made(model_job.GeneratedJobSpec(spec), fabric(given.fabric or f"switch:{given.gpus},rate=100Gb/s"))
 
 
 def _ends(job: Job, pair: str, named: re.Pattern[str]) -> tuple[str, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringwright.advise.document import SCHEMA, Advice, AdvisedChange
 from ringwright.advise.pictures import DrawnStep
-from ringwright.calls.asked import asked_of
+from ringwright.calls.provenance import asked_of
 
 HOSTILE = "<script>document.title='x'</script>" + "a" * 90
 

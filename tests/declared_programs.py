@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.formats.sources.programs.opened import verify_file
+from ringwright.formats.sources.programs.program_files import verify_file
 from ringwright.model import interpreter
 from ringwright.model.program import Program
 from ringwright.model.threadblocks import Schedule

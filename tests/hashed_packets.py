@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringwright.ground.mixing import mixed_int
+from ringwright.ground.hashing import mixed_int
 
 _UP, _AT_SERVER, _ANSWER, _DOWN = range(4)
 

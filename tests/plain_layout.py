@@ -12,7 +12,7 @@ import numpy as np
 from ringwright.engines.job.contended import contended
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.model.rewrites import Operation, operations
-from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.rewrites.random_order import drawn
 from ringwright.model.stages import Costs, Stage
 from ringwright.model.workload import Payload, Queue, Workload
 

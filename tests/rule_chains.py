@@ -17,7 +17,7 @@ from ringwright.formats.exports.workload_json import workload_json
 from ringwright.formats.sources.programs.workload_json import read_workload_json
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from algebra_cases import CASES, Case
 from ringwright.graph.algebra import RULES
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
 

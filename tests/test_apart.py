@@ -13,7 +13,7 @@ import pytest
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.formats.sources import read
-from ringwright.ground import apart
+from ringwright.ground import untrusted_tables
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
@@ -117,7 +117,7 @@ def test_a_capture_of_an_older_release_reads_as_before(sample: Trace, capture: P
 
 
 def test_a_whole_capture_starts_no_process(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "DECODER", capture / "none")
+    monkeypatch.setattr(untrusted_tables, "DECODER", capture / "none")
     assert Trace.open(capture).held is None
     without_sums(capture)
     with pytest.raises(InputError, match="ended by exit code 2"):
@@ -137,15 +137,15 @@ def test_a_decoder_that_gives_no_answer_is_told(
     program: str, words: str, capture: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     (capture / "decoder.py").write_text(program)
-    monkeypatch.setattr(apart, "DECODER", capture / "decoder.py")
-    monkeypatch.setattr(apart, "LEAST_S", 1 if "late" in request.node.name else apart.LEAST_S)
-    found = apart.copies({"events": [capture / "events.parquet"]}, TABLES)
+    monkeypatch.setattr(untrusted_tables, "DECODER", capture / "decoder.py")
+    monkeypatch.setattr(untrusted_tables, "LEAST_S", 1 if "late" in request.node.name else untrusted_tables.LEAST_S)
+    found = untrusted_tables.copies({"events": [capture / "events.parquet"]}, TABLES)
     assert words in found.lost["events"]
 
 
 def test_no_room_for_the_copies_is_told(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (capture / "decoder.py").write_text('print(\'["events", "No space left on device (os error 28)"]\')')
-    monkeypatch.setattr(apart, "DECODER", capture / "decoder.py")
+    monkeypatch.setattr(untrusted_tables, "DECODER", capture / "decoder.py")
     without_sums(capture)
     with pytest.raises(OutputError, match="disk is full"):
         Trace.open(capture)
@@ -229,7 +229,7 @@ def test_a_query_that_is_wrong_is_blamed_itself(sample: Trace, foreign: Path) ->
 
 
 def test_a_query_of_no_files_starts_no_process(sample: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "DECODER", Path("none"))
+    monkeypatch.setattr(untrusted_tables, "DECODER", Path("none"))
     assert sample.query("select count(*) from events", files=True).item() == len(sample.df)
 
 
@@ -237,7 +237,7 @@ def test_no_room_for_an_answer_is_told(
     sample: Trace, foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "decoder.py").write_text('print(\'["files", "No space left on device (os error 28)"]\')')
-    monkeypatch.setattr(apart, "DECODER", tmp_path / "decoder.py")
+    monkeypatch.setattr(untrusted_tables, "DECODER", tmp_path / "decoder.py")
     with pytest.raises(OutputError, match="disk is full"):
         sample.query(reads(foreign), files=True)
 

@@ -259,7 +259,7 @@ PAST_THE_GATE = {
     "analysis/timeline/event_levels.py": "into the draft of a folder",
     "reports/serve/application.py": "a part of a file that is sent, renamed when all of it has come",
     "reports/serve/runs.py": "what a command prints while it runs, in its own folder",
-    "ground/apart.py": "into a folder for the time of a question",
+    "ground/untrusted_tables.py": "into a folder for the time of a question",
     "judges/graph_ranks.py": "words between ranks, in a folder that goes with their job",
     "judges/pipeline_ranks.py": "words between ranks, in a folder that goes with their job",
     "judges/partitioned/": "words between ranks, in a folder that goes with their job",

@@ -10,14 +10,14 @@ import pytest
 
 from ringwright.engines.job.run import simulate
 from ringwright.formats.exports.pipeline_csv import as_csv
-from ringwright.graph.algebra.equal import small
+from ringwright.graph.algebra.equality import small
 from ringwright.graph.algebra.meaning import carry_out
 from ringwright.graph.memory import memory
 from ringwright.graph.pipelines import Slot, order
 from ringwright.graph.pipelines.stages import stages_of
 from ringwright.ground.errors import UsageError
 from ringwright.jobs.explained.pipeline_picture import picture
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

@@ -220,7 +220,7 @@ def test_names_stay_with_who_has_them(
 # --------------------------------------------------------------------------------------------------------- sources
 OP_CSV = '''"""Tables of operations, one a line: rank, operation, bytes, microseconds."""
 from ringwright.errors import InputError
-from ringwright.formats.sources.gathered import Gathered
+from ringwright.formats.sources.reader_rows import Gathered
 
 
 def looks_like(head, name):

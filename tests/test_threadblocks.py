@@ -14,7 +14,7 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
 from ringwright.formats.exports.threadblocks import scheduled
-from ringwright.formats.sources.programs.opened import read_program, verify_file
+from ringwright.formats.sources.programs.program_files import read_program, verify_file
 from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective

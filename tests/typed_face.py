@@ -8,13 +8,13 @@ from typing import Any, assert_type
 import ringwright
 from ringwright.analysis.document import Summary
 from ringwright.bounds.lower_bounds import Bound
+from ringwright.calls.arguments import Algorithm
 from ringwright.calls.calibrate import Size
-from ringwright.calls.spelled import Algorithm
 from ringwright.calls.verify import Verified
-from ringwright.capture.executed import Executed
+from ringwright.capture.rank_run import Executed
 from ringwright.capture.record import Recording
 from ringwright.costs.calibration import Calibration
-from ringwright.jobs.spelled import Scheduler
+from ringwright.jobs.arguments import Scheduler
 from ringwright.jobs.study import PolicyResult
 
 

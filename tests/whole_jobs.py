@@ -21,10 +21,10 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.jobs.explained.account import account
-from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_job import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.cost_cache import TimedRanks
 from ringwright.jobs.pricing.costs import LIBRARY, FabricCosts
-from ringwright.jobs.pricing.known import TimedRanks
 from ringwright.jobs.study import NONE, Job
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm, scheduler

@@ -15,10 +15,10 @@ from ringwright.engines.flat import flatten
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.machine import machine
 from ringwright.engines.messages import MessageGraph
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.ground.units import PS
+from ringwright.jobs.pricing.cost_cache import TimedRanks
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.jobs.pricing.known import TimedRanks
 from ringwright.model.workload import Workload
 
 Ids = np.ndarray | int

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from ringwright.ground.moved import remember
 
 if TYPE_CHECKING:
-    from ringwright.advise.by_name import advice
+    from ringwright.advise.entry import advice
     from ringwright.algorithms import language
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
+    from ringwright.calls.arguments import algorithm
     from ringwright.calls.bounds import bound
     from ringwright.calls.calibrate import calibrate
-    from ringwright.calls.spelled import algorithm
     from ringwright.calls.verify import verify
     from ringwright.capture.difference import difference as diff
     from ringwright.capture.run import run
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ringwright.formats.sources import read
     from ringwright.formats.sources.sample import sample
     from ringwright.ground import errors
+    from ringwright.jobs.arguments import scheduler
     from ringwright.jobs.exporting import export
-    from ringwright.jobs.modelled import job
+    from ringwright.jobs.model_step import job
     from ringwright.jobs.predict import simulate
-    from ringwright.jobs.spelled import scheduler
     from ringwright.model.collective import Collective
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from ringwright.model.workload import Workload
     from ringwright.reports import notebook as pictures
     from ringwright.workloads.replay import replay
-    from ringwright_lab.bench.asked import bench
+    from ringwright_lab.bench.entry import bench
     from ringwright_lab.live.on_ranks import schedule
-    from ringwright_lab.papers.by_name import reproduce
-    from ringwright_lab.survey.by_name import survey
-    from ringwright_lab.survey.listed import systems
+    from ringwright_lab.papers.paper_run import reproduce
+    from ringwright_lab.survey.entry import survey
+    from ringwright_lab.survey.systems_list import systems
 
     __version__: str
 remember()
@@ -61,30 +61,30 @@ _HOMES = {
     "Topology": ("ringwright.model.topology", "Topology"),
     "Trace": ("ringwright.model.trace", "Trace"),
     "Workload": ("ringwright.model.workload", "Workload"),
-    "advice": ("ringwright.advise.by_name", "advice"),
-    "algorithm": ("ringwright.calls.spelled", "algorithm"),
-    "bench": ("ringwright_lab.bench.asked", "bench"),
+    "advice": ("ringwright.advise.entry", "advice"),
+    "algorithm": ("ringwright.calls.arguments", "algorithm"),
+    "bench": ("ringwright_lab.bench.entry", "bench"),
     "bound": ("ringwright.calls.bounds", "bound"),
     "calibrate": ("ringwright.calls.calibrate", "calibrate"),
     "diff": ("ringwright.capture.difference", "difference"),
     "errors": ("ringwright.ground.errors", ""),
     "export": ("ringwright.jobs.exporting", "export"),
     "fabric": ("ringwright.fabrics", "fabric"),
-    "job": ("ringwright.jobs.modelled", "job"),
+    "job": ("ringwright.jobs.model_step", "job"),
     "language": ("ringwright.algorithms.language", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
     "pictures": ("ringwright.reports.notebook", ""),
     "read": ("ringwright.formats.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
-    "reproduce": ("ringwright_lab.papers.by_name", "reproduce"),
+    "reproduce": ("ringwright_lab.papers.paper_run", "reproduce"),
     "run": ("ringwright.capture.run", "run"),
     "sample": ("ringwright.formats.sources.sample", "sample"),
     "schedule": ("ringwright_lab.live.on_ranks", "schedule"),
-    "scheduler": ("ringwright.jobs.spelled", "scheduler"),
+    "scheduler": ("ringwright.jobs.arguments", "scheduler"),
     "simulate": ("ringwright.jobs.predict", "simulate"),
     "summary": ("ringwright.analysis.summary", "summarise"),
     "survey": ("ringwright_lab.survey", ""),  # a room that is called like the function of its name
-    "systems": ("ringwright_lab.survey.listed", "systems"),
+    "systems": ("ringwright_lab.survey.systems_list", "systems"),
     "verify": ("ringwright.calls.verify", "verify"),
 }
 __all__ = [

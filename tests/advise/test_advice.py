@@ -15,17 +15,17 @@ from ringwright.advise.advise import AdviceSpec, advise, step_today_us
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import Draws
-from ringwright.advise.mended import factors
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
 from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
+from ringwright.advise.without_stragglers import factors
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.job_trace import trace
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer
-from ringwright.jobs.traced import trace
 from ringwright.model.stages import LinkCosts
 from ringwright.model.trace import Trace
 from ringwright.model.workload import RankClass, Task

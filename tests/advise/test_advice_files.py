@@ -24,13 +24,13 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.formats.settings.msccl_config import read_msccl_config
 from ringwright.formats.settings.nccl_environment import parse_nccl_environment
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.ground.errors import OutputError, UsageError
 from ringwright.ground.trace_tables import rows
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.job_trace import trace
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer
-from ringwright.jobs.traced import trace
 from ringwright.model.stages import LinkCosts
 from ringwright.model.trace import Trace
 from ringwright.workloads.chain import ChainLayer, chain

@@ -21,7 +21,7 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.formats.sources import read
 from ringwright.formats.sources.sample import sample
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.reports.pages.advised_page import advice_page
 from ringwright.reports.steps.advised import write, write_files

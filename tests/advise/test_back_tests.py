@@ -16,19 +16,19 @@ import pytest
 
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.backtest import BackTest, is_telling, of_halves, of_pair, wander
+from ringwright.advise.bucket_tensors import lumped
 from ringwright.advise.changes import setup_of
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import Draws, size_sigma
 from ringwright.advise.layers.repair import repair_settings
 from ringwright.advise.links import SOCKETS, slow_link, sockets_seen
-from ringwright.advise.lumps import lumped
 from ringwright.advise.settings import BROKEN, GRAPH, LINK, MACHINE, NETWORK, ORDER, Setup
 from ringwright.advise.situation import of_recording
 from ringwright.cli import main
-from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
+from ringwright.costs.measured_costs import MeasuredCosts, MeasuredOperation
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import InputError, UsageError
-from ringwright.jobs.recorded import FAR
+from ringwright.jobs.recorded_job import FAR
 from ringwright.model.registry import scheduler
 from ringwright.reports.steps.backtested import write_judged
 from ringwright.workloads.replay import replayed

@@ -10,8 +10,8 @@ import pytest
 
 import shared_data
 from ringwright.cli import main
+from ringwright.jobs.job_trace import trace
 from ringwright.jobs.study import Job, answer
-from ringwright.jobs.traced import trace
 from ringwright.model.stages import LinkCosts
 from ringwright.model.trace import Trace
 from ringwright.workloads.chain import ChainLayer, chain

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringwright.advise import beside, evaluation
-from ringwright.advise.beside import BoundsBeside
+from ringwright.advise import evaluation, second_process
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.search import searched
+from ringwright.advise.second_process import BoundsBeside
 from ringwright.advise.settings import GRAPH, PLACED, Setting, Setup
 from ringwright.advise.situation import Situation, of_model
 from ringwright.fabrics import fabric
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.jobs.pricing.known import KnownOperations
+from ringwright.jobs.pricing.cost_cache import KnownOperations
 
 FORM = "tp2,dp8"
 
@@ -30,7 +30,7 @@ def situation() -> Situation:
 
 @pytest.fixture(autouse=True)
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "_processors", lambda: 2)
+    monkeypatch.setattr(second_process, "_processors", lambda: 2)
 
 
 def setups() -> list[Setup]:
@@ -111,7 +111,7 @@ def test_nothing_is_started_for_nothing(situation: Situation) -> None:
 
 
 def test_one_processor_is_left_alone(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "_processors", lambda: 1)
+    monkeypatch.setattr(second_process, "_processors", lambda: 1)
     process = BoundsBeside(Evaluator(situation), setups())
     assert not process.is_working
     assert process.left == setups() == list(process.taken())

@@ -11,8 +11,8 @@ import pytest
 
 from ringwright.advise import networks
 from ringwright.advise.exported import AdvisedFile
-from ringwright.advise.provision.asked import ProvisionSpec
 from ringwright.advise.provision.document import ProvisionDocument
+from ringwright.advise.provision.question import ProvisionSpec
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.formats.sources.topology import read_topology

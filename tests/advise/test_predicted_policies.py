@@ -12,13 +12,13 @@ import pytest
 from ringwright.advise.interval import FEWEST_DRAWS
 from ringwright.advise.layers.ddp import bucket_settings
 from ringwright.advise.situation import of_recording
-from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
+from ringwright.costs.measured_costs import MeasuredCosts, MeasuredOperation
+from ringwright.jobs.job_trace import trace
 from ringwright.jobs.study import Job, answer
-from ringwright.jobs.traced import trace
 from ringwright.model.stages import LinkCosts
 from ringwright.workloads.chain import ChainLayer, chain
-from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.finer import PIECE_BYTES, in_pieces
+from ringwright.workloads.recorded.isolated_times import own_times
 from ringwright.workloads.recorded.plan import CommEvent, RankStep, RecordedCall
 from ringwright_lab.judges.predicted import predicted
 

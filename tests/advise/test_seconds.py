@@ -14,7 +14,7 @@ from ringwright.advise.space import space
 from ringwright.algorithms.searching import Deadline, OutOfTimeError, in_time, limited
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 
 OVER = -math.inf  # of the monotonic clock: long ago

@@ -12,7 +12,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import RULES, RewriteError, replayed, rewritten
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.jobs.pricing.siblings import Siblings
 from ringwright.model.validity.workloads import check

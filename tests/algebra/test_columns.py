@@ -9,8 +9,8 @@ import pytest
 
 import ringwright
 from ringwright.graph.algebra import RULES, RewriteError, replayed
-from ringwright.graph.algebra.computing import COLUMN
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.computation import COLUMN
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.ground.errors import UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

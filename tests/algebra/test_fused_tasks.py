@@ -15,7 +15,7 @@ from ringwright.formats.exports.workload_json import workload_json
 from ringwright.formats.sources.programs.workload_json import read_workload_json
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.build import Build, partial, sliced
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.model.values import Work

@@ -11,7 +11,7 @@ from algebra_cases import CASES
 from ringwright.cli import main
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.build import Build
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.model.workload import Mesh, Workload
 
 # What rules without a case of their own need, so that one thing at a time is wrong.

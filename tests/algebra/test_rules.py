@@ -9,7 +9,7 @@ import pytest
 from algebra_cases import CASES, Case
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import JobEndsError, NeverArrivesError, RingwrightError
 from ringwright.model.validity.workload_finding import Finding
 from ringwright.model.validity.workloads import check

@@ -10,8 +10,8 @@ import pytest
 import ringwright
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
-from ringwright.graph.algebra.spelled import apply_spelled
+from ringwright.graph.algebra.equality import prove, small
+from ringwright.graph.algebra.typed_rules import apply_spelled
 from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check
 

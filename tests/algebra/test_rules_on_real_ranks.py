@@ -9,7 +9,7 @@ import pytest
 
 from algebra_cases import CASES
 from ringwright.graph.algebra import RULES
-from ringwright.graph.algebra.equal import outputs
+from ringwright.graph.algebra.equality import outputs
 from ringwright.model.values import LOCAL, PARTIAL, Placement, Value
 from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload
 from ringwright_lab.judges.graph_ranks import differing

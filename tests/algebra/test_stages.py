@@ -10,7 +10,7 @@ import pytest
 
 from ringwright.graph.algebra import RULES, RewriteError, rewritten
 from ringwright.graph.algebra.build import Build, partial, sliced
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.graph.algebra.stages import LAYOUTS, StageProgram, StageValue
 from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check

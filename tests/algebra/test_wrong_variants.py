@@ -14,7 +14,7 @@ import algebra_cases as cases
 from ringwright.graph.algebra import RULES, RewriteError
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.graph.algebra.editing import local
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Workload
 

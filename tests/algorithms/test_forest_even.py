@@ -16,7 +16,7 @@ from ringwright.execute.executors import executor
 from ringwright.fabrics import fabric
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.sources.programs.msccl_xml import read_msccl_xml
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.model import validity
 
 pytestmark = pytest.mark.once

@@ -18,7 +18,7 @@ from ringwright.fabrics import fabric
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
 from ringwright.formats.sources.programs.msccl_xml import read_msccl_xml
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

@@ -10,7 +10,7 @@ import pytest
 
 import engine_cases as cases
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.calls.answered_calls import laid_out
+from ringwright.calls.call_answer import laid_out
 from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated, ratio_error
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.timing import stages

@@ -12,7 +12,7 @@ from ringwright.algorithms.blocks.double_binary_tree import double_binary_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.orders import Entrances, around
 from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, rings
-from ringwright.calls.answered_calls import laid_out
+from ringwright.calls.call_answer import laid_out
 from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
 from ringwright.costs.nccl import NODE_TYPES, placed
 from ringwright.engines import events, flat, loops

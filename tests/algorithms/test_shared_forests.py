@@ -10,7 +10,7 @@ from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.synthesis.expand import expand
 from ringwright.algorithms.synthesis.flow_all_to_all import flow_all_to_all
 from ringwright.algorithms.synthesis.forest import forest
-from ringwright.algorithms.synthesis.forest.together import together
+from ringwright.algorithms.synthesis.forest.joint_forests import together
 from ringwright.bounds.arcs import arcs
 from ringwright.bounds.arcs import together as on_same_resources
 from ringwright.bounds.joint_bounds import joint_bound
@@ -19,7 +19,7 @@ from ringwright.bounds.routed_bounds import routed_s
 from ringwright.bounds.shared_trees import forests
 from ringwright.bounds.tree_demands import TreeDemand
 from ringwright.engines.choose import simulate
-from ringwright.engines.together import simulate_together
+from ringwright.engines.concurrent_programs import simulate_together
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import InfeasibleError, UsageError

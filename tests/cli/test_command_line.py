@@ -20,7 +20,7 @@ import ringwright_lab
 from ringwright.cli import main, progress
 from ringwright.cli.application import app, examples
 from ringwright.cli.verbs import GROUPS, VERBS
-from ringwright.ground import called, laboratory, steps
+from ringwright.ground import invocation, laboratory, stepwise
 from ringwright.ground.errors import UsageError
 
 pytestmark = pytest.mark.once
@@ -403,7 +403,7 @@ def test_time_left_in_words() -> None:
 
 def test_steps_are_told_before_each_and_at_the_end() -> None:
     told: list[tuple[int, int, str]] = []
-    assert list(steps.told(["a", "b"], lambda *each: told.append(each))) == ["a", "b"]
+    assert list(stepwise.told(["a", "b"], lambda *each: told.append(each))) == ["a", "b"]
     assert told == [(0, 2, "a"), (1, 2, "b"), (2, 2, "")]
 
 
@@ -412,13 +412,13 @@ def test_steps_are_told_before_each_and_at_the_end() -> None:
 
 def test_commands_begin_with_how_the_program_was_called() -> None:
     text = "$ ringwright summary x; see ringwright check --help (ringwright.summary, my-ringwright run, ringwright is)"
-    assert called.as_called(text) == text
-    with called.named("scripts/ringwright", VERBS):
-        assert called.as_called(text) == (
+    assert invocation.as_called(text) == text
+    with invocation.named("scripts/ringwright", VERBS):
+        assert invocation.as_called(text) == (
             "$ scripts/ringwright summary x; see scripts/ringwright check --help"
             " (ringwright.summary, my-ringwright run, ringwright is)"
         )
-    assert called.as_called(text) == text
+    assert invocation.as_called(text) == text
 
 
 @pytest.mark.parametrize(
@@ -442,9 +442,9 @@ def test_how_it_was_called(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(sys, "argv", [started.replace("BIN", str(tmp_path)), "summary"])
-    monkeypatch.setenv(called.TOLD_BY_SCRIPT, told.replace("BIN", str(tmp_path)))
-    assert called.words() == words
-    assert called.TOLD_BY_SCRIPT not in os.environ, "a job that is started inherits no name"
+    monkeypatch.setenv(invocation.TOLD_BY_SCRIPT, told.replace("BIN", str(tmp_path)))
+    assert invocation.words() == words
+    assert invocation.TOLD_BY_SCRIPT not in os.environ, "a job that is started inherits no name"
 
 
 def test_a_hint_runs_as_it_stands(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
 from ringwright.ground.errors import EXIT_PROGRAM, EXIT_USAGE
-from ringwright.jobs import generated, study
+from ringwright.jobs import model_job, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model import registry
 from ringwright.model.trace import Trace
@@ -115,8 +115,8 @@ def test_algorithm_and_policy_together(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.slow
 def test_largest_job_folds() -> None:
-    question = generated.GeneratedJobSpec(WorkloadSpec("llama3-405b", 16384, "tp8,pp16,dp128", 16))
-    found = study.answer(generated.made(question), "pytorch-ddp")
+    question = model_job.GeneratedJobSpec(WorkloadSpec("llama3-405b", 16384, "tp8,pp16,dp128", 16))
+    found = study.answer(model_job.made(question), "pytorch-ddp")
     assert len(found.run.laid.rank_classes) == 16
     assert sum(found.run.laid.rank_classes.counts) == 16384
     assert found.engine_s < 60

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ringwright.advise.provision.asked import ProvisionSpec
 from ringwright.advise.provision.document import ProvisionDocument
 from ringwright.advise.provision.prices import read_prices
+from ringwright.advise.provision.question import ProvisionSpec
 from ringwright.advise.provision.study import provision
 from ringwright.cli import main
 from ringwright.fabrics import fabric

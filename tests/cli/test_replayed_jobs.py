@@ -102,10 +102,10 @@ def test_no_time_is_no_scale(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_replay_far_from_its_recording_warns_before_it_recommends(
     replayed: float, warned: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from ringwright.jobs import recorded
+    from ringwright.jobs import recorded_job
 
     beside = {"measured_us": 100.0, "step_us": 100.0, "steps": 1, "replayed_us": replayed, "error": replayed / 100 - 1}
-    monkeypatch.setattr(recorded, "_baseline", lambda found: beside)
+    monkeypatch.setattr(recorded_job, "_baseline", lambda found: beside)
     words = ["simulate", SAMPLE, "--fabric", "dgx-h100:2", "--policy", "none,p3"]
     assert main([*words, "-o", str(tmp_path / "page.html")]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -13,7 +13,7 @@ import ringwright.model.codecs
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.calls.simulate import SimulationSpec, sweep
 from ringwright.engines.choose import simulate
-from ringwright.engines.coded import narrowest, wire_shares
+from ringwright.engines.wire_width import narrowest, wire_shares
 from ringwright.fabrics import fabric
 from ringwright.model.codecs import block_exponent, formats
 from ringwright.model.codecs.contributions import NodeSum

@@ -138,12 +138,12 @@ def test_what_is_wrong_with_a_format_is_told_by_name(check: str, old: str, new: 
 @pytest.mark.parametrize("engine", contract.ENGINES)
 def test_an_engine_that_ignores_the_width_is_told_by_name(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of 2 B: where only others take notice of them, the contract names the one that does not."""
-    from ringwright.engines import closed_form, slots
+    from ringwright.engines import closed_form, switch_slots
 
     monkeypatch.setattr(block_exponent, "wire_bytes", lambda: (2.0, 2.0))
     monkeypatch.setattr(contract, "ENGINES", (engine,))
     assert "engines" not in check_codec("block-exponent")[0].failed
-    monkeypatch.setattr(slots, "wire_shares", lambda _: {})
+    monkeypatch.setattr(switch_slots, "wire_shares", lambda _: {})
     monkeypatch.setattr(closed_form, "wire_shares", lambda _: {})
     assert engine in check_codec("block-exponent")[0].failed["engines"]
 

@@ -36,9 +36,9 @@ from ringwright.formats.exports.goal import goal
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
 from ringwright.formats.exports.topology_json import topology_json
-from ringwright.formats.sources.programs.opened import verify_file
+from ringwright.formats.sources.programs.program_files import verify_file
 from ringwright.graph.algebra import RULES, replayed
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import RingwrightError
 from ringwright.model import collective, interpreter, program, registry, streams, topology, validity, values, workload
 from ringwright.model.validity import workloads
@@ -275,7 +275,7 @@ def test_what_is_only_kept_is_found() -> None:
     with watched() as seen:
         program = made("collnet-direct", fabric("switch:4,sharp=true"), "all-reduce")
         simulate(program, fabric("switch:4,sharp=true"))
-    assert "ringwright.engines.slots" in seen["Capability", "passes"]
+    assert "ringwright.engines.switch_slots" in seen["Capability", "passes"]
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from every_recording import MADE, put
-from ringwright.formats.sources.gathered import Gathered
 from ringwright.formats.sources.kinds import kinds
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.trace import Trace

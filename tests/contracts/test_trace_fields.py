@@ -24,7 +24,7 @@ from ringwright.formats.exports.workload_json import workload_json
 from ringwright.formats.sources import read
 from ringwright.formats.sources.sample import sample
 from ringwright.ground.errors import RingwrightError
-from ringwright.ground.reopened import META
+from ringwright.ground.saved_trace import META
 from ringwright.ground.trace_tables import TABLES, rows, schema
 from ringwright.jobs.one_clock import one_clock
 from ringwright.model.trace import Trace

@@ -10,9 +10,9 @@ import pytest
 
 from ringwright.costs.learnt import TRANSPORTS, LibraryCall, expected, of_calls, shipped
 from ringwright.costs.learnt.call import STEP, usual
-from ringwright.costs.learnt.described import described, release_of
 from ringwright.costs.learnt.parts import PARTS, scatter_of, scattered, spread, summed
 from ringwright.costs.learnt.prior import parsed, written
+from ringwright.costs.learnt.table_machine import described, release_of
 from ringwright.costs.learnt.trusted import MOST_POINTS, MeasuredCall, thinned
 from ringwright.costs.nccl import placed
 from ringwright.costs.nccl.constants import releases

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.calls.neighbours import programs
+from ringwright.calls.other_jobs import programs
 from ringwright.cli import main
-from ringwright.engines import beside, events, flows
-from ringwright.engines.beside import alone_and_beside
+from ringwright.engines import background_programs, events, flows
+from ringwright.engines.background_programs import alone_and_beside
 from ringwright.engines.choose import simulate
 from ringwright.engines.flat import flatten
-from ringwright.engines.repeated import repeated
-from ringwright.engines.slots import machines
+from ringwright.engines.repetitions import repeated
+from ringwright.engines.switch_slots import machines
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion
 from ringwright.fabrics.faults import apply, effects
@@ -115,7 +115,7 @@ def test_an_order_that_helps_by_chance_is_not_a_gain(monkeypatch: pytest.MonkeyP
     top = fabric("leaf-spine:8,per_leaf=2,spines=2,routing=ecmp")
     mine = program("all-to-all", (0, 2, 4, 5, 6, 7), MIB, "pairwise", top)
     other = program("all-to-all", range(6), 4096, "pairwise", top)
-    monkeypatch.setattr(beside, "MOST_MESSAGES", 0)  # no second repetition
+    monkeypatch.setattr(background_programs, "MOST_MESSAGES", 0)  # no second repetition
     alone = simulate(mine, top, "flows", fold_symmetry=False).time_ps
     assert meanwhile(mine, [other], top).time_ps == alone
 
@@ -175,7 +175,7 @@ def test_a_neighbour_that_cannot_be_followed_to_the_end_makes_a_lower_bound(monk
     top = fabric("switch:4,rate=1GB/s,latency_s=10ns")
     mine, other = send(0, 1, 64 * MIB, top), send(0, 2, MIB, top)
     whole = meanwhile(mine, [other], top)
-    monkeypatch.setattr(beside, "MOST_MESSAGES", 4)
+    monkeypatch.setattr(background_programs, "MOST_MESSAGES", 4)
     run = meanwhile(mine, [other], top)
     assert any("repetitions, so the time is a lower bound" in each for each in run.left_out)
     assert simulate(mine, top, "flows").time_ps < run.time_ps < whole.time_ps
@@ -328,7 +328,7 @@ def test_a_step_says_where_its_operations_are_lower_bounds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("--model", "resnet50", "--gpus", "4", "--fabric", "switch:8,rate=1GB/s", "--beside", "send-recv 64 on 0,1")
-    monkeypatch.setattr(beside, "MOST_MESSAGES", 1000)
+    monkeypatch.setattr(background_programs, "MOST_MESSAGES", 1000)
     assert any("time is a lower bound" in each for each in asked(capsys, *words)["assumptions"])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ringwright.engines.choose import simulate
-from ringwright.engines.crossed import crossed
+from ringwright.engines.link_crossings import crossed
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.collective import Collective

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ringwright.engines.job.run import simulate
-from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.rewrites.random_order import drawn
 from ringwright.model.stages import LinkCosts
 from ringwright.schedulers.priority.tictac import tictac
 from ringwright_lab.contracts import small_jobs

@@ -15,7 +15,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.folding.fold import fold
 from ringwright.engines.folding.quotient import Folded
 from ringwright.engines.machine import ALPHAS, Machine, machine
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Block, Cost, Layout, Op, Program, Step, explicit

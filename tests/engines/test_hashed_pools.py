@@ -9,7 +9,7 @@ import pytest
 from hashed_packets import simulate_hashed
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.engines.choose import simulate
-from ringwright.engines.pools.hashed import HashedPool, missed, packet_time_ps
+from ringwright.engines.pools.hashed_pool import HashedPool, missed, packet_time_ps
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import DeclinedError, UsageError

@@ -11,11 +11,11 @@ from ringwright.costs.contention.movers import BUS_SHARE_OF_PRODUCT
 from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.products import Product
 from ringwright.costs.contention.sharing import beside
+from ringwright.engines.job.contention_factors import MOST_HELD, measured, without_products
 from ringwright.engines.job.flat import Interference
-from ringwright.engines.job.measured import MOST_HELD, measured, without_products
 from ringwright.engines.job.run import simulate
 from ringwright.ground.errors import UsageError
-from ringwright.jobs.generated import interference
+from ringwright.jobs.model_job import interference
 from ringwright.model.stages import Stage
 from ringwright.model.values import MatrixProduct, Work, WorkPart
 from ringwright.model.workload import Mesh, Payload, RankClass, Task, Workload

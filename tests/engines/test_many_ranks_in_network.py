@@ -11,7 +11,7 @@ import pytest
 from ringwright.algorithms.innetwork.ethernet.switchml import switchml
 from ringwright.bounds import cuts
 from ringwright.engines.choose import simulate
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.fabrics import fabric
 from ringwright.model.collective import Collective
 from ringwright.model.shortest_paths import ShortestPaths

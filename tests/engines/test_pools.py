@@ -10,10 +10,10 @@ import pytest
 
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets.options import PacketOptions
-from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
-from ringwright.engines.pools.expected import PoolTimes, late_ps
+from ringwright.engines.pools.expected_losses import PoolTimes, late_ps
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.of_program import slot_pool
+from ringwright.engines.pools.pool_machine import Mending, PoolLink, SlotPool
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import DeclinedError, InfeasibleError

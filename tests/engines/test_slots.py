@@ -15,9 +15,9 @@ from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.engines.choose import simulate
-from ringwright.engines.pools.expected import PoolTimes, late_ps
-from ringwright.engines.slots import NO_TIMER, machines
-from ringwright.engines.together import simulate_together
+from ringwright.engines.concurrent_programs import simulate_together
+from ringwright.engines.pools.expected_losses import PoolTimes, late_ps
+from ringwright.engines.switch_slots import NO_TIMER, machines
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import InfeasibleError

@@ -7,7 +7,7 @@ import pytest
 import ringwright
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.engines.choose import simulate
-from ringwright.engines.together import simulate_together
+from ringwright.engines.concurrent_programs import simulate_together
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.registry import algorithm

@@ -14,7 +14,7 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.folding.fold import fold
 from ringwright.engines.machine import Machine
 from ringwright.engines.messages import MessageGraph
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.engines.tree_flows import with_carriers
 from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective

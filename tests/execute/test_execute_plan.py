@@ -18,7 +18,7 @@ from ringwright.execute.backends import ordinary
 from ringwright.execute.plan import Do, Extent, Message, NodePlan, plans
 from ringwright.execute.push import PIECE_BYTES, WINDOW, Pushed, cut, packed
 from ringwright.fabrics import fabric
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.ground.errors import ProgramError, UsageError
 from ringwright.model.collective import PER_RANK, REDUCE_OPS, ROOTED, Collective
 from ringwright.model.program import Op, Program, Step, explicit

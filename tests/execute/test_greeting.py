@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from ringwright.execute import greeting
+from ringwright.execute import handshake
 from ringwright.execute.sockets import Sockets
 
 pytestmark = pytest.mark.once
@@ -25,8 +25,8 @@ def address_of(folder: Path) -> tuple[str, int, str]:
 
 def test_a_stranger_who_connects_first_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One says nothing, one guesses, one knows the secret but claims to be the node that it calls; then the peer comes."""
-    monkeypatch.setattr(greeting, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(greeting.greeted, "__defaults__", (0.05,))
+    monkeypatch.setattr(handshake, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(handshake.greeted, "__defaults__", (0.05,))
     made: dict[int, Sockets] = {}
     listening = threading.Thread(target=lambda: made.update({0: Sockets(tmp_path, 0, 2, "127.0.0.1")}))
     listening.start()
@@ -48,6 +48,6 @@ def test_a_stranger_who_connects_first_is_not_believed(tmp_path: Path, monkeypat
 def test_a_caller_does_not_believe_who_does_not_know_the_secret() -> None:
     ours, theirs = socket.socketpair()
     theirs.sendall(bytes(16))
-    assert not greeting.greet(ours, greeting.secret(), 1)
+    assert not handshake.greet(ours, handshake.secret(), 1)
     assert ours.fileno() == -1
     theirs.close()

@@ -24,7 +24,7 @@ from ringwright.algorithms.libraries.open_mpi.rules import Decision
 from ringwright.execute import mpi_runtime
 from ringwright.execute.mpi_forced import MPICH, OPEN_MPI, forced, offered
 from ringwright.execute.mpi_runtime import Runtime, available, command, runtime
-from ringwright.execute.place import Place, here
+from ringwright.execute.rank_host import Place, here
 from ringwright.ground import extras
 from ringwright.ground.errors import DeclinedError, MissingExtraError, UsageError
 

@@ -12,7 +12,7 @@ from ringwright.cli import main
 from ringwright.formats.exports.pipeline_csv import as_csv
 from ringwright.graph.pipelines import order
 from ringwright.ground.errors import UsageError, WorkloadError
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.schedulers.decompose.breadth_first_pp import breadth_first_pp
 from ringwright.schedulers.decompose.ooo_backprop import ooo_backprop

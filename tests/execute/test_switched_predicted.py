@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.loop import simulate_pool
+from ringwright.engines.pools.pool_machine import Mending, PoolLink, SlotPool
 from ringwright.execute.switched.frames import DATA
 from ringwright.execute.switched.worker import FIRST_RTO_S, LEAST_RTO_S
 from ringwright.fabrics import fabric

@@ -22,8 +22,8 @@ from ringwright.execute.switched import datagrams, many, serving
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.datagrams import Datagrams, parse
 from ringwright.execute.switched.serving import SwitchServer, read_key
-from ringwright.execute.switched.started import AskedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
+from ringwright.execute.switched.switch_process import AskedSwitch, started
 from ringwright.execute.switched.worker import Membership
 from ringwright.ground.errors import InfeasibleError, InputError, RanksFailedError, UsageError
 

@@ -18,12 +18,12 @@ import pytest
 
 from patience import HANG_S
 from ringwright.cli import main
-from ringwright.execute.place import Place
+from ringwright.execute.rank_host import Place
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.frames import control_bytes
 from ringwright.execute.switched.serving import SwitchServer, read_key
-from ringwright.execute.switched.started import AskedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
+from ringwright.execute.switched.switch_process import AskedSwitch, started
 from ringwright.execute.switched.worker import Membership
 from ringwright.ground.errors import InfeasibleError, RanksFailedError, RingwrightError, UsageError
 from ringwright_lab import network as lab

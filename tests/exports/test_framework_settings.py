@@ -26,8 +26,8 @@ from ringwright.formats.settings.torchtitan_toml import (
     read_torchtitan_toml,
     torchtitan_toml,
 )
+from ringwright.graph.frameworks.framework_facts import settings_of
 from ringwright.graph.frameworks.settings import RECOMPUTED, FrameworkSettings
-from ringwright.graph.frameworks.told import settings_of
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.stages import LinkCosts
 from ringwright.model.values import Applied

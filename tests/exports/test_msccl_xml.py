@@ -31,7 +31,7 @@ from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.places import CARRIED
 from ringwright.formats.sources.findings import READING_RULES
 from ringwright.formats.sources.programs.msccl_xml import check_windows, read_msccl_xml
-from ringwright.formats.sources.programs.opened import CODES, read_program, sniff, verify_file
+from ringwright.formats.sources.programs.program_files import CODES, read_program, sniff, verify_file
 from ringwright.ground.errors import InputError, ProgramError, UsageError
 from ringwright.model import interpreter, validity
 from ringwright.model.collective import Collective

@@ -20,7 +20,7 @@ from ringwright.fabrics import fabric
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
 from ringwright.formats.sources.programs.mscclpp_json import read_mscclpp_json
-from ringwright.formats.sources.programs.opened import read_program, verify_file
+from ringwright.formats.sources.programs.program_files import read_program, verify_file
 from ringwright.ground.errors import ProgramError
 from ringwright.model import validity
 from ringwright.model.collective import Collective

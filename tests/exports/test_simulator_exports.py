@@ -18,7 +18,7 @@ from ringwright.engines.machine import machine
 from ringwright.formats.exports.chakra import chakra_collective, chakra_program
 from ringwright.formats.exports.goal import goal, goal_binary
 from ringwright.formats.exports.operations import CALC, RECV, SEND, operations
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.ground.errors import ProgramError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

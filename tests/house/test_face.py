@@ -72,7 +72,7 @@ def test_a_name_is_what_it_says_whatever_was_imported_before() -> None:
 
 
 def test_a_room_that_was_imported_first_is_still_called() -> None:
-    import ringwright_lab.survey.listed as room
+    import ringwright_lab.survey.systems_list as room
 
     assert ringwright.survey is sys.modules["ringwright_lab.survey"]
     assert callable(room.systems)

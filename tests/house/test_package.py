@@ -133,7 +133,7 @@ def test_the_source_distribution_holds_what_builds_and_tests_it(sdist: Path) -> 
 
 def test_nothing_in_the_package_looks_above_it() -> None:
     """What lies above the package's folder is there in a checkout alone; where it may lie itself, ranks must be told."""
-    told_to_ranks = {"execute/launch.py", "execute/started.py"}
+    told_to_ranks = {"execute/launch.py", "execute/rank_processes.py"}
     above = set()
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE)

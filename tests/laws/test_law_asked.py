@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.calls.asked import asked_of, release_of
+from ringwright.calls.provenance import asked_of, release_of
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply, in_words
@@ -18,9 +18,9 @@ from ringwright.ground.version import VERSION
 from ringwright.jobs.predict import simulate
 from ringwright.model.trace import Trace
 from ringwright.model.workload import Workload
-from ringwright_lab.survey.asked import NamedMachine, SurveySpec, of_model
 from ringwright_lab.survey.document import question_of
-from ringwright_lab.survey.measured import Runs, figures
+from ringwright_lab.survey.job_gains import Runs, figures
+from ringwright_lab.survey.survey_job import NamedMachine, SurveySpec, of_model
 
 pytestmark = pytest.mark.once
 NIC, SLOW = "nic node0/nic0 rate 50%", "rank 1 slow 3x"
@@ -236,6 +236,6 @@ def test_the_same_answer_from_python(resnet: Workload) -> None:
 
 @pytest.fixture(scope="module")
 def resnet() -> Workload:
-    from ringwright.jobs.modelled import job
+    from ringwright.jobs.model_step import job
 
     return job("resnet-18", gpus=4)

@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 from ringwright.fabrics import fabric
-from ringwright.jobs import generated, rows
+from ringwright.jobs import model_job, rows
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import DECLINES, Job, answer
 from ringwright.model.registry import schedulers
@@ -39,7 +39,7 @@ def job(model: str, gpus: int, form: str | None, mode: str, layers: int = 2) -> 
     dims = {"layers": 4 if form and "vp2" in form else layers} if is_text else {}
     batches = 4 if form and "pp2" in form else 1
     spec = WorkloadSpec(model, gpus, form, batches, 2, 64 if is_text else None, mode=mode, dims=dims)
-    return generated.made(generated.GeneratedJobSpec(spec), fabric(MACHINE.format(gpus)))
+    return model_job.made(model_job.GeneratedJobSpec(spec), fabric(MACHINE.format(gpus)))
 
 
 def held(made: Job, outer: str, inner: str) -> float | None:

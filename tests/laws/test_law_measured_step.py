@@ -14,8 +14,8 @@ from ringwright.model.registry import scheduler
 from ringwright.model.trace import Trace
 from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import replayed
-from ringwright_lab.survey.asked import NamedMachine
-from ringwright_lab.survey.asked import of_recording as surveyed
+from ringwright_lab.survey.survey_job import NamedMachine
+from ringwright_lab.survey.survey_job import of_recording as surveyed
 from ringwright_lab.testing.drawn_jobs import drawn, recorded
 
 pytestmark = pytest.mark.once

@@ -14,10 +14,10 @@ from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_recording
 from ringwright.analysis.exposed.overlap import overlap
 from ringwright.fabrics import fabric
-from ringwright.jobs import generated, recorded, rows
+from ringwright.jobs import model_job, recorded_job, rows
+from ringwright.jobs.job_trace import trace
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import Job, answer
-from ringwright.jobs.traced import trace
 from ringwright.model.registry import scheduler
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
@@ -42,7 +42,7 @@ def layered(op: str = "all-reduce", layers: int = 9) -> Job:
 
 def replay(job: Job, policy: str) -> Job:
     """Return the job of a recording that was made by a policy."""
-    return recorded.job(replayed(trace(job, answer(job, policy))), recorded.Counterfactual())
+    return recorded_job.job(replayed(trace(job, answer(job, policy))), recorded_job.Counterfactual())
 
 
 def moved_or_told(job: Job, policies: tuple[str, ...]) -> int:
@@ -98,14 +98,14 @@ def test_of_recordings(seed: int) -> None:
     job = drawn(seed)
     cap = job.total_bytes / MIB
     plan = job.planned(scheduler(f"pytorch-ddp:bucket_cap_mb={cap:.4g}:first_bucket_mb={cap:.4g}")[1])
-    told = recorded.job(replayed(run_of(job, plan, 0)), recorded.Counterfactual())
+    told = recorded_job.job(replayed(run_of(job, plan, 0)), recorded_job.Counterfactual())
     assert moved_or_told(told, POLICIES) > 0
 
 
 @pytest.mark.parametrize(("model", "form", "machine"), MODELS)
 def test_of_models(model: str, form: str | None, machine: str) -> None:
-    spec = generated.GeneratedJobSpec(WorkloadSpec(model, 8, form))
-    assert moved_or_told(generated.made(spec, fabric(machine)), ("none", "pytorch-ddp", "p3")) >= (form != "fsdp")
+    spec = model_job.GeneratedJobSpec(WorkloadSpec(model, 8, form))
+    assert moved_or_told(model_job.made(spec, fabric(machine)), ("none", "pytorch-ddp", "p3")) >= (form != "fsdp")
 
 
 def test_where_nothing_can_be_cut_the_row_says_so() -> None:
@@ -145,7 +145,7 @@ def test_what_advice_names_moves_the_step_that_is_replayed() -> None:
     job = layered()
     recording = trace(job, answer(job, WHOLE))
     found = advise(of_recording(recording, None), AdviceSpec(("ddp", "policy"), seconds=600.0))
-    told = recorded.job(replayed(recording), recorded.Counterfactual())
+    told = recorded_job.job(replayed(recording), recorded_job.Counterfactual())
     assert found["changes"]
     for change in found["changes"]:
         for spelling in change["spelling"].split("; "):

@@ -21,14 +21,14 @@ import ringwright
 from ringwright.accuracy import jobs as accuracy
 from ringwright.accuracy.judged import judged
 from ringwright.advise.advise import AdviceSpec, advise
-from ringwright.advise.provision.asked import ProvisionSpec, Workloads
-from ringwright.advise.provision.sized import SizedNetwork
+from ringwright.advise.provision.least_network import SizedNetwork
+from ringwright.advise.provision.question import ProvisionSpec, Workloads
 from ringwright.advise.situation import of_model
 from ringwright.calls import calibrate, library
+from ringwright.calls.arguments import Algorithm, algorithm
 from ringwright.calls.library_calls import library_call
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
-from ringwright.calls.spelled import Algorithm, algorithm
 from ringwright.calls.winners import winners
 from ringwright.cli import main
 from ringwright.costs.calibration import calibrated
@@ -36,14 +36,14 @@ from ringwright.costs.learnt import shipped
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.fabrics import fabric
 from ringwright.formats.sources.sample import measured_table
-from ringwright.jobs import generated, measured, rows, study
+from ringwright.jobs import model_job, rows, step_tables, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.reports.steps.jobs import milliseconds
 from ringwright_lab.bench import jobs, probe
 from ringwright_lab.bench.question import BenchSpec
 from ringwright_lab.bench.study import _predicted
-from ringwright_lab.survey import asked as surveyed
-from ringwright_lab.survey.measured import Runs, figures
+from ringwright_lab.survey import survey_job as surveyed
+from ringwright_lab.survey.job_gains import Runs, figures
 
 Ends = tuple[float | None, float | None, float | None]  # 5, 50 and 95 %, in us
 FABRICS = {
@@ -175,8 +175,8 @@ def test_a_calibrated_operation_has_one_number_in_every_verb() -> None:
 def test_a_step_has_one_number_in_every_verb(at: int) -> None:
     model, parallel, micro_batches = FORMS[at]
     on, card = fabric("dgx-h100:2"), WorkloadSpec(model, 16, parallel, micro_batches)
-    spec = generated.GeneratedJobSpec(card)
-    row = rows.row(study.answer(generated.made(spec, on), "pytorch-ddp"))
+    spec = model_job.GeneratedJobSpec(card)
+    row = rows.row(study.answer(model_job.made(spec, on), "pytorch-ddp"))
     base = advise(of_model(spec, on, "pytorch-ddp"), AdviceSpec((), 1.0))["base"]
     sized = SizedNetwork(Workloads(ProvisionSpec([model], model=card), 16).on(model, on), on, 0.05, None)
     machine = surveyed.NamedMachine(on, "--fabric dgx-h100:2")
@@ -200,10 +200,10 @@ def test_a_measured_step_stands_beside_what_simulate_answers(tmp_path: Path) -> 
     table = tmp_path / "steps.csv"
     table.write_text(STEPS)
     predictor = accuracy.Predictor()
-    judged_steps, _ = accuracy.judge(measured.read(table), predictor, answers=True)
+    judged_steps, _ = accuracy.judge(step_tables.read(table), predictor, answers=True)
     card = WorkloadSpec("llama3-8b", 16, "tp8,pp1,dp2", 8, 1, 4096, "bf16", "float32", "none")
-    spec = generated.GeneratedJobSpec(card, "h100", fit="h100-megatron")
-    row = rows.row(study.answer(generated.made(spec, fabric("dgx-h100:2,layout=switch")), "none"))
+    spec = model_job.GeneratedJobSpec(card, "h100", fit="h100-megatron")
+    row = rows.row(study.answer(model_job.made(spec, fabric("dgx-h100:2,layout=switch")), "none"))
     (told,) = accuracy.document(judged_steps)["rows"]
     same({"simulate": ends(row, "step_us"), "compare": ends(told, "step_us")}, "llama3-8b")
     assert told["predicted_s"] * 1e6 > row["step_us"], "its own, with all exchanges in line, keeps its name"

@@ -10,7 +10,7 @@ from ringwright.calls.asked_faults import AskedFaults
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.fabrics import fabric
-from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_job import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import answer
 from ringwright_lab.testing.one_physics import broken, broken_job, drawn, drawn_job

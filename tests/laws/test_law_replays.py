@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from ringwright.fabrics import fabric, faults
-from ringwright.jobs import generated, recorded, traced
+from ringwright.jobs import job_trace, model_job, recorded_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import PolicyResult, answer
 from ringwright.model.rewrites import operations
@@ -71,14 +71,14 @@ def simulated(asked: JobAsked) -> tuple[PolicyResult, Replay]:
     """Return the job's step, and its recording as a replay."""
     machine = faults.apply(fabric(asked.on), asked.lines)
     spec = WorkloadSpec(asked.model, None, asked.mesh, micro_batches=asked.micro_batches)
-    job = generated.made(generated.GeneratedJobSpec(spec), machine)
+    job = model_job.made(model_job.GeneratedJobSpec(spec), machine)
     result = answer(job, asked.policy)
-    return result, replayed(traced.trace(job, result))
+    return result, replayed(job_trace.trace(job, result))
 
 
 def again(replay: Replay) -> PolicyResult:
     """Return the replay that changes nothing, as ``simulate RECORDING`` answers it."""
-    return answer(recorded.job(replay, recorded.Counterfactual()), "none")
+    return answer(recorded_job.job(replay, recorded_job.Counterfactual()), "none")
 
 
 def kept(asked: JobAsked) -> Replay:
@@ -87,7 +87,7 @@ def kept(asked: JobAsked) -> Replay:
     assert replay.ground == "dependencies"
     assert again(replay).step_s == pytest.approx(result.step_s, rel=NEAR), asked
     assert replay.measured_s == pytest.approx(result.step_s, rel=NEAR)
-    assert recorded.ground(replay)["warnings"] == []
+    assert recorded_job.ground(replay)["warnings"] == []
     return replay
 
 
@@ -112,11 +112,11 @@ def test_a_job_moved_to_another_fabric_takes_what_it_takes_there(mesh: str, rate
     other = f"switch:8,rate={rate}"
     _, replay = simulated(JobAsked(mesh))
     there, _ = simulated(JobAsked(mesh, other))
-    moved = recorded.job(replay, recorded.Counterfactual(healthy=fabric(other)))
+    moved = recorded_job.job(replay, recorded_job.Counterfactual(healthy=fabric(other)))
     assert moved.fabric == other
     near = 3 * NEAR if "pp" in mesh else NEAR  # how far stages disturb each other stays as recorded
     assert answer(moved, "none").step_s == pytest.approx(there.step_s, rel=near)
-    assert recorded.job(replay, recorded.Counterfactual(healthy=fabric(SWITCH))).fabric == recorded.ITS_OWN
+    assert recorded_job.job(replay, recorded_job.Counterfactual(healthy=fabric(SWITCH))).fabric == recorded_job.ITS_OWN
 
 
 def test_a_recording_that_says_no_fabric_is_taken_to_be_on_the_one_named() -> None:
@@ -124,10 +124,10 @@ def test_a_recording_that_says_no_fabric_is_taken_to_be_on_the_one_named() -> No
     assert replay.trace is not None
     replay.trace.meta.pop("asked")
     slow, own = fabric("switch:8,rate=25Gb/s"), fabric(SWITCH)
-    taken = recorded.job(replay, recorded.Counterfactual(healthy=slow))
+    taken = recorded_job.job(replay, recorded_job.Counterfactual(healthy=slow))
     assert answer(taken, "none").step_s == pytest.approx(again(replay).step_s)
     assert any("--ran-on names it" in line for line in taken.assumptions)
-    told = recorded.job(replay, recorded.Counterfactual(healthy=slow, ran_on=own))
+    told = recorded_job.job(replay, recorded_job.Counterfactual(healthy=slow, ran_on=own))
     assert answer(told, "none").step_s > 2 * again(replay).step_s
     assert not any("--ran-on" in line for line in told.assumptions)
 
@@ -135,8 +135,8 @@ def test_a_recording_that_says_no_fabric_is_taken_to_be_on_the_one_named() -> No
 def test_the_first_step_begins_at_no_time_and_is_replayed_in_order_too() -> None:
     """What begins at 0 s is not what has no time."""
     spec = WorkloadSpec("gpt3-125m", None, "dp8", micro_batches=4)
-    job = generated.made(generated.GeneratedJobSpec(spec), fabric(SWITCH))
-    first = replayed(traced.trace(job, answer(job, "none")), step=0)
+    job = model_job.made(model_job.GeneratedJobSpec(spec), fabric(SWITCH))
+    first = replayed(job_trace.trace(job, answer(job, "none")), step=0)
     assert first.trace is not None
     assert first.trace.df.filter(pl.col("kind") == "compute")["start_s"].min() == 0
     assert again(first).step_s == pytest.approx(first.measured_s, rel=NEAR)
@@ -195,5 +195,5 @@ def test_a_replay_that_misses_its_recording_says_so() -> None:
     """Gates between roles are in no recording: messages of stages wait there for sums, and none does in the replay."""
     result, replay = simulated(JobAsked("pp2,dp4", policy="multidimensional-scheduling"))
     assert abs(again(replay).step_s / result.step_s - 1) > NEAR
-    (warning,) = recorded.ground(replay)["warnings"]
+    (warning,) = recorded_job.ground(replay)["warnings"]
     assert warning.startswith("the replay, unchanged, is")

@@ -21,7 +21,7 @@ from ringwright.cli import main
 from ringwright.ground.errors import InputError
 from ringwright.ground.trace_tables import TABLES
 from ringwright.model.trace import Trace
-from ringwright.reports.serve import opened
+from ringwright.reports.serve import job_opening
 from ringwright.workloads.replay import STEPS_UNKNOWN, replayed
 
 pytestmark = pytest.mark.once
@@ -140,7 +140,7 @@ def test_a_page_and_the_server_show_it(saved: Saved, tmp_path: Path) -> None:
     assert main(["report", str(archive), "-o", str(tmp_path / "job.html")]) == 0
     assert "<h1>" in (tmp_path / "job.html").read_text()
     (tmp_path / "served").mkdir()
-    opened.main([str(tmp_path / "served"), str(archive)])
+    job_opening.main([str(tmp_path / "served"), str(archive)])
     assert {"summary.json", "report.html"} <= {path.name for path in (tmp_path / "served").iterdir()}
 
 

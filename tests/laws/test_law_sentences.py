@@ -18,7 +18,7 @@ import pytest
 
 import ringwright
 from every_recording import MADE, put
-from ringwright.analysis.made_by import OF_NCCL, made_by
+from ringwright.analysis.library_of_calls import OF_NCCL, made_by
 from ringwright.analysis.summary import summarise
 from ringwright.capture.doctor import examine
 from ringwright.cli import main

@@ -15,8 +15,8 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import generated, study
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs import model_job, study
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright_lab.papers.poster import conclusion_rows, conclusions, published_cases
 from ringwright_lab.papers.poster.conclusions import (
@@ -59,7 +59,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def simulated(model: str, *faults: str, algorithm: str = "") -> float:
     algorithms = {"": algorithm} if algorithm else {}
-    job = generated.made(GeneratedJobSpec(SMALL[model], "h100", algorithms), apply(fabric(SPELLED), faults))
+    job = model_job.made(GeneratedJobSpec(SMALL[model], "h100", algorithms), apply(fabric(SPELLED), faults))
     return study.answer(job, "pytorch-ddp").step_s * 1e6
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures_summary import HOSTILE, job_summary
-from ringwright.reports import html, layout, timed
+from ringwright.reports import html, layout, timed_tables
 from ringwright.reports.completion import complete
 
 SWITCH = "torch._inductor.config._micro_pipeline_tp = True"
@@ -43,7 +43,7 @@ def view(**more: Any) -> dict[str, Any]:
 
 def written(summary: dict[str, Any], width: int = 200) -> str:
     out = io.StringIO()
-    timed.write(layout.console(out, width=width), complete(summary))
+    timed_tables.write(layout.console(out, width=width), complete(summary))
     return out.getvalue()
 
 

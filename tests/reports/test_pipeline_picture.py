@@ -8,7 +8,7 @@ import pytest
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.memory import memory
-from ringwright.jobs import generated, rows
+from ringwright.jobs import model_job, rows
 from ringwright.jobs.explained.pipeline_picture import as_json, picture
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
@@ -66,14 +66,14 @@ def test_what_is_no_pipeline_has_no_picture() -> None:
 
 
 def test_the_page_of_a_job_draws_its_pipeline_and_one_without_does_not() -> None:
-    spec = generated.GeneratedJobSpec(WorkloadSpec("gpt2-small", 8, "pp4,dp2", micro_batches=4), schedule="zb-h1")
-    result = rows.document(generated.made(spec), ["none"], pictures=True)
+    spec = model_job.GeneratedJobSpec(WorkloadSpec("gpt2-small", 8, "pp4,dp2", micro_batches=4), schedule="zb-h1")
+    result = rows.document(model_job.made(spec), ["none"], pictures=True)
     page = job_page.page(result | {"bursts": None}, "ringwright simulate")
     section = re.search(r'<section id="pipeline">(.*?)</section>', page, re.DOTALL)
     assert section is not None
     assert section[1].count("<rect") >= 40  # a half right behind the other one is one pass with it
     assert "gradients of weights, stage 0 of stage3, micro-batch 2" in section[1]
     assert section[1].count("GiB") + section[1].count("MiB") == 4
-    plain = generated.GeneratedJobSpec(WorkloadSpec("gpt2-small", 2, "dp2"))
-    other = rows.document(generated.made(plain), ["none"], pictures=True)
+    plain = model_job.GeneratedJobSpec(WorkloadSpec("gpt2-small", 2, "dp2"))
+    other = rows.document(model_job.made(plain), ["none"], pictures=True)
     assert 'id="pipeline"' not in job_page.page(other | {"bursts": None}, "ringwright simulate")

@@ -15,7 +15,7 @@ import pytest
 from fixtures_summary import job_summary
 from ringwright.analysis.summary import summarise
 from ringwright.calls.detail import detail
-from ringwright.calls.followed import FollowedRun, all_followed, follow, followed
+from ringwright.calls.message_playback import FollowedRun, all_followed, follow, followed
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.passages import passages

@@ -26,8 +26,8 @@ from ringwright.reports.draw.rank_grid import rank_grid
 from ringwright.reports.draw.tree_maps import tree_maps
 from ringwright.reports.pages.synthesised_page import synthesis_page
 from ringwright.search import study
+from ringwright.search.best_run import SeenProgram, seen
 from ringwright.search.question import SynthesisSpec
-from ringwright.search.seen import SeenProgram, seen
 from ringwright.search.study import Synthesised
 
 VOID = {"meta", "link", "br", "hr", "input"}
@@ -203,10 +203,10 @@ def test_the_load_is_drawn_to_the_end_and_adds_up() -> None:
 
 
 def test_what_is_too_large_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringwright.search import carried
-    from ringwright.search import seen as module
+    from ringwright.search import best_run as module
+    from ringwright.search import chunk_routes
 
-    monkeypatch.setattr(carried, "MOST_MOVES", 3)
+    monkeypatch.setattr(chunk_routes, "MOST_MOVES", 3)
     monkeypatch.setattr(module, "MOST_HOPS", 3)
     result, _ = answered("all-gather", "torus:2x3", "forest")
     shown = module.seen(result)

@@ -24,7 +24,7 @@ from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.ground.errors import InfeasibleError, UsageError
-from ringwright.jobs import generated, rows, study
+from ringwright.jobs import model_job, rows, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model import registry
 from ringwright.model.rewrites import operations
@@ -240,8 +240,8 @@ def test_a_device_gets_no_more_experts_than_it_holds() -> None:
 
 def test_a_generated_job_keeps_its_experts_in_memory() -> None:
     """Of Qwen3's 128 experts a device that had 16 by the rule would hold 654 GB; an H100 has 80 GB."""
-    asked = generated.GeneratedJobSpec(WorkloadSpec("qwen3-235b-a22b", 256, "ep128"))
-    job = generated.workload(asked)
+    asked = model_job.GeneratedJobSpec(WorkloadSpec("qwen3-235b-a22b", 256, "ep128"))
+    job = model_job.workload(asked)
     assert {each.name: each.capacity for each in job.resources}["memory"] == 80e9
     made = lina(job, NodeCosts(400e9, 8, 450e9))
     assert "epx" not in made.mesh.sizes

@@ -13,7 +13,7 @@ from ringwright.graph.algebra import RewriteError
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, RingwrightError, WorkloadError
 from ringwright.ground.plugins import HOUSE
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.registry import schedulers
 from ringwright.model.stages import LinkCosts

@@ -12,7 +12,7 @@ import pytest
 import ringwright
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.jobs import auto
-from ringwright.jobs.least import least_step_s
+from ringwright.jobs.step_bound import least_step_s
 from ringwright.jobs.study import DECLINES, Job
 from ringwright.model.registry import find, schedulers
 from ringwright.model.stages import LinkCosts

@@ -11,7 +11,7 @@ import pytest
 from ringwright.costs.nic import NicCosts
 from ringwright.engines.job.run import simulate
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import Costs, seconds
@@ -102,7 +102,7 @@ def test_poseidon_takes_the_samples_that_the_job_says() -> None:
     said = [poseidon(each, link()).assumptions[-1] for each in (job, Layers((1,), (1,), (6,)).job(2, op="push-pull"))]
     assert said[0] == "poseidon: factors for 1 of 1 linear layers at batch=5 a rank (the job's)"
     assert said[1].endswith("at batch=32 a rank (the paper's, the job says none)")
-    step = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("vgg16", 8, None, 2, 8)))
+    step = model_job.workload(model_job.GeneratedJobSpec(WorkloadSpec("vgg16", 8, None, 2, 8)))
     assert {each.samples for each in step.payloads if each.factors} == {16}
     assert "at batch=16 a rank (the job's)" in poseidon(step, link()).assumptions[-1]
 

@@ -12,7 +12,7 @@ import pytest
 
 import ringwright
 from ringwright.analysis import adders
-from ringwright.formats.sources.nccl_log import adding
+from ringwright.formats.sources.nccl_log import switch_lines
 from ringwright.reports import html, terminal
 
 INIT = "NCCL INFO ncclCommInitRank comm {comm} rank {rank} nranks {size} cudaDev 3 nvmlDev 3 busId 7000 commId 0xab - Init {phase}"
@@ -57,7 +57,7 @@ def state(folder: Path, lines: list[str]) -> str:
 
 
 def test_lines_beyond_what_is_kept_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adding, "MOST_KEPT", 1)
+    monkeypatch.setattr(switch_lines, "MOST_KEPT", 1)
     said = summary(tmp_path, job({0: [CONNECTED, ASKED], 1: [CONNECTED]}))["in_network"]
     assert (said["lines"], said["lines_dropped"]) == (1, 1)
 

@@ -11,7 +11,7 @@ import pytest
 from kineto_traces import Maker
 from ringwright.cli import main
 from ringwright.cli.application import explain
-from ringwright.cli.recorded import HELP, READING, told
+from ringwright.cli.recording_options import HELP, READING, told
 from ringwright.cli.verbs import VERBS
 from ringwright.formats.sources import read
 from ringwright.formats.sources.kineto.catalogue import Kernel, load

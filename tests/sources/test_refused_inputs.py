@@ -10,7 +10,7 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.formats.sources.bench.aborted import MOST_TEXT, own_error
-from ringwright.formats.sources.looks import looks_like
+from ringwright.formats.sources.other_files import looks_like
 from shared_data import needs_shared_data, real
 
 PASSWD = b"root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"

@@ -14,7 +14,7 @@ import pytest
 
 import ringwright
 from ringwright.cli import main
-from ringwright.formats.sources.gate.wrapped import LONGEST_LINE, unwrapped
+from ringwright.formats.sources.gate.wrappers import LONGEST_LINE, unwrapped
 from ringwright.formats.sources.launchers import plain
 from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError

@@ -14,7 +14,7 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.ground.documents import as_json, read_json
 from ringwright.ground.errors import EXIT_USAGE, FanInError, UsageError
-from ringwright.jobs import aggregated, generated
+from ringwright.jobs import model_job, switch_gains
 from ringwright.jobs.explained.exposed_operations import exposed_operations
 from ringwright.jobs.explained.obstacles import Obstacle, obstacles
 from ringwright.jobs.model_workload import WorkloadSpec
@@ -30,16 +30,16 @@ FAST = "leaf-spine:8,per_leaf=4,sharp=true"
 def maker(machine: Topology, model: str = "resnet-50", parallel: str | None = None) -> Callable[[str, bool], Job]:
     def by(system: str, plain: bool) -> Job:
         card = WorkloadSpec(model, machine.n_ranks, parallel, None, None, None, None, None)
-        on = aggregated.plain_switches(machine) if plain else machine
-        return generated.made(generated.GeneratedJobSpec(card, None, {"": system} if system else {}), on)
+        on = switch_gains.plain_switches(machine) if plain else machine
+        return model_job.made(model_job.GeneratedJobSpec(card, None, {"": system} if system else {}), on)
 
     return by
 
 
 def compared(by: Callable[[str, bool], Job], *systems: str) -> Any:
     job = by("", False)
-    first = aggregated.stepped(job, "nccl-2-4", answer(job, "pytorch-ddp"))
-    return as_json(aggregated.compare_systems(first, "pytorch-ddp", systems, by))
+    first = switch_gains.stepped(job, "nccl-2-4", answer(job, "pytorch-ddp"))
+    return as_json(switch_gains.compare_systems(first, "pytorch-ddp", systems, by))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_what_is_hidden_gains_nothing_however_much_quicker_it_is(slow: dict[str,
     verdicts = {each["verdict"]: each for each in slow["operations"]}
     gains, hidden = verdicts["gains"], verdicts["hidden"]
     assert hidden["network_us"] < hidden["hosts_us"]
-    assert hidden["gain_us"] == pytest.approx(0.0, abs=aggregated.LEAST_US)
+    assert hidden["gain_us"] == pytest.approx(0.0, abs=switch_gains.LEAST_US)
     assert gains["gain_us"] == pytest.approx(gains["exposed_hosts_us"] - gains["exposed_network_us"])
     assert f"{gains['gain_us']:,.1f} us" in gains["why"]
     assert [each["verdict"] == "gains" for each in slow["operations"]] == sorted(
@@ -74,11 +74,11 @@ def test_what_is_hidden_gains_nothing_however_much_quicker_it_is(slow: dict[str,
 def test_of_steps_alike_the_one_with_quicker_operations_is_best() -> None:
     by = maker(fabric(FAST))
     slow, quick = (
-        aggregated.stepped(job := by(name, False), name, answer(job, "pytorch-ddp")) for name in ("ring", "sharp")
+        switch_gains.stepped(job := by(name, False), name, answer(job, "pytorch-ddp")) for name in ("ring", "sharp")
     )
-    assert aggregated._step(quick) < aggregated._step(slow)
+    assert switch_gains._step(quick) < switch_gains._step(slow)
     alike = [replace(each, row=replace(each.row, step_us=1.0)) for each in (slow, quick)]
-    assert aggregated._step(alike[1]) < aggregated._step(alike[0])
+    assert switch_gains._step(alike[1]) < switch_gains._step(alike[0])
 
 
 def test_exposed_operations_are_what_the_account_has_exposed() -> None:
@@ -151,16 +151,16 @@ def _obstacles(
         replace(machine, aggregators={node: change(can) for node, can in machine.aggregators.items()}), model, parallel
     )
     slots = "switchml:slots=64:codec=native"
-    step = aggregated.stepped(job := by(slots, False), slots, answer(job, "pytorch-ddp"))
+    step = switch_gains.stepped(job := by(slots, False), slots, answer(job, "pytorch-ddp"))
     assert step.costs is not None
-    why = [each for key, mine in step.operations.items() if (each := aggregated.refusal(step.costs, key, mine))]
+    why = [each for key, mine in step.operations.items() if (each := switch_gains.refusal(step.costs, key, mine))]
     told = obstacles(step.costs, step.operations, {}, why)
     return {each.obstacle: each for each in told if each.tier == "core"}
 
 
 def test_the_size_is_in_the_way_where_hosts_are_as_quick_and_refusals_go_by_their_kind() -> None:
     by = maker(fabric(FAST))
-    step = aggregated.stepped(job := by("sharp", False), "sharp", answer(job, "pytorch-ddp"))
+    step = switch_gains.stepped(job := by("sharp", False), "sharp", answer(job, "pytorch-ddp"))
     assert step.costs is not None
     for factor, verdict in ((2.0, "clear"), (0.5, "in the way")):
         hosts_s = {key: factor * mine.alone_s for key, mine in step.operations.items()}
@@ -188,7 +188,7 @@ def test_tables_fit_and_say_what_is_saved(slow: dict[str, Any], width: int) -> N
     file = io.StringIO()
     report.write(layout.console(file, width=width), slow)
     assert max(map(len, file.getvalue().splitlines())) <= width
-    assert report.saved(read_json(aggregated.JobInNetwork, slow)) in " ".join(file.getvalue().split())
+    assert report.saved(read_json(switch_gains.JobInNetwork, slow)) in " ".join(file.getvalue().split())
     assert [table["name"] for table in report.of_page(slow)] == ["systems", "gains", "obstacles"]
     assert report.of_page(None) == []
 
@@ -205,6 +205,6 @@ def test_the_verb_compares_where_switches_add_or_several_are_named(capsys: pytes
     named = told("--fabric", plain, "--algorithm", "ring,double-binary-tree")["in_network"]
     assert [row["system"] for row in named["systems"]] == ["ring", "double-binary-tree"]
     usual = told("--fabric", adding)["in_network"]
-    assert [row["system"] for row in usual["systems"]][1:] == list(aggregated.SYSTEMS)
+    assert [row["system"] for row in usual["systems"]][1:] == list(switch_gains.SYSTEMS)
     assert main(["simulate", "--model", "resnet-50", "--gpus", "4", "--algorithm", "ring,ring"]) == EXIT_USAGE
     assert "named twice" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from ringwright.costs.calibration import calibrated, load, save
 from ringwright.costs.learnt import expected, shipped
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import MeasuredCall, chance, joint
-from ringwright.costs.probable import NINETY
+from ringwright.costs.probable_time import NINETY
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ringwright
-from ringwright.capture import executed
+from ringwright.capture import rank_run
 from ringwright.execute import batch, data
 from ringwright.execute.plan import Do, NodePlan, plans
 from ringwright.formats.exports.perfetto import perfetto
@@ -94,7 +94,7 @@ def test_a_wrong_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         runs = [msgspec.structs.replace(first.runs[0], adds=False), *first.runs[1:]]
         return {"receives": [msgspec.structs.replace(first, runs=runs), *plan.receives[1:]]}
 
-    monkeypatch.setattr(executed.batch, "run_all", changed(copies))
+    monkeypatch.setattr(rank_run.batch, "run_all", changed(copies))
     done = ringwright.run(ring(), executor="memory")
     assert not done
     assert "elements differ; first: rank" in done.wrong
@@ -106,14 +106,14 @@ def test_ranks_that_hang_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         last = len(plan.sends) - 1
         return {"order": [each for each in plan.order if each not in [(Do.SEND, last), (Do.SENT, last)]]}
 
-    monkeypatch.setattr(executed.batch, "run_all", changed(sends_less))
+    monkeypatch.setattr(rank_run.batch, "run_all", changed(sends_less))
     with pytest.raises(RanksFailedError, match="rank 2 receives from rank 1"):
         ringwright.run(ring(), executor="memory", timeout_s=2.0)
 
 
 def test_what_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before any process is started."""
-    monkeypatch.setattr(executed.batch, "run_all", None)
+    monkeypatch.setattr(rank_run.batch, "run_all", None)
     program = ring()
     with pytest.raises(UsageError, match="no executor 'pigeon'"):
         ringwright.run(program, executor="pigeon")

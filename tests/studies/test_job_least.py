@@ -9,7 +9,7 @@ import pytest
 
 from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import auto
-from ringwright.jobs.least import least_step_s
+from ringwright.jobs.step_bound import least_step_s
 from ringwright.jobs.study import Job, answer
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload

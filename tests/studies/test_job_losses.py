@@ -10,7 +10,7 @@ import pytest
 import ringwright
 from ringwright.engines.packets.carriage import without_losses
 from ringwright.fabrics import fabric, faults
-from ringwright.jobs import recorded
+from ringwright.jobs import recorded_job
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.jobs.study import PolicyResult
 from ringwright.model.collective import Collective
@@ -110,6 +110,6 @@ def test_losses_add_seconds_to_measured_times() -> None:
     more = (
         after.stages("all-reduce", size, ranks, "dp")[0].wire_s - calm.stages("all-reduce", size, ranks, "dp")[0].wire_s
     )
-    slow = recorded.Changed(Slower(calm), calm, after)
+    slow = recorded_job.Changed(Slower(calm), calm, after)
     (stage,) = slow.stages("all-reduce", size, ranks, "dp")
     assert stage.wire_s == pytest.approx(10 * calm.stages("all-reduce", size, ranks, "dp")[0].wire_s + more)

@@ -12,7 +12,7 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import RULES
 from ringwright.graph.memory import UNKNOWN
-from ringwright.jobs import generated, rows, study
+from ringwright.jobs import model_job, rows, study
 from ringwright.jobs.memory import PeakMemory, StageMemory, limited, peak, stages
 from ringwright.jobs.model_workload import WorkloadSpec, workload
 from ringwright.model.values import Applied, Change
@@ -26,7 +26,7 @@ ASKED = WorkloadSpec("gpt3-1.3b", 8, "tp2,pp4", 8)
 
 
 def test_what_holds_the_peak_of_a_stage_adds_up_to_it() -> None:
-    made = generated.workload(generated.GeneratedJobSpec(ASKED))
+    made = model_job.workload(model_job.GeneratedJobSpec(ASKED))
     rows = stages(made)
     assert [*departures(rows, list[StageMemory])] == []
     assert [*departures(peak(made), PeakMemory)] == []
@@ -44,7 +44,7 @@ def test_the_verb_says_the_same_whatever_the_number_of_micro_batches(capsys: pyt
     for number in ("8", "1000000000"):
         assert main([*words, number]) == 0
         found.append(json.loads(capsys.readouterr().out))
-    assert found[0]["memory"] == found[1]["memory"] == stages(generated.workload(generated.GeneratedJobSpec(ASKED)))
+    assert found[0]["memory"] == found[1]["memory"] == stages(model_job.workload(model_job.GeneratedJobSpec(ASKED)))
     assert found[0]["device_memory_bytes"] == 80e9
     assert main([*words, "8", "--gpu", "v100"]) == 0
     kept = json.loads(capsys.readouterr().out)
@@ -77,7 +77,7 @@ def test_a_row_has_the_peak_of_its_policy_and_the_rules_that_were_applied(capsys
 
 
 def test_a_row_says_what_was_applied_where_and_what_it_changed() -> None:
-    job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+    job = model_job.made(model_job.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
     change = Change({"dp": 12.0}, 1, 2.0, 3)
     rewritten = replace(
         job,
@@ -108,12 +108,12 @@ def test_a_policy_over_the_limit_of_memory_is_declined_and_says_what_it_needs(
 
 
 def test_the_limit_of_memory_is_what_schedulers_see() -> None:
-    job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+    job = model_job.made(model_job.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
     assert peak(limited(job.workload, 1 << 30))["device_memory_bytes"] == 1 << 30
 
 
 def test_policies_that_conflict_and_rules_that_do_not_apply_are_rows_with_rule_site_and_why() -> None:
-    job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+    job = model_job.made(model_job.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
 
     def refused(workload: Workload, costs: object) -> Workload:
         return RULES["split-all-reduce"](workload, "nothing")
@@ -141,7 +141,7 @@ def test_of_a_recording_memory_is_not_known_and_the_reason_is_said(capsys: pytes
 def test_chunks_of_experts_hold_what_their_whole_holds_and_packed_ones_say_why_it_is_not_known() -> None:
     """A chunk holds its share of the tokens, so that the peak is at most that of whole tasks, and states are the same."""
     spec = WorkloadSpec("mixtral-8x7b", 16, "ep8,dp16", 1, 1, 1024, dims={"layers": 2})
-    job = generated.made(generated.GeneratedJobSpec(spec), fabric("dgx-h100:2"))
+    job = model_job.made(model_job.GeneratedJobSpec(spec), fabric("dgx-h100:2"))
     plain, cut, packed = rows.document(job, ["none", "lina:partition_mb=4", "lina:packing=2:memory_gb=1000"])["rows"]
     assert any("#" in task.name for task in study.answer(job, "lina:partition_mb=4").workload.tasks), "it is cut"
     assert 0.9 * plain["peak_memory_bytes"] < cut["peak_memory_bytes"] <= plain["peak_memory_bytes"]

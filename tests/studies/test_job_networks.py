@@ -12,9 +12,9 @@ import pytest
 from ringwright.cli import main
 from ringwright.costs.networks import LINKS_APART, NetworkCosts
 from ringwright.fabrics import fabric
-from ringwright.graph.algebra.spelled import apply_spelled
+from ringwright.graph.algebra.typed_rules import apply_spelled
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import study, written
+from ringwright.jobs import study, workload_files
 from ringwright.jobs.pricing.networks import NetworkedFabrics, named, on_networks
 from ringwright.model.stages import LinkCosts, PlacedCosts, Stage, seconds
 from ringwright.model.workload import Mesh
@@ -70,7 +70,7 @@ def test_where_a_sum_goes_changes_the_step_for_every_policy() -> None:
         workload = step
         for rule in rules:
             workload = apply_spelled(workload, rule)
-        job = written.job(workload, fabric(FAST), "ring", networks)
+        job = workload_files.job(workload, fabric(FAST), "ring", networks)
         taken[rules] = [study.answer(job, each).step_s for each in ("none", "pytorch-ddp:bucket_cap_mb=0", "tictac")]
     whole, one, every = taken.values()
     assert all(4 * a > b > 2.5 * a for a, b in zip(whole, every, strict=True))
@@ -80,7 +80,7 @@ def test_where_a_sum_goes_changes_the_step_for_every_policy() -> None:
 
 def test_the_command_places_operations_on_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     step = tmp_path / "step.json"
-    written.save(chain("layers", [ChainLayer(1e-3, 2e-3, SIZE, SIZE // 4)] * 3, 4), step)
+    workload_files.save(chain("layers", [ChainLayer(1e-3, 2e-3, SIZE, SIZE // 4)] * 3, 4), step)
     asked = ["simulate", str(step), "--fabric", SLOW, "--policy", "none,syndicate:budget=40"]
     assert main([*asked, "--network", f"second={SLOW}", "--json"]) == 0
     plain, both = (each["step_us"] for each in json.loads(capsys.readouterr().out)["rows"])
@@ -118,7 +118,7 @@ def test_what_has_one_network_and_networks_that_are_too_small_are_refused(
 @pytest.mark.parametrize("slug", ["tictac", "pace", "p3", "lina", "centauri", "ooo-backprop", "dear", "syndicate"])
 def test_policies_ask_for_costs_on_the_network_that_a_payload_names(slug: str) -> None:
     step = chain("layers", [ChainLayer(1e-3, 2e-3, SIZE, SIZE // 4)] * 3, 4)
-    job = written.job(apply_spelled(step, "on-network:role=dp,network=slow"), fabric(FAST), "ring", {})
+    job = workload_files.job(apply_spelled(step, "on-network:role=dp,network=slow"), fabric(FAST), "ring", {})
     costs = Named(NetworkCosts({"usual": LinkCosts(5e9, ring=True), "slow": LinkCosts(1e9, ring=True)}))
     study.answer(replace(job, costs=costs), slug)
     assert costs.asked

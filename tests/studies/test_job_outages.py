@@ -10,10 +10,10 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.formats.sources import read
 from ringwright.ground.errors import InfeasibleError, UsageError
-from ringwright.jobs import faults, recorded
-from ringwright.jobs.explained.passing import staying
+from ringwright.jobs import faults, recorded_job
+from ringwright.jobs.explained.outages import staying
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.jobs.recorded import Counterfactual
+from ringwright.jobs.recorded_job import Counterfactual
 from ringwright.jobs.rows import row
 from ringwright.jobs.study import Job, PolicyResult, answer
 from ringwright.model.stages import LinkCosts
@@ -215,9 +215,9 @@ def test_a_recording_meets_outages_too() -> None:
     """Its steps overlap, so that the outage is placed by a run of as many steps."""
     replay = replayed(read([str(files("ringwright") / "samples" / "job.log.gz")]))
     healthy = fabric("switch:16")
-    calm = answer(recorded.job(replay, Counterfactual(healthy=healthy)), "none")
+    calm = answer(recorded_job.job(replay, Counterfactual(healthy=healthy)), "none")
     faulty = apply(healthy, ["link rank1 flap 100ms every 2s"])
-    told = answer(recorded.job(replay, Counterfactual(healthy=healthy, faulty=faulty)), "none")
+    told = answer(recorded_job.job(replay, Counterfactual(healthy=healthy, faulty=faulty)), "none")
     assert told.met is not None
     assert told.met.hit_s > 0.1
     assert told.met.step_s[0] * (1 - 1e-6) <= told.step_s <= told.met.step_s[2] * (1 + 1e-6)
@@ -230,7 +230,7 @@ def test_measured_times_stand_still_in_an_outage() -> None:
     measured = LinkCosts(12.5e6)
     faulty = apply(healthy, ["link rank1 flap 300ms every 2s"])
     after = FabricCosts(faulty, workload.mesh, algorithms={"": "ring"})
-    costs = recorded.Changed(measured, FabricCosts(healthy, workload.mesh, algorithms={"": "ring"}), after)
+    costs = recorded_job.Changed(measured, FabricCosts(healthy, workload.mesh, algorithms={"": "ring"}), after)
     calm, told = (answer(Job(workload, each, marked=after.marked), "pytorch-ddp") for each in (measured, costs))
     assert told.step_s / calm.step_s == pytest.approx(1 / (1 - 0.6 / 2.0), rel=0.05)
 

@@ -11,7 +11,7 @@ import pytest
 
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import generated, study
+from ringwright.jobs import model_job, study
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.tune import SPACES, spelled, tune, tuned
 from ringwright.model.stages import Costs, LinkCosts, ServerCosts
@@ -25,7 +25,7 @@ SAMPLES, WITHIN, GRID = 15, 1.05, 5
 def job(model: str, parallel: str, device: str, costs: Costs | None, **asked: int) -> study.Job:
     ranks = math.prod(int(word[2:]) for word in parallel.split(","))
     card = WorkloadSpec(model, ranks, parallel, asked.pop("micro_batches", 1), **asked)
-    made = generated.made(generated.GeneratedJobSpec(card, gpu=device), fabric("dgx-h100:2"))
+    made = model_job.made(model_job.GeneratedJobSpec(card, gpu=device), fabric("dgx-h100:2"))
     return replace(made, costs=costs) if costs else made
 
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringwright.advise.provision.asked import ProvisionSpec, Workloads, gpus_of, parse_share
 from ringwright.advise.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
 from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
-from ringwright.advise.provision.forms import chosen_form
+from ringwright.advise.provision.least_network import SizedNetwork
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.provision.optics import headroom
+from ringwright.advise.provision.parallel_forms import chosen_form
+from ringwright.advise.provision.port_transfers import transfers
 from ringwright.advise.provision.prices import read_prices
-from ringwright.advise.provision.sent import transfers
-from ringwright.advise.provision.sized import SizedNetwork
+from ringwright.advise.provision.question import ProvisionSpec, Workloads, gpus_of, parse_share
 from ringwright.advise.provision.study import provision
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.documents import as_json
 from ringwright.ground.errors import InfeasibleError, UsageError
-from ringwright.jobs import generated, study
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs import model_job, study
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.model.topology import Topology
@@ -56,7 +56,7 @@ def only(document: ProvisionDocument) -> ProvisionRow:
 
 def simulated_us(model: str, spelled: str, parallel: str, *faults: str) -> float:
     question = GeneratedJobSpec(WorkloadSpec(model, 8, parallel), "h100")
-    return study.answer(generated.made(question, apply(fabric(spelled), faults)), "pytorch-ddp").step_s * 1e6
+    return study.answer(model_job.made(question, apply(fabric(spelled), faults)), "pytorch-ddp").step_s * 1e6
 
 
 # --------------------------------------------------------------------------------------------------------- the promise
@@ -171,7 +171,7 @@ def test_the_failed_optic_slows_its_cable_and_not_the_bus_behind_the_nic() -> No
 def test_what_ports_send_is_what_a_ring_sends() -> None:
     top = fabric("switch:8")
     question = GeneratedJobSpec(WorkloadSpec("resnet-50", 8, "dp8"), "h100", {"": "ring"})
-    job = generated.made(question, top)
+    job = model_job.made(question, top)
     result = study.answer(job, "pytorch-ddp")
     sent = transfers(result, on_fabric(top, result.workload, "ring"), NetworkTiers(top))
     gradients = result.account.roles["dp"].size_bytes
@@ -198,7 +198,7 @@ def test_groups_that_share_a_nic_send_by_it_what_each_sends(
     spelled: str, parallel: str, sent_over_gradients: dict[str, float]
 ) -> None:
     top = fabric(spelled)
-    job = generated.made(GeneratedJobSpec(WorkloadSpec("llama3-8b", 16, parallel, seq=512), "h100", {"": "ring"}), top)
+    job = model_job.made(GeneratedJobSpec(WorkloadSpec("llama3-8b", 16, parallel, seq=512), "h100", {"": "ring"}), top)
     result = study.answer(job, "pytorch-ddp")
     sent = transfers(result, job.costs, NetworkTiers(top))
     gradients = result.account.roles["dp"].size_bytes
@@ -231,7 +231,7 @@ def test_links_that_nothing_passes_buy_nothing() -> None:
 def _buffered(spelled: str, slack: float) -> tuple[LeastBuffer, float]:
     top = fabric(spelled)
     question = GeneratedJobSpec(WorkloadSpec("resnet-50", 8, "dp8"), "h100")
-    job = generated.made(question, top)
+    job = model_job.made(question, top)
     result = study.answer(job, "pytorch-ddp")
     assert isinstance(job.costs, FabricCosts)
 
@@ -240,7 +240,7 @@ def _buffered(spelled: str, slack: float) -> tuple[LeastBuffer, float]:
         return study.answer(replace(job, costs=Queued(job.costs, factors)), "pytorch-ddp").step_s
 
     def job_s(machine: Topology) -> float:
-        return study.answer(generated.made(question, machine), "pytorch-ddp").step_s
+        return study.answer(model_job.made(question, machine), "pytorch-ddp").step_s
 
     return least_buffer(result, job.costs, result.step_s * (1 + slack), step_s, job_s), result.step_s * 1e6
 
@@ -281,7 +281,7 @@ def test_a_looser_promise_needs_no_more_buffer() -> None:
 
 def test_smaller_queues_cost_an_exchange_more() -> None:
     top = fabric("leaf-spine:8,per_leaf=4,oversubscription=4,transport=roce")
-    job = generated.made(GeneratedJobSpec(WorkloadSpec("mixtral-8x7b", 8, "dp8,ep8"), "h100"), top)
+    job = model_job.made(GeneratedJobSpec(WorkloadSpec("mixtral-8x7b", 8, "dp8,ep8"), "h100"), top)
     assert isinstance(job.costs, FabricCosts)
     bursts = role_bursts(study.answer(job, "pytorch-ddp"), job.costs)
     told = [queued_time(bursts, top, 1 << power) for power in (14, 15, 17)]
@@ -294,7 +294,7 @@ def test_smaller_queues_cost_an_exchange_more() -> None:
 
 def test_no_buffer_is_named_where_nothing_leaves_a_host() -> None:
     top = fabric("dgx-h100:2")
-    job = generated.made(GeneratedJobSpec(WorkloadSpec("llama3-8b", 8, "tp8"), "h100"), top)
+    job = model_job.made(GeneratedJobSpec(WorkloadSpec("llama3-8b", 8, "tp8"), "h100"), top)
     result = study.answer(job, "none")
     assert isinstance(job.costs, FabricCosts)
     assert role_bursts(result, job.costs) == ()
@@ -305,7 +305,7 @@ def test_no_buffer_is_named_where_nothing_leaves_a_host() -> None:
 
 def test_large_operations_are_sent_smaller_and_that_is_told() -> None:
     top = fabric("leaf-spine:16,per_leaf=4")
-    job = generated.made(GeneratedJobSpec(WorkloadSpec("bert-large", 16, "dp16"), "h100"), top)
+    job = model_job.made(GeneratedJobSpec(WorkloadSpec("bert-large", 16, "dp16"), "h100"), top)
     assert isinstance(job.costs, FabricCosts)
     bursts = role_bursts(study.answer(job, "pytorch-ddp"), job.costs)
     assert {each.role for each in bursts} == {"dp"}
@@ -316,7 +316,7 @@ def test_large_operations_are_sent_smaller_and_that_is_told() -> None:
 
 def test_queues_lengthen_the_operations_of_their_role_alone() -> None:
     top = fabric(LEAVES)
-    job = generated.made(GeneratedJobSpec(WorkloadSpec("resnet-50", 8, "dp8"), "h100"), top)
+    job = model_job.made(GeneratedJobSpec(WorkloadSpec("resnet-50", 8, "dp8"), "h100"), top)
     queued = Queued(job.costs, {"dp": 3.0})
     ranks = tuple(range(8))
     (plain,), (longer,), (other,) = (
@@ -340,7 +340,7 @@ def test_the_form_that_is_chosen_is_the_fastest_of_those_it_names() -> None:
     for each in named:
         card = replace(question.card, parallel=each, micro_batches=4 * max(1, int(dict(_words(each)).get("pp", 1))))
         held = chosen_form(replace(question, card=card), top, "pytorch-ddp")
-        result = study.answer(generated.made(replace(question, card=card), top), "pytorch-ddp")
+        result = study.answer(model_job.made(replace(question, card=card), top), "pytorch-ddp")
         times[each] = result.step_s / held.samples
     assert min(times, key=lambda each: times[each]) == form.parallel
 
@@ -434,10 +434,10 @@ def test_how_many_gpus_are_taken() -> None:
 # ---------------------------------------------------------------------------------------------------------- recordings
 @pytest.fixture(scope="module")
 def workload_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from ringwright.jobs import written
+    from ringwright.jobs import workload_files
 
     path = tmp_path_factory.mktemp("workload") / "job.json"
-    written.save(generated.workload(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100")), path)
+    workload_files.save(model_job.workload(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100")), path)
     return path
 
 
@@ -450,10 +450,10 @@ def test_a_workload_file_is_a_workload(workload_file: Path) -> None:
 
 def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
     """On the fabric as it is nothing changes; with a smaller one its operations take as much longer as simulated ones do."""
-    from ringwright.jobs.traced import trace
+    from ringwright.jobs.job_trace import trace
 
     top = fabric("switch:4")
-    job = generated.made(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100"), top)
+    job = model_job.made(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100"), top)
     job = replace(job, folded=False)
     result = study.answer(job, "none")
     trace(job, result).save(tmp_path / "job.trace")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
+from ringwright.costs.measured_costs import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
 from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError, UsageError, WorkloadError

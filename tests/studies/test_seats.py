@@ -11,12 +11,12 @@ import pytest
 import ringwright
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.calls.seats import seated
+from ringwright.calls.switch_assignment import seated
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
 from ringwright.formats.exports.topology_json import topology_json
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
 from ringwright.model.program import Program

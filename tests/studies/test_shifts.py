@@ -11,8 +11,8 @@ import ringwright
 from ringwright.fabrics import fabric
 from ringwright.jobs.phases import rounds_of
 from ringwright.jobs.pricing.copies import START_S
+from ringwright.jobs.pricing.cost_cache import KnownOperations
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
-from ringwright.jobs.pricing.known import KnownOperations
 from ringwright.model.stages import Stage
 
 EIGHT = tuple(range(8))

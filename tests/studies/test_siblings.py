@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ringwright
+from ringwright.jobs.pricing.cost_cache import TimedRanks
 from ringwright.jobs.pricing.costs import FabricCosts, stages_of
-from ringwright.jobs.pricing.known import TimedRanks
 from ringwright.model.workload import Mesh
 
 GRID = Mesh((("pp", 2), ("dp", 2), ("tp", 4)))  # rank = 8 pp + 4 dp + tp

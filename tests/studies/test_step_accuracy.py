@@ -15,10 +15,10 @@ from ringwright.costs.gpus import gpu
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import InputError, UsageError
-from ringwright.jobs import generated
-from ringwright.jobs.condensed import condensed
-from ringwright.jobs.measured import half, read
+from ringwright.jobs import model_job
+from ringwright.jobs.condensed_workload import condensed
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.step_tables import half, read
 from ringwright.model.stages import LinkCosts
 from ringwright.schedulers.decompose.collective_einsum_overlap import saved_s
 
@@ -71,7 +71,7 @@ def test_a_fit_of_one_system_holds_on_another() -> None:
 
 def test_a_condensed_job_takes_what_the_whole_takes_where_nothing_overlaps() -> None:
     card = WorkloadSpec("llama3-8b", 8, "tp2,pp4", 8, 1, 512)
-    made = generated.made(generated.GeneratedJobSpec(card, gpu="a100"), fabric("dgx-a100:1"))
+    made = model_job.made(model_job.GeneratedJobSpec(card, gpu="a100"), fabric("dgx-a100:1"))
     whole = simulate(made.workload, made.costs, steps=3).step_s
     joined = simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s
     assert joined == pytest.approx(whole, rel=0.03)  # its messages leave behind the gradients of weights
@@ -79,14 +79,14 @@ def test_a_condensed_job_takes_what_the_whole_takes_where_nothing_overlaps() -> 
 
 def hides(parallel: str, *hidden: str, model: str = "llama3-8b") -> float:
     card = WorkloadSpec(model, 8, parallel, 8, 1, 2048, dims={"layers": 4})
-    made = generated.made(generated.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
+    made = model_job.made(model_job.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
     joined = condensed(made.workload, made.costs, hidden)
     return sum(task.seconds for task in joined.tasks if task.kind in ("F", "B"))
 
 
 def test_hidden_exchanges_leave_what_compute_does_not_cover() -> None:
     card = WorkloadSpec("llama3-8b", 8, "tp8,sp", 8, 1, 2048, dims={"layers": 4})
-    made = generated.made(generated.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
+    made = model_job.made(model_job.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
     saved = sum(saved_s(made.workload, made.costs).values())
     assert saved > 0
     assert hides("tp8,sp") - hides("tp8,sp", "tp") == pytest.approx(saved)
@@ -96,7 +96,7 @@ def test_hidden_exchanges_leave_what_compute_does_not_cover() -> None:
 @pytest.mark.parametrize("rate", [1e15, 1e8])  # bytes a second: compute covers all, or not
 def test_hidden_exchanges_of_experts_leave_what_both_passes_do_not_cover(rate: float) -> None:
     card = WorkloadSpec("qwen3-30b-a3b", 8, "dp8,ep8", 8, 1, 2048, dims={"layers": 4})
-    made = generated.made(generated.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
+    made = model_job.made(model_job.GeneratedJobSpec(card, gpu="h100"), fabric("dgx-h100:1"))
     costs = LinkCosts(rate)
     inline, left = (
         sum(task.seconds for task in condensed(made.workload, costs, hidden).tasks if task.kind in ("F", "B"))
@@ -142,8 +142,8 @@ def test_small_kernels_wait_for_the_host(tmp_path: Path) -> None:
 
 def fitted_step(parallel: str, issue_s: float) -> float:
     card = WorkloadSpec("gpt2-small", 8, parallel, 4, 1, 512)
-    made = generated.made(
-        generated.GeneratedJobSpec(card, gpu="a100", fit="a100-megatron", compute={"issue_s": issue_s}),
+    made = model_job.made(
+        model_job.GeneratedJobSpec(card, gpu="a100", fit="a100-megatron", compute={"issue_s": issue_s}),
         fabric("dgx-a100:1"),
     )
     assert any("a100-megatron" in each for each in made.assumptions)

@@ -23,7 +23,7 @@ from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
 from ringwright.model.program import Op, Step, explicit
-from ringwright.search import kept, study
+from ringwright.search import program_cache, study
 from ringwright.search.proof import is_right, shrunk
 from ringwright.search.question import SynthesisSpec, methods, searched
 
@@ -178,9 +178,9 @@ def test_another_fault_is_another_question() -> None:
     healthy = fabric("ring:4")
     slow = apply(healthy, ["link rank0>rank1 rate 50%"])
     collective = Collective("all-gather", range(4), 1 << 20)
-    names = {kept.name_of(collective, each, "forest", {}, "1") for each in (healthy, slow)}
+    names = {program_cache.name_of(collective, each, "forest", {}, "1") for each in (healthy, slow)}
     names |= {
-        kept.name_of(collective, healthy, "forest", knobs, version)
+        program_cache.name_of(collective, healthy, "forest", knobs, version)
         for knobs, version in (({"seed": 1}, "1"), ({}, "2"))
     }
     assert len(names) == 4
@@ -189,8 +189,8 @@ def test_another_fault_is_another_question() -> None:
 def test_a_kept_program_is_the_program(folder: Path) -> None:
     collective, topology = Collective("all-reduce", range(6), 1 << 16), fabric("torus:2x3")
     for program in (forest(collective, topology), ring(collective, topology)):
-        kept.keep("name", program)
-        back = kept.kept("name", collective)
+        program_cache.keep("name", program)
+        back = program_cache.kept("name", collective)
         assert back is not None
         assert folder.is_dir()
         assert back.cost == program.cost
@@ -204,8 +204,8 @@ def test_an_order_that_is_declared_is_kept(folder: Path) -> None:
     collective, topology = Collective("reduce-scatter", range(16), 1 << 20), fabric("mesh:4x4")
     program = expand(collective, topology, tries=8)
     assert isinstance(program.schedule, Order)
-    kept.keep("name", program)
-    back = kept.kept("name", collective)
+    program_cache.keep("name", program)
+    back = program_cache.kept("name", collective)
     assert back is not None
     assert simulate(back, topology).time_ps == simulate(program, topology).time_ps
     assert simulate(replace(back, schedule=None), topology).time_ps > simulate(program, topology).time_ps

@@ -9,7 +9,7 @@ import pytest
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
-from ringwright.search.together import call, grouped, share
+from ringwright.search.concurrent_groups import call, grouped, share
 
 pytestmark = pytest.mark.once
 

@@ -16,8 +16,8 @@ from ringwright.fabrics import fabric
 from ringwright.model.program import Op, Program, Step, explicit
 from ringwright.model.registry import algorithm
 from ringwright.model.topology import Topology
-from ringwright.search import carried, seen
-from ringwright.search.carried import trees
+from ringwright.search import best_run, chunk_routes
+from ringwright.search.chunk_routes import trees
 
 pytestmark = pytest.mark.once
 
@@ -78,14 +78,14 @@ def test_a_chunk_is_followed_through_other_slots() -> None:
         Step((explicit(Op.SEND, [1], [2], [4], [0]),)),
     ]
     layout = replace(program.layout, n_slots=6)
-    moved = carried.carried(replace(program, layout=layout, make_steps=lambda: steps, n_steps=3))
+    moved = chunk_routes.carried(replace(program, layout=layout, make_steps=lambda: steps, n_steps=3))
     assert moved is not None
     assert moved.chunk.tolist() == [0, 0]
     assert list(zip(moved.src.tolist(), moved.dst.tolist(), strict=True)) == [(0, 1), (1, 2)]
 
 
 def test_what_is_too_large_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carried, "MOST_MOVES", 3)
+    monkeypatch.setattr(chunk_routes, "MOST_MOVES", 3)
     assert trees(ring(Collective("all-gather", range(4), 1 << 12), fabric("ring:4"))) == []
 
 
@@ -96,8 +96,8 @@ def test_the_load_over_time_is_what_links_carried(op: str, name: str, spelling: 
     run = simulate(made(op, topology, spelling), topology, alpha=alpha, fold_symmetry=False)
     assert run.flat is not None
     assert run.machine is not None
-    load = seen.load_over_time(run.flat, run.machine, run.time_ps)
-    assert load.shape == (run.machine.n, seen.BINS)
+    load = best_run.load_over_time(run.flat, run.machine, run.time_ps)
+    assert load.shape == (run.machine.n, best_run.BINS)
     assert load.max() <= 1 + 1e-9
     busy = loads(run.flat, run.machine.n) * run.machine.ps_per_byte / run.time_ps
     assert load.mean(axis=1) == pytest.approx(busy, abs=1e-3)

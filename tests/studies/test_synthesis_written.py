@@ -14,7 +14,7 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.formats.settings.msccl_config import msccl_config
 from ringwright.model.threadblocks.msccl_load import MscclLoad
-from ringwright.search import study, written
+from ringwright.search import runtime_files, study
 from ringwright.search.question import SynthesisSpec
 
 pytestmark = pytest.mark.once
@@ -68,7 +68,7 @@ def test_mscclpp_plans_say_their_sizes(tmp_path: Path) -> None:
     plans = [json.loads(path.read_text()) for path in (folder / "programs").iterdir()]
     windows = sorted((plan["min_message_size"], plan["max_message_size"]) for plan in plans)
     assert windows[0][0] == 0
-    assert windows[-1][1] == written.LARGEST
+    assert windows[-1][1] == runtime_files.LARGEST
     assert all(high + 1 == low for (_, high), (low, _) in pairwise(windows))
     assert not (folder / "msccl-config.xml").exists()
 
@@ -76,8 +76,8 @@ def test_mscclpp_plans_say_their_sizes(tmp_path: Path) -> None:
 def test_neighbours_with_one_program_are_one_region() -> None:
     question = SynthesisSpec("broadcast", fabric("ring:4"))
     result = study.synthesise(question, [1 << 20, 1 << 21, 1 << 22], "sccl", rivals=False)
-    files = written.regions(result, "msccl-xml")
-    whole = {written._file(each, "msccl-xml", (0, 0)) for each in result.programs.values()}
+    files = runtime_files.regions(result, "msccl-xml")
+    whole = {runtime_files._file(each, "msccl-xml", (0, 0)) for each in result.programs.values()}
     assert len(files) == len(whole)
     assert (files[0].low, files[-1].high) == (0, 0)
 
@@ -87,7 +87,7 @@ def test_a_rival_is_written_where_it_is_faster_than_all_that_was_found() -> None
     result = study.synthesise(question, [1 << 10, 1 << 12], "p2")
     assert result.rivals[0].ratio is not None
     assert result.rivals[0].ratio < 1, "another algorithm is faster at 1 KiB"
-    files = written.regions(result, "msccl-xml")
+    files = runtime_files.regions(result, "msccl-xml")
     assert files[0].algorithm in {row.algorithm for row in result.rivals}
 
 

@@ -11,16 +11,16 @@ import pytest
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.summary import summarise
-from ringwright.calls.traced import trace as collective_trace
+from ringwright.calls.run_trace import trace as collective_trace
 from ringwright.cli import main
 from ringwright.engines.choose import simulate as simulate_program
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric, faults
-from ringwright.jobs import generated, study
+from ringwright.jobs import model_job, study
+from ringwright.jobs.job_trace import trace
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.jobs.pricing import whose
+from ringwright.jobs.pricing import event_owners
 from ringwright.jobs.study import PolicyResult
-from ringwright.jobs.traced import trace
 from ringwright.model.collective import Collective
 from ringwright.model.trace import Trace
 from ringwright.workloads.replay import replayed
@@ -37,7 +37,7 @@ def recorded(
 ) -> tuple[Trace, PolicyResult]:
     machine = faults.apply(fabric(on), lines)
     spec = WorkloadSpec("gpt3-125m", None, mesh, micro_batches=micro_batches)
-    job = generated.made(generated.GeneratedJobSpec(spec), machine)
+    job = model_job.made(model_job.GeneratedJobSpec(spec), machine)
     result = study.answer(job, policy)
     return trace(job, result), result
 
@@ -115,7 +115,7 @@ def test_metrics_tell_the_waiting_of_each_step() -> None:
 
 
 def test_ranks_that_are_alike_stay_together_where_they_are_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whose, "MOST_APART", 0)
+    monkeypatch.setattr(event_owners, "MOST_APART", 0)
     made = recorded(lines=["rank 3 slow 4x"])[0].df
     work = made.filter(kind="compute", op="F", iteration=1)
     assert sorted(work.unique("rank_class").select("rank", "multiplicity").rows(), key=str) == [(3, 1), (None, 7)]

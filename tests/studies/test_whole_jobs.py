@@ -10,11 +10,11 @@ import ringwright
 import whole_jobs
 import whole_step
 from ringwright.engines.job.run import simulate
-from ringwright.jobs.generated import GeneratedJobSpec, made
-from ringwright.jobs.pricing import at_once
-from ringwright.jobs.pricing.at_once import MOST_TOGETHER
+from ringwright.jobs.model_job import GeneratedJobSpec, made
+from ringwright.jobs.pricing import concurrent_operations
+from ringwright.jobs.pricing.concurrent_operations import MOST_TOGETHER
+from ringwright.jobs.pricing.cost_cache import TimedRanks
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
-from ringwright.jobs.pricing.known import TimedRanks
 
 # Pipeline stages and tensor-parallel groups on the NIC of a host; experts on four hosts; one NIC for each GPU; an uneven pipeline.
 pytestmark = pytest.mark.once  # what is compiled in it is held to its Python twin elsewhere
@@ -110,7 +110,7 @@ def test_large_sets_of_siblings_are_timed_on_their_share_of_the_links(
     workload, machine = ringwright.job("llama3-8b", gpus=16, parallel="tp8"), ringwright.fabric("ndv2:2")
     ranks = (0, 8)
     together = on_fabric(machine, workload).stages("all-reduce", size, ranks, "dp")[0].wire_s
-    monkeypatch.setattr(at_once, "MOST_TOGETHER", 0)
+    monkeypatch.setattr(concurrent_operations, "MOST_TOGETHER", 0)
     shared = on_fabric(machine, workload).stages("all-reduce", size, ranks, "dp")[0].wire_s
     assert MOST_TOGETHER > 0
     assert shared == pytest.approx(together, rel=0.02)

@@ -17,7 +17,7 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.ground.documents import read_json
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.wire import sent_by_ranks
 from ringwright.model import registry
@@ -25,7 +25,7 @@ from ringwright.model.collective import Collective
 from ringwright.model.rewrites import is_sent_whole, operations
 from ringwright_lab.reports import survey_page
 from ringwright_lab.reports.survey import job_cells, write
-from ringwright_lab.survey import asked, catalogue, document, entries, measured, needs
+from ringwright_lab.survey import catalogue, document, entries, job_gains, needs, survey_job
 from ringwright_lab.survey.form import fitting
 from ringwright_lab.survey.survey_view import SurveyedSystem
 
@@ -58,9 +58,9 @@ TREE = {
 MACHINE = "switch:4"
 
 
-def of_model(name: str = "vgg16", machine: str = MACHINE, **question: Any) -> asked.Asked:
-    return asked.of_model(
-        name, asked.NamedMachine(fabric(machine), f"--fabric {machine}"), asked.SurveySpec(**question)
+def of_model(name: str = "vgg16", machine: str = MACHINE, **question: Any) -> survey_job.Asked:
+    return survey_job.of_model(
+        name, survey_job.NamedMachine(fabric(machine), f"--fabric {machine}"), survey_job.SurveySpec(**question)
     )
 
 
@@ -210,7 +210,7 @@ def test_who_changes_the_bits_is_seen_in_a_run(name: str, request: pytest.Fixtur
 
 def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
     question = WorkloadSpec("mixtral-8x7b", 4, "ep4,dp4", seq=256)
-    job = generated.made(generated.GeneratedJobSpec(question), fabric(MACHINE))
+    job = model_job.made(model_job.GeneratedJobSpec(question), fabric(MACHINE))
     scene = needs.Scene(job.workload)
     assert needs.unmet(("workload.all-to-all",), (), scene) == ""
     assert needs.collectives(job.workload) == {"all-reduce", "all-to-all"}
@@ -233,7 +233,7 @@ def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
     ],
 )
 def test_a_need_is_looked_up_in_its_field(need: str, machine: str, lacking: bool) -> None:
-    workload = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("vgg16", 4)))
+    workload = model_job.workload(model_job.GeneratedJobSpec(WorkloadSpec("vgg16", 4)))
     told = needs.unmet((need,), (), needs.Scene(workload, fabric(machine)))
     assert told.startswith(f"{need}: ") if lacking else told == ""
 
@@ -264,14 +264,14 @@ def test_a_recording_is_held_against_itself(capsys: pytest.CaptureFixture[str]) 
 
 
 # ------------------------------------------------------------------------------------------------------------- best pair
-class Table(measured.Runs):
+class Table(job_gains.Runs):
     """Runs whose steps are read from a table of algorithms by policies."""
 
     steps = ((9.0, 7.0, 5.0), (8.0, 6.0, 6.5), (1.0, 9.0, 9.0))
 
-    def _simulated(self, algorithm: str, policy: str) -> measured.StepOutcome:
+    def _simulated(self, algorithm: str, policy: str) -> job_gains.StepOutcome:
         step = self.steps["abc".index(algorithm)]["xyz".index(policy)] if algorithm in "abc" else 10.0
-        return measured.StepOutcome(step, 0.0, 0.0)
+        return job_gains.StepOutcome(step, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("exhaustive", "pair", "tried"), [(True, ("c", "x"), 9), (False, ("b", "y"), 5)])
@@ -279,7 +279,7 @@ def test_the_best_pair_is_one_that_no_exchange_makes_shorter(
     exhaustive: bool, pair: tuple[str, str], tried: int
 ) -> None:
     runs = Table(replace(of_model(), policy="y"))
-    found = measured.best(runs, ["a", "b", "c"], ["x", "y", "z"], exhaustive=exhaustive)
+    found = job_gains.best(runs, ["a", "b", "c"], ["x", "y", "z"], exhaustive=exhaustive)
     assert (found["algorithm"], found["policy"]) == pair
     assert (found["tried"], found["pairs"]) == (tried, 9)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from declared_programs import put, step, xml
-from ringwright.formats.sources.programs.opened import read_program
+from ringwright.formats.sources.programs.program_files import read_program
 from ringwright.model import validity
 from ringwright.model.threadblocks import Blocks, Code, Opcode, Schedule
 from ringwright.model.validity import declared

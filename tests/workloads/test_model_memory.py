@@ -14,7 +14,7 @@ import pytest
 
 from ringwright.graph.algebra import RULES
 from ringwright.graph.memory import ClassMemory, memory
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.validity.workloads import check
 
@@ -29,8 +29,8 @@ def accounts(
 ) -> tuple[ClassMemory, ...]:
     schedule = more.pop("schedule", "1f1b")
     asked = WorkloadSpec(model, gpus, form, micro_batches, recompute=recompute, **more)  # type: ignore[arg-type]
-    question = generated.GeneratedJobSpec(asked, schedule=schedule, compute={"flash": flash})
-    return memory(generated.workload(question))
+    question = model_job.GeneratedJobSpec(asked, schedule=schedule, compute={"flash": flash})
+    return memory(model_job.workload(question))
 
 
 def activations(account: ClassMemory) -> int:
@@ -192,7 +192,7 @@ def test_fully_sharded_a_rank_has_its_part_of_16_bytes_and_gathers_units_of_2() 
 def test_every_task_says_what_it_computes_and_every_value_is_legal(model: str, gpus: int, form: str) -> None:
     for recompute in ("none", "full"):
         asked = WorkloadSpec(model, gpus, form, recompute=recompute, micro_batches=4)
-        made = generated.workload(generated.GeneratedJobSpec(asked))
+        made = model_job.workload(model_job.GeneratedJobSpec(asked))
         assert check(made) == []
         assert all(task.work is not None for task in made.tasks if task.seconds)
         unsaid = {each.role for each in made.payloads if not (each.source or each.result)}
@@ -210,7 +210,7 @@ def test_images_keep_what_convolutions_and_norms_read() -> None:
 
 def test_a_model_that_answers_holds_the_cache_of_all_its_sequences() -> None:
     asked = WorkloadSpec("llama3-8b", 8, "tp8", 1, 4, mode="decode")
-    (account,) = memory(generated.workload(generated.GeneratedJobSpec(asked)))
+    (account,) = memory(model_job.workload(model_job.GeneratedJobSpec(asked)))
     cached = (
         32 * 4 * 8192 * 2 * 8 * 128 * 2 / 8
     )  # layers, sequences, tokens, keys and values of 8 heads in 2 bytes, tp 8
@@ -221,7 +221,7 @@ def test_a_model_that_answers_holds_the_cache_of_all_its_sequences() -> None:
 def test_where_to_cut_says_what_a_part_more_costs() -> None:
     """Attention looks along the sequence, so only whole sequences can be cut off it; a matrix may be cut anywhere."""
     asked = WorkloadSpec("gpt3-1.3b", 2, "tp2,sp", 1, 2)
-    made = generated.workload(generated.GeneratedJobSpec(asked))
+    made = model_job.workload(model_job.GeneratedJobSpec(asked))
     attention, middle = made.task["all.F.layer0.dense.2"].work, made.task["all.F.layer0.dense.6"].work
     assert attention is not None
     assert middle is not None
@@ -235,7 +235,7 @@ def test_where_to_cut_says_what_a_part_more_costs() -> None:
 # ------------------------------------------------------------------------------------------------------------------- rules
 def test_rules_apply_to_generated_steps_and_memory_follows() -> None:
     """The middle of an MLP of one layer recomputed: neither of the two micro-batches of the first stage is there at the peak."""
-    made = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("gpt3-1.3b", 4, "tp2,pp2", 4, 2)))
+    made = model_job.workload(model_job.GeneratedJobSpec(WorkloadSpec("gpt3-1.3b", 4, "tp2,pp2", 4, 2)))
     up = made.value["stage0.layer0.dense.6.up"]
     assert up.size_bytes == 2 * 2 * 2048 * 4 * 2048 / 2  # 2 bytes, 2 sequences, tokens, the middle over tp 2
     again = RULES["recompute"](made, up.name)

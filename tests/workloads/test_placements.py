@@ -10,19 +10,19 @@ import pytest
 
 import ringwright
 from ringwright.calls.placed_reductions import placed_reductions, reduction_s
-from ringwright.calls.renumbered import renumbered
+from ringwright.calls.rank_permutation import renumbered
 from ringwright.cli import main
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import EXIT_USAGE, UsageError
-from ringwright.jobs import generated, placements
+from ringwright.jobs import model_job, placements
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.study import answer
 
 FABRIC = "dgx-h100:2"
 
 
-def question(parallel: str = "tp2,pp2", gpus: int = 16) -> generated.GeneratedJobSpec:
-    return generated.GeneratedJobSpec(WorkloadSpec("gpt2-medium", gpus, parallel))
+def question(parallel: str = "tp2,pp2", gpus: int = 16) -> model_job.GeneratedJobSpec:
+    return model_job.GeneratedJobSpec(WorkloadSpec("gpt2-medium", gpus, parallel))
 
 
 # ------------------------------------------------------------------------------------------------------- other numbers
@@ -59,19 +59,19 @@ def test_a_slow_rank_stays_the_same_device() -> None:
 # -------------------------------------------------------------------------------------------------------------- the jobs
 def test_a_host_that_is_numbered_backwards_changes_no_step() -> None:
     topology = ringwright.fabric(FABRIC)
-    plain = answer(generated.made(question(), topology), "none").step_s
+    plain = answer(model_job.made(question(), topology), "none").step_s
     backwards = renumbered(topology, [*range(8, 16), *range(8)])
-    assert answer(generated.made(question(), backwards), "none").step_s == pytest.approx(plain, rel=1e-9)
+    assert answer(model_job.made(question(), backwards), "none").step_s == pytest.approx(plain, rel=1e-9)
 
 
 def test_placements_are_ranked_and_that_of_the_ranks_own_numbers_is_among_them() -> None:
     topology = ringwright.fabric(FABRIC)
-    result = placements.placed(lambda each: generated.made(question("tp8"), each), topology, "none", 1)
+    result = placements.placed(lambda each: model_job.made(question("tp8"), each), topology, "none", 1)
     rows = result["rows"]
     assert isinstance(rows, list)
     assert [row["as_numbered"] for row in rows] == [True]
     assert rows[0]["matrix"] == {"dp": {"node": 2}, "tp": {"gpu": 8}}
-    result = placements.placed(lambda each: generated.made(question("tp8"), each), topology, "none")
+    result = placements.placed(lambda each: model_job.made(question("tp8"), each), topology, "none")
     rows = result["rows"]
     assert isinstance(rows, list)
     assert result["placements"] == len(rows) == 2
@@ -95,7 +95,7 @@ def test_who_interrupts_gets_what_there_is(monkeypatch: pytest.MonkeyPatch) -> N
         return answer(job, policy)  # type: ignore[arg-type]
 
     monkeypatch.setattr(placements, "answer", interrupted)
-    made = lambda each: generated.made(question("tp8"), each)  # noqa: E731
+    made = lambda each: model_job.made(question("tp8"), each)  # noqa: E731
     result = placements.placed(made, ringwright.fabric(FABRIC), "none")
     assert result["stopped"] is True
     assert len(result["rows"]) == 1  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def test_what_the_command_refuses(more: list[str], why: str, capsys: pytest.Capt
 
 def test_one_gpu_has_nothing_to_place() -> None:
     with pytest.raises(UsageError, match="one GPU has nothing to place"):
-        placements.placed(lambda each: generated.made(question("", 1), each), ringwright.fabric("dgx-h100:1"), "none")
+        placements.placed(lambda each: model_job.made(question("", 1), each), ringwright.fabric("dgx-h100:1"), "none")
 
 
 # ------------------------------------------------------------------------------------------------------- one reduction
@@ -158,7 +158,7 @@ def test_an_axis_of_one_reduces_nothing() -> None:
 
 def test_a_job_may_leave_ranks_of_the_machine_out() -> None:
     topology = replace(ringwright.fabric("dgx-h100:3"))
-    levels, every = placements.placements(generated.workload(question("tp8")), topology)
+    levels, every = placements.placements(model_job.workload(question("tp8")), topology)
     assert levels.sizes == (2, 8)
     assert len(every) == 2
     assert all(sorted(each.devices.tolist()) == list(range(16)) for each in every)

@@ -6,7 +6,7 @@ import pytest
 
 from ringwright.graph.memory import memory, peak_bytes
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.validity.workloads import require
 from ringwright.model.workload import Workload
@@ -20,7 +20,7 @@ TOKENS, HIDDEN, KEYS, MIDDLE, WORDS = 2 * 8192, 4096, 1024, 14336, 128256
 
 def llama(recompute: str) -> Workload:
     spec = WorkloadSpec("llama3-8b", 8, "fsdp", None, 2, 8192, recompute=recompute)
-    return require(generated.workload(generated.GeneratedJobSpec(spec)))
+    return require(model_job.workload(model_job.GeneratedJobSpec(spec)))
 
 
 def seconds(workload: Workload, kind: str) -> float:
@@ -64,4 +64,4 @@ def test_what_is_not_kept_runs_once_more() -> None:
 @pytest.mark.parametrize(("model", "form"), [("llama3-8b", "tp2"), ("mixtral-8x7b", "ep8"), ("resnet50", None)])
 def test_where_it_is_not_known_what_is_sent_again_it_is_refused(model: str, form: str | None) -> None:
     with pytest.raises(UsageError, match="selective-op is of dense blocks"):
-        generated.workload(generated.GeneratedJobSpec(WorkloadSpec(model, 8, form, recompute="selective-op")))
+        model_job.workload(model_job.GeneratedJobSpec(WorkloadSpec(model, 8, form, recompute="selective-op")))

@@ -6,7 +6,7 @@ import pytest
 
 import ringwright
 from ringwright.graph.algebra import RULES, RewriteError
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.model.validity.workloads import check
 from ringwright.model.workload import Task, Workload
 

@@ -8,7 +8,7 @@ import pytest
 
 import ringwright
 from ringwright.graph.algebra import RULES, RewriteError, rewritten
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.model.values import Work
 from ringwright.model.workload import Task, Workload
 

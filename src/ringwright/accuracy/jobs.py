@@ -11,21 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.calls.asked import AskedOf, asked_of
+from ringwright.calls.provenance import AskedOf, asked_of
 from ringwright.engines.job.run import simulate
-from ringwright.ground import steps
+from ringwright.ground import stepwise
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import generated
-from ringwright.jobs.condensed import condensed
-from ringwright.jobs.measured import MeasuredStep
+from ringwright.jobs import model_job
+from ringwright.jobs.condensed_workload import condensed
 from ringwright.jobs.memory import PeakMemory, peak
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.cost_cache import KnownOperations
 from ringwright.jobs.pricing.costs import FabricCosts
-from ringwright.jobs.pricing.known import KnownOperations
+from ringwright.jobs.step_tables import MeasuredStep
 from ringwright.jobs.study import NONE, Job, answer
 
 if TYPE_CHECKING:
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
     from ringwright.model.stages import Costs
     from ringwright.model.topology import Topology
 
@@ -101,8 +101,8 @@ class Predictor:
             row.recompute,
             dims=row.dims,
         )
-        question = generated.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
-        job = generated.made(question, self.topology(row))
+        question = model_job.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
+        job = model_job.made(question, self.topology(row))
         timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
         costs: Costs = (
             replace(job.costs, known=KnownOperations(timed)) if isinstance(job.costs, FabricCosts) else job.costs
@@ -132,7 +132,7 @@ class RefusedStep:
 def judge(
     rows: Iterable[MeasuredStep],
     predictor: Predictor | None = None,
-    progress: steps.Advance | None = None,
+    progress: stepwise.Advance | None = None,
     *,
     answers: bool = False,
 ) -> tuple[list[JudgedStep], list[RefusedStep]]:
@@ -142,7 +142,7 @@ def judge(
     """
     predictor = predictor or Predictor()
     judged, refused = list[JudgedStep](), list[RefusedStep]()
-    for row in steps.told([*rows], progress, lambda row: row.label):
+    for row in stepwise.told([*rows], progress, lambda row: row.label):
         try:
             predicted = predictor.predicted(row)
             judged.append(JudgedStep(row, *predicted, predictor.answer(row) if answers else None))

@@ -15,12 +15,12 @@ from ringwright.accuracy import mpi_accuracy
 from ringwright.accuracy.judged_choices import choices
 from ringwright.accuracy.judged_engines import EVENTS, PROGRAM, bounds_s, engine_times_s
 from ringwright.accuracy.measured_calls import MeasuredFolder, RefusedRow, measured_folder, mpi_tables
-from ringwright.calls.asked import AskedOf, asked_of
 from ringwright.calls.library_calls import LIBRARY
+from ringwright.calls.provenance import AskedOf, asked_of
 from ringwright.costs.learnt import Prior, expected, rising, shipped
 from ringwright.costs.learnt.parts import LARGE_BYTES, SMALL_BYTES
 from ringwright.costs.learnt.trusted import HALF, MeasuredCall
-from ringwright.costs.probable import NINETY
+from ringwright.costs.probable_time import NINETY
 from ringwright.ground.errors import InputError
 
 SCHEMA = "ringwright.accuracy/2"

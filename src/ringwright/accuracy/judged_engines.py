@@ -8,7 +8,7 @@ from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.calls.asked_fabric import AskedFabric
 from ringwright.calls.floors import Floors
 from ringwright.calls.simulation_spec import SimulationSpec
-from ringwright.costs.learnt.described import MESH_GPUS
+from ringwright.costs.learnt.table_machine import MESH_GPUS
 from ringwright.costs.nccl.timing import NcclOverride
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import RingwrightError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ringwright.accuracy.mpi_accuracy import is_table
 from ringwright.costs.learnt.call import of_calls
-from ringwright.costs.learnt.described import described
+from ringwright.costs.learnt.table_machine import described
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.formats.sources.tables.nccl_tests import every_table
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable

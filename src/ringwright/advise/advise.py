@@ -19,11 +19,11 @@ from ringwright.advise.document import (
     AdvisedStep,
     RefusedAdvice,
 )
-from ringwright.advise.elsewhere import told_elsewhere
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile, export_of, files_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.measures import measure_of
+from ringwright.advise.other_verbs import told_elsewhere
 from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, easiest, searched
 from ringwright.advise.settings import REPAIRS, Setup
@@ -31,19 +31,19 @@ from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
-from ringwright.calls.asked import asked_of
+from ringwright.calls.provenance import asked_of
 from ringwright.graph.memory import peak_bytes
 from ringwright.jobs.explained.remedies import IN_PRACTICE
 from ringwright.jobs.memory import device_bytes, held_at_most
 from ringwright.jobs.pricing.costs import LIBRARY
-from ringwright.jobs.recorded import FAR
+from ringwright.jobs.recorded_job import FAR
 from ringwright.jobs.rows import NOT_EQUAL
 from ringwright.workloads.replay import GROUNDS
 
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import Evaluation
     from ringwright.advise.situation import Situation
-    from ringwright.ground.steps import Advance
+    from ringwright.ground.stepwise import Advance
     from ringwright.jobs.study import PolicyResult
 
 LEAST_GAIN = 0.005  # of the step, half of the draws above it, for a change to be told

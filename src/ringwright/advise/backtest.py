@@ -21,7 +21,7 @@ from ringwright.advise.interval import Draws
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_recording
 from ringwright.ground.errors import InputError
-from ringwright.jobs.recorded import FAR
+from ringwright.jobs.recorded_job import FAR
 from ringwright.workloads.recorded.lines import steady_steps
 
 if TYPE_CHECKING:

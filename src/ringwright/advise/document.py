@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from ringwright.calls.asked import AskedOf
+from ringwright.calls.provenance import AskedOf
 from ringwright.jobs.memory import PeakMemory
 
 SCHEMA = "ringwright.advise/1"

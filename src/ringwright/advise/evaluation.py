@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import PLANNED_BY
-from ringwright.advise.unmeasured import told_unmeasured, too_small
+from ringwright.advise.unmeasured_operations import told_unmeasured, too_small
 from ringwright.engines.job.reuse import Layouts
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
-from ringwright.jobs.aggregated import fabric_costs
-from ringwright.jobs.least import LeastStep
 from ringwright.jobs.memory import fits
-from ringwright.jobs.pricing.known import KnownOperations
+from ringwright.jobs.pricing.cost_cache import KnownOperations
 from ringwright.jobs.rows import NOT_EQUAL, told_equal
+from ringwright.jobs.step_bound import LeastStep
 from ringwright.jobs.study import DECLINES, answer
+from ringwright.jobs.switch_gains import fabric_costs
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

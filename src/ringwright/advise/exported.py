@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ringwright.advise import said
+from ringwright.advise import files_read_back
 from ringwright.advise.machines import NAMED, machine_of
 from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
@@ -16,14 +16,14 @@ from ringwright.calls import export_files
 from ringwright.formats.exports import find
 from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground.errors import RingwrightError
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.pricing.costs import LIBRARY
 from ringwright.search.replan import spelled
 
 if TYPE_CHECKING:
-    from ringwright.advise.said import Says
+    from ringwright.advise.files_read_back import Says
     from ringwright.advise.situation import Situation
-    from ringwright.jobs.generated import GeneratedJobSpec
+    from ringwright.jobs.model_job import GeneratedJobSpec
     from ringwright.model.workload import Workload
 
 BUCKETS = "pytorch-ddp"
@@ -113,28 +113,30 @@ def _of_operation(situation: Situation, setting: Setting, form: str, name: str) 
     asked += [f"--ranks {spelled(ranks)}"] if len(ranks) < topology.n_ranks else []
     asked += [f"-b {size}"] if is_program else []
     command = f"ringwright export {setting.op} {' '.join(asked)} --to {form} -o {name}" if situation.machine else ""
-    yield AdvisedFile(name, command, data, *said.of_operation(form, setting, ranks, size))
+    yield AdvisedFile(name, command, data, *files_read_back.of_operation(form, setting, ranks, size))
 
 
 def _of_buckets(spec: GeneratedJobSpec, setting: Setting) -> Iterator[AdvisedFile]:
-    workload = generated.workload(spec, setting.spelling)
+    workload = model_job.workload(spec, setting.spelling)
     command = f"{_asked(spec)} --policy {setting.spelling} --to ddp-buckets-py -o buckets.py"
-    yield AdvisedFile("buckets.py", command, _one(workload, "ddp-buckets-py"), *said.of_buckets(workload))
+    yield AdvisedFile("buckets.py", command, _one(workload, "ddp-buckets-py"), *files_read_back.of_buckets(workload))
 
 
 def _of_prefetch(spec: GeneratedJobSpec, depth: int) -> Iterator[AdvisedFile]:
-    workload = generated.workload(spec)
+    workload = model_job.workload(spec)
     data = _one(ahead(workload, depth), "fsdp2-prefetch-py")
     layers = max((len(each) for each in gathers(workload)), default=0) - 1
-    yield AdvisedFile("prefetch.py", "", data, *said.of_prefetch(min(depth, layers)))
+    yield AdvisedFile("prefetch.py", "", data, *files_read_back.of_prefetch(min(depth, layers)))
 
 
 def _of_form(spec: GeneratedJobSpec, setting: Setting, form: str, name: str) -> Iterator[AdvisedFile]:
     parallel, _, batches = setting.spelling.rpartition(IN)
     other = replace(spec, card=replace(spec.card, parallel=parallel, micro_batches=int(batches)))
-    workload = generated.workload(other)
+    workload = model_job.workload(other)
     command = f"{_asked(other)} --to {form} -o {name}"
-    yield AdvisedFile(name, command, _one(workload, form), *said.of_form(form, parallel, int(batches), workload))
+    yield AdvisedFile(
+        name, command, _one(workload, form), *files_read_back.of_form(form, parallel, int(batches), workload)
+    )
 
 
 def _of_machine(situation: Situation, setting: Setting) -> Iterator[AdvisedFile]:
@@ -144,7 +146,7 @@ def _of_machine(situation: Situation, setting: Setting) -> Iterator[AdvisedFile]
     data = topology_json(machine)
     named = setting.spelling.removeprefix(NAMED) if setting.spelling.startswith(NAMED) else ""
     command = f"ringwright export all-reduce --fabric {named} --to topology-json -o fabric.json" if named else ""
-    yield AdvisedFile("fabric.json", command, data, *said.of_machine(machine))
+    yield AdvisedFile("fabric.json", command, data, *files_read_back.of_machine(machine))
 
 
 def _one(workload: Workload, form: str) -> bytes:

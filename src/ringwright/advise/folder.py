@@ -12,7 +12,7 @@ from ringwright.formats.settings.msccl_config import msccl_config, read_msccl_co
 from ringwright.ground import drafts
 from ringwright.ground.errors import OutputError, RingwrightError, UsageError
 from ringwright.model.threadblocks.msccl_load import MscclLoad
-from ringwright.search.written import protocol_of
+from ringwright.search.runtime_files import protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

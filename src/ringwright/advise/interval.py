@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ringwright.advise.bucket_tensors import lumped
 from ringwright.advise.evaluation import REFUSALS
-from ringwright.advise.lumps import lumped
 from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
 from ringwright.advise.situation import MODEL, Situation
-from ringwright.advise.unmeasured import LikenedCosts, measured_of
-from ringwright.costs.measured import MeasuredCosts, tell_latency
-from ringwright.jobs.recorded import Changed
+from ringwright.advise.unmeasured_operations import LikenedCosts, measured_of
+from ringwright.costs.measured_costs import MeasuredCosts, tell_latency
+from ringwright.jobs.recorded_job import Changed
 from ringwright.workloads.recorded.timeline import HOST_NOTE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ringwright.advise.unmeasured import LikenedCosts, MendedLinks
+from ringwright.advise.unmeasured_operations import LikenedCosts, MendedLinks
 from ringwright.analysis.exposed.variables_seen import CLAIM
 from ringwright.analysis.slow.fail_slow import pair_slowdown, slow_parts
 from ringwright.costs.transports import RDMA, TRANSPORTS

@@ -8,7 +8,7 @@ import numpy as np
 
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.settings import MACHINE, PLACED, Setup
-from ringwright.calls.renumbered import renumbered
+from ringwright.calls.rank_permutation import renumbered
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
 from ringwright.jobs.placements import PlacedAxes, every_placement, placements

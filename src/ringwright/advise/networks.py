@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.advise import said
+from ringwright.advise import files_read_back
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile
 from ringwright.advise.folder import read_back
@@ -16,7 +16,7 @@ from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground import drafts
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.model.registry import scheduler
 from ringwright.workloads.replay import GROUNDS
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ringwright.advise.provision.asked import ProvisionSpec
     from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
-    from ringwright.advise.provision.sized import SizedNetwork
-    from ringwright.ground.steps import Advance
+    from ringwright.advise.provision.least_network import SizedNetwork
+    from ringwright.advise.provision.question import ProvisionSpec
+    from ringwright.ground.stepwise import Advance
     from ringwright.jobs.study import Job
     from ringwright.model.topology import Topology
 
@@ -77,7 +77,7 @@ def write(files: Sequence[AdvisedFile], result: ProvisionDocument, output: Path)
 
 def _file(row: ProvisionRow, sized: SizedNetwork) -> AdvisedFile:
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{row.workload}-on-{row.fabric}").strip("-.")
-    return AdvisedFile(f"{name}.json", "", topology_json(sized.machine), *said.of_machine(sized.machine))
+    return AdvisedFile(f"{name}.json", "", topology_json(sized.machine), *files_read_back.of_machine(sized.machine))
 
 
 def _situation(spec: ProvisionSpec, sized: SizedNetwork) -> Situation:

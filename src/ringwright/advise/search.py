@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.advise.beside import BoundsBeside
+from ringwright.advise.second_process import BoundsBeside
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
 from ringwright.algorithms.searching import OutOfTimeError, limited
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ringwright.advise.evaluation import Evaluation, Evaluator
     from ringwright.advise.settings import Setting
-    from ringwright.ground.steps import Advance
+    from ringwright.ground.stepwise import Advance
 
 MOST_SETUPS = 4096  # that are considered; of more, all single settings, then pairs, then drawn ones
 FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that are considered, within these

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ringwright.advise.links import hosts_of, mended_links
 from ringwright.advise.machines import machine_of
-from ringwright.advise.mended import factors
 from ringwright.advise.prefetch import ahead
 from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import (
@@ -31,11 +30,12 @@ from ringwright.advise.settings import (
     Setup,
 )
 from ringwright.advise.software import library_of, mpi_library
-from ringwright.advise.unmeasured import LikenedCosts
+from ringwright.advise.unmeasured_operations import LikenedCosts
+from ringwright.advise.without_stragglers import factors
 from ringwright.ground.errors import InputError, UsageError
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
-from ringwright.jobs.recorded import Changed
+from ringwright.jobs.recorded_job import Changed
 from ringwright.jobs.study import Job
 from ringwright.model.registry import scheduler
 from ringwright.workloads.recorded.finer import NOTE, in_pieces
@@ -43,7 +43,7 @@ from ringwright.workloads.recorded.lines import steady_steps
 from ringwright.workloads.replay import GROUNDS, Replay, lasted_s, replayed
 
 if TYPE_CHECKING:
-    from ringwright.jobs.generated import GeneratedJobSpec
+    from ringwright.jobs.model_job import GeneratedJobSpec
     from ringwright.model.stages import Costs
     from ringwright.model.topology import Topology
     from ringwright.model.trace import Trace
@@ -129,7 +129,7 @@ class Situation:
 
 def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> Situation:
     """Return a job from a model, which runs by ``policy`` today; UsageError where its parts do not fit together."""
-    machine = topology or generated.usual_fabric(spec)
+    machine = topology or model_job.usual_fabric(spec)
 
     plain: dict[object, Job] = {}
 
@@ -139,10 +139,10 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
             return plain[key]
         if setup.spelling(PLACED):
             job = on(setup.without(PLACED))
-            plain[key] = generated.laid_out_anew(job, machine_of(machine, job.workload, setup))
+            plain[key] = model_job.laid_out_anew(job, machine_of(machine, job.workload, setup))
         else:
             asked = _formed(spec, setup.spelling(FORM))
-            plain[key] = generated.made(asked, machine_of(machine, generated.workload(asked), setup))
+            plain[key] = model_job.made(asked, machine_of(machine, model_job.workload(asked), setup))
         return plain[key]
 
     def make(setup: Setup, iteration: int) -> Job:

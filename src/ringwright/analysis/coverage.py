@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringwright.analysis.document import Facts
 from ringwright.analysis.findings import is_log
-from ringwright.analysis.made_by import release
+from ringwright.analysis.library_of_calls import release
 
 _ONLY_THE_LOG = [
     "when a collective ran or how long it took: the line is printed when it is enqueued",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.intervals import length, union
-from ringwright.model.traced import SIMULATED_JOB
+from ringwright.model.run_tables import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl

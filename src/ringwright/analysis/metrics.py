@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.ground.errors import UsageError
-from ringwright.model.traced import HANDED_IN, SIMULATED_JOB
+from ringwright.model.run_tables import HANDED_IN, SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl

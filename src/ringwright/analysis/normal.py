@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import remedies
 from ringwright.analysis.bandwidth import bus_factor
 from ringwright.analysis.benchmarks import BenchmarkTimes, tables
-from ringwright.analysis.made_by import OF_NCCL, UNKNOWN, made_by
+from ringwright.analysis.library_of_calls import OF_NCCL, UNKNOWN, made_by
 from ringwright.analysis.normal_document import NormalRow
 from ringwright.analysis.table_claims import TableClaims
 from ringwright.costs.learnt.call import LibraryCall
-from ringwright.costs.learnt.described import described
 from ringwright.costs.learnt.prior import shipped
+from ringwright.costs.learnt.table_machine import described
 from ringwright.costs.learnt.trusted import Expected, expected
 from ringwright.costs.transports import NETWORKS, carrier
 from ringwright.ground.units import format_size

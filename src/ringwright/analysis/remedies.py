@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringwright.analysis.made_by import is_nccl
+from ringwright.analysis.library_of_calls import is_nccl
 
 _SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 SIMULATED = "simulator"  # source of a trace that no run was read from

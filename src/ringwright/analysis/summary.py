@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright.analysis import logical_operations, pairs
 from ringwright.analysis.adders import adders
 from ringwright.analysis.bandwidth import bandwidth
+from ringwright.analysis.broken_laws import judged
 from ringwright.analysis.call_times import operation_times
 from ringwright.analysis.coverage import coverage, limits_of
 from ringwright.analysis.culprits import culprits
@@ -31,22 +32,21 @@ from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.exposed.overlap import overlap
 from ringwright.analysis.findings import findings, is_log
 from ringwright.analysis.first_answer import first_answer
-from ringwright.analysis.judged import judged
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.machine.topology import topology
 from ringwright.analysis.normal import Normal, normal
 from ringwright.analysis.normal import findings as slower_than_most
+from ringwright.analysis.notebook_tables import of_summary
 from ringwright.analysis.prepared import Prepared, prepared
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles
-from ringwright.analysis.shown import of_summary
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.timeline.bars import bars
 from ringwright.analysis.traffic import of_trace as trace_bursts
 from ringwright.analysis.traffic import traffic_over_time
 from ringwright.analysis.verdict import verdict
 from ringwright.ground.notebook import shown
-from ringwright.model.traced import SIMULATED_JOB
+from ringwright.model.run_tables import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl

@@ -23,12 +23,12 @@ from ringwright.calls.lossy_times import LossyTime, LossyTimes, Seconds
 from ringwright.costs.learnt import Expected, expected, rising
 from ringwright.costs.learnt.engines import CALIBRATED, CALIBRATED_LIBRARY, OF_LIBRARY, USUAL, factors
 from ringwright.costs.learnt.trusted import chance, joint
-from ringwright.costs.probable import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
+from ringwright.costs.probable_time import CLOSED, CORRECTED, LEARNT, NINETY, PACKETS, PRIOR, Probable
 from ringwright.ground.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
+    from ringwright.calls.arguments import Algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.calls.spelled import Algorithm
     from ringwright.costs.calibration import Calibration
     from ringwright.costs.learnt import LibraryCall
     from ringwright.costs.learnt.trusted import MeasuredCall

@@ -13,7 +13,7 @@ import numpy as np
 from ringwright.algorithms.libraries.nccl_2_4.system import node_type
 from ringwright.costs.calibration import Calibration, LinkClassCosts, calibrated
 from ringwright.costs.learnt.call import usual
-from ringwright.costs.probable import PRIOR
+from ringwright.costs.probable_time import PRIOR
 from ringwright.costs.transports import USUAL_TRANSPORT
 from ringwright.ground.errors import RingwrightError
 

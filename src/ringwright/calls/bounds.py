@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.bounds import lower_bounds
 from ringwright.bounds.late_bounds import late_bounds
-from ringwright.calls import spelled
+from ringwright.calls import arguments
 from ringwright.calls.arrivals import Arrivals, arriving
-from ringwright.calls.asked import asked_of
+from ringwright.calls.provenance import asked_of
 from ringwright.costs.link_models import NAME_OF
 from ringwright.model.collective import Collective, carried
 
@@ -108,7 +108,7 @@ def _bounds(
 
 def bound(
     what: Collective | str,
-    on: spelled.Machine,
+    on: arguments.Machine,
     *,
     size: int | str | None = None,
     in_network: bool = True,
@@ -155,8 +155,8 @@ def bound(
     >>> ringwright.bound("all-gather", "switch:8,rate=50GB/s", size="1G").kind
     'cut'
     """
-    topology = spelled.machine(on)
-    wanted, within = spelled.collective(what, topology, size), in_network and bool(topology.aggregators)
+    topology = arguments.machine(on)
+    wanted, within = arguments.collective(what, topology, size), in_network and bool(topology.aggregators)
     come = None if arrivals is None else arriving(arrivals, wanted.p)
     best = _bounds(wanted, topology, come, in_network=within, exact=exact or None, alpha=alpha)[0]
     return lower_bounds.of_all(best) if within else best

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.calls import spelled
-from ringwright.calls.answered_calls import answered, laid_out
+from ringwright.calls import arguments
+from ringwright.calls.call_answer import answered, laid_out
 from ringwright.calls.library_calls import LIBRARY
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, calibrated, fit, times_s
-from ringwright.costs.learnt.described import forced, named_release
+from ringwright.costs.learnt.table_machine import forced, named_release
 from ringwright.costs.transports import carrier
 from ringwright.formats.sources.tables.nccl_tests import read_tables
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _answered(calibration: Calibration, part: MeasuredTimes) -> dict[int, Probab
     knobs = {} if part.forced is None else asdict(part.forced)
     given = ":".join(f"{name}={value}" for name, value in knobs.items() if value)
     spelling = f"{LIBRARY}@{part.release}" + (f":{given}" if given else "")
-    return answered(spelled.algorithm(spelling), question, part.sizes_bytes)
+    return answered(arguments.algorithm(spelling), question, part.sizes_bytes)
 
 
 def _of_system(tables: Sequence[NcclTestsTable], system: str) -> list[NcclTestsTable]:

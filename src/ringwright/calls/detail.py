@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.calls import spelled
+from ringwright.calls import arguments
 from ringwright.calls.answers import Answers
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def detail(question: SimulationSpec, spelling: str, size_bytes: int, *, whole: b
 
     ``whole``: each message by itself, up to MOST_WHOLE of them, so that it is known whose each is.
     """
-    program = spelled.algorithm(spelling)(question.collective(size_bytes), question.topology)
+    program = arguments.algorithm(spelling)(question.collective(size_bytes), question.topology)
     machine = Answers(question, [size_bytes]).shown_on(program)
     run = question.run(program, machine, folded=not (whole and count_messages(program) <= MOST_WHOLE))
     return Detail(spelling, program, run.load(), run.path(), run)

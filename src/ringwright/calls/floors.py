@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.calls.simulation_spec import SimulationSpec
-from ringwright.engines.coded import narrowest
+from ringwright.engines.wire_width import narrowest
 
 if TYPE_CHECKING:
     from ringwright.model.collective import Collective

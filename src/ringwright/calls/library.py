@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.calls import spelled
-from ringwright.calls.answered_calls import answered, columns, first_of_hosts
-from ringwright.calls.asked import asked_of
+from ringwright.calls import arguments
+from ringwright.calls.call_answer import answered, columns, first_of_hosts
+from ringwright.calls.provenance import asked_of
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.ground.errors import UsageError
 from ringwright.model.registry import System, find, systems
@@ -53,7 +53,7 @@ def choices(
     else:
         rows = _by_program(system, op, ranks, nodes, wanted, fabric)
         on, group = _machine(fabric, ranks, nodes), range(ranks)
-    told = {} if on is None else answered(spelled.algorithm(spelling), SimulationSpec(op, on, group=group), wanted)
+    told = {} if on is None else answered(arguments.algorithm(spelling), SimulationSpec(op, on, group=group), wanted)
     return {
         "schema": SCHEMA,
         "asked": asked_of(on, (spelling,)),
@@ -71,7 +71,7 @@ def choices(
 def _placed(spelling: str, nodes: int, ranks: int) -> tuple[Topology | None, Sequence[int]]:
     """Return the fabric of a kind of node and the ranks of the call there; None where no fabric is made of such nodes."""
     try:
-        on = spelled.machine(spelling)
+        on = arguments.machine(spelling)
         return on, first_of_hosts(on, nodes, ranks)
     except UsageError:
         return None, ()
@@ -80,7 +80,7 @@ def _placed(spelling: str, nodes: int, ranks: int) -> tuple[Topology | None, Seq
 def _machine(fabric: str | None, ranks: int, nodes: int) -> Topology:
     """Return the fabric that ranks without a cost model of their own lie on, equally on its hosts."""
     spelling = fabric or PLAIN.format(ranks=ranks)
-    machine = dataclasses.replace(spelled.machine(spelling), hosts=np.arange(ranks) // (ranks // nodes))
+    machine = dataclasses.replace(arguments.machine(spelling), hosts=np.arange(ranks) // (ranks // nodes))
     if machine.n_ranks != ranks:
         raise UsageError(
             f"{spelling} has {machine.n_ranks} ranks, not {ranks}", remedy="--fabric switch:N with as many ranks"

@@ -13,7 +13,7 @@ from ringwright.algorithms.libraries.nccl_2_4.system import node_type, system_of
 from ringwright.algorithms.libraries.open_mpi import OPS as MPI_OPS
 from ringwright.costs.calibration.record import MeasuredTimes
 from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
-from ringwright.costs.learnt.described import modelled
+from ringwright.costs.learnt.table_machine import modelled
 from ringwright.costs.learnt.trusted import MeasuredCall
 from ringwright.costs.nccl.node_types import placed
 from ringwright.costs.nccl.timing import NcclOverride

@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.calls import drawn
+from ringwright.calls import loss_seeds
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
-from ringwright.engines.packets.followed import FollowedPackets
+from ringwright.engines.packets.operation_losses import FollowedPackets
 from ringwright.engines.pools.of_program import mends_losses
-from ringwright.engines.slots import is_lossy
+from ringwright.engines.switch_slots import is_lossy
 
 if TYPE_CHECKING:
+    from ringwright.calls.arguments import Algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.calls.spelled import Algorithm
-    from ringwright.engines.packets.added import Added
+    from ringwright.engines.packets.loss_penalty import Added
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
@@ -53,8 +53,8 @@ class LossyTimes:
         Streams that mend losses themselves are timed by the draws of their own packets.
         """
         if run.packets is not None and mends_losses(program):
-            low, middle, high = drawn.times_s(self._question, program, run, on)
-            return LossyTime(without_losses(on), run, (low, middle, high, middle), drawn.seeds_of(run, on) > 1)
+            low, middle, high = loss_seeds.times_s(self._question, program, run, on)
+            return LossyTime(without_losses(on), run, (low, middle, high, middle), loss_seeds.seeds_of(run, on) > 1)
         more = self._added(algorithm, program, on)
         calm = on if more is None else without_losses(on)
         if run.packets is not None or calm is not on:

@@ -22,7 +22,7 @@ from ringwright.algorithms.synthesis.p2.language import Hierarchy
 from ringwright.algorithms.synthesis.p2.machine import levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, groups, matrices, reduced_levels
 from ringwright.algorithms.synthesis.p2.parts import SmallPrograms
-from ringwright.engines.together import simulate_together
+from ringwright.engines.concurrent_programs import simulate_together
 from ringwright.ground.units import PS
 from ringwright.model.collective import Collective
 

@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ringwright.calls import job_ends, spelled
+from ringwright.calls import arguments, job_ends
 from ringwright.calls.answers import FAR_APART, Answered, Answers
 from ringwright.calls.floors import Floors
-from ringwright.calls.in_switches import in_switches
 from ringwright.calls.lossy_times import LEFT_OUT
 from ringwright.calls.simulated_document import (
     SCHEMA,
@@ -24,20 +23,21 @@ from ringwright.calls.simulated_document import (
 )
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.sums import sums
+from ringwright.calls.switch_leases import in_switches
 from ringwright.calls.unlike_software import TimedSoftware, notes, software_of, unlike
 from ringwright.calls.without_faults import AskedOnce
 from ringwright.costs.link_models import NAME_OF
-from ringwright.costs.probable import LEARNT
+from ringwright.costs.probable_time import LEARNT
 from ringwright.costs.transports import TRANSPORTS, USUAL_TRANSPORT
 from ringwright.engines.packets.carriage import carriers
-from ringwright.ground import steps
+from ringwright.ground import stepwise
 from ringwright.ground.errors import InfeasibleError, JobEndsError, ProgramError, RingwrightError, UsageError
 from ringwright.ground.units import format_size
 from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
 
 if TYPE_CHECKING:
     from ringwright.calls.without_faults import SaidTime
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
     from ringwright.engines.packets.run import Packets
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
@@ -74,7 +74,7 @@ def swept(
     question: SimulationSpec,
     spellings: Iterable[str],
     wanted: Sequence[int],
-    progress: steps.Advance | None = None,
+    progress: stepwise.Advance | None = None,
     *,
     sums_too: bool = True,
 ) -> SimulatedCalls:
@@ -95,9 +95,9 @@ def swept(
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    algorithms = [spelled.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings]
+    algorithms = [arguments.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings]
     pairs = [(algorithm, size) for algorithm in algorithms for size in wanted]
-    for algorithm, size in steps.told(pairs, progress, _named):
+    for algorithm, size in stepwise.told(pairs, progress, _named):
         spelling = algorithm.spelling
         collective = question.collective(size)
         try:
@@ -152,7 +152,7 @@ def swept(
 
 
 def _lasting(
-    asked: AskedOnce, algorithm: spelled.Algorithm, collective: Collective
+    asked: AskedOnce, algorithm: arguments.Algorithm, collective: Collective
 ) -> tuple[AskedOnce, Program, SimulatedRow, tuple[str, ...], Run]:
     """Return an engine's row with its program and run; asked again where outages end before the answer does."""
     while True:
@@ -170,7 +170,9 @@ def _of_packets(question: SimulationSpec, told: SaidTime) -> dict[str, None]:
     return {LEFT_OUT: None} if told.run.packets is not None and question.shows(told.said) else {}
 
 
-def _begun_at_worst(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
+def _begun_at_worst(
+    row: SimulatedRow, asked: AskedOnce, algorithm: arguments.Algorithm, told: SaidTime
+) -> SimulatedRow:
     """Return a row whose time at the worst moment is that of the same models, begun then."""
     if not row.worst_start_s or row.worst_us is None or not asked.question.shows(told.said):
         return row
@@ -181,7 +183,9 @@ def _begun_at_worst(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algo
     return replace(row, worst_us=max(row.time_us, worst.time_us))
 
 
-def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algorithm, told: SaidTime) -> SimulatedRow:
+def _beside_healthy(
+    row: SimulatedRow, asked: AskedOnce, algorithm: arguments.Algorithm, told: SaidTime
+) -> SimulatedRow:
     """Return a row with the time without faults, which none of them shortens, and with what cost nothing."""
     beside = asked.without_faults.beside(algorithm, told)
     row = replace(row, healthy_us=beside.healthy_us, unaffected=beside.unaffected, healthy=beside.healthy)
@@ -194,7 +198,7 @@ def _beside_healthy(row: SimulatedRow, asked: AskedOnce, algorithm: spelled.Algo
     return replace(row, time_us=least_us, algbw_gbs=algbw, busbw_gbs=busbw, **others)
 
 
-def _named(asked: tuple[spelled.Algorithm, int]) -> str:
+def _named(asked: tuple[arguments.Algorithm, int]) -> str:
     return f"{asked[0].spelling}, {format_size(asked[1])}"
 
 
@@ -217,7 +221,7 @@ def _declined(name: str, collective: Collective, error: RingwrightError) -> Decl
     return DeclinedCall(name, collective.p, collective.size_bytes, None, None, error.what)
 
 
-def _healthy_us(asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int) -> float | None:
+def _healthy_us(asked: AskedOnce, algorithm: arguments.Algorithm, size_bytes: int) -> float | None:
     """Return the time without the faults of a call that ends with them; None where there are none, or it has no time either."""
     if asked.question.faults is None:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from ringwright.analysis.traffic.burst_document import ToldBursts
 from ringwright.analysis.traffic.transfers import Transfers, told
 from ringwright.calls.detail import detail
-from ringwright.calls.placed import hosts_of
+from ringwright.calls.rank_placement import hosts_of
 from ringwright.ground.units import PS
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ringwright.calls.asked import AskedOf
-from ringwright.calls.in_switches import StreamAsUsed
 from ringwright.calls.job_ends import JobEnd
+from ringwright.calls.provenance import AskedOf
 from ringwright.calls.sums import SumsOf
+from ringwright.calls.switch_leases import StreamAsUsed
 from ringwright.calls.unaffected import Unaffected
 from ringwright.calls.without_faults import HealthyTime
 from ringwright.ground.documents import as_json

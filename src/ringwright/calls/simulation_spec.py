@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.calls.arrivals import Arrivals, Asked, arriving
-from ringwright.calls.asked import AskedOf, asked_of
+from ringwright.calls.provenance import AskedOf, asked_of
 from ringwright.engines.packets.carriage import acts_on_packets
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.ground.errors import DeclinedError, JobEndsError, NeverArrivesError, UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.costs.calibration import Calibration
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
     from ringwright.engines.result import Run
     from ringwright.fabrics._congestion import Congestion
     from ringwright.model.program import Program
@@ -126,8 +126,8 @@ class SimulationSpec:
         return self._both(program, on, engine, self.packets)[0]
 
     def _both(self, program: Program, on: Topology, engine: str, packets: PacketOptions | None) -> tuple[Run, Run]:
-        from ringwright.calls.neighbours import programs
-        from ringwright.engines.beside import alone_and_beside
+        from ringwright.calls.other_jobs import programs
+        from ringwright.engines.background_programs import alone_and_beside
 
         if self.arrivals is not None:
             raise UsageError(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.calls import spelled
+from ringwright.calls import arguments
 from ringwright.calls.numerics import measured
 from ringwright.ground.errors import RingwrightError
 
@@ -50,7 +50,7 @@ def _of(question: SimulationSpec, name: str, rows: Iterable[SimulatedRow]) -> li
     most = max(MOST_NUMBERS // largest.p, 1) * largest.unit_bytes
     collective = replace(largest, size_bytes=min(largest.size_bytes, most))
     try:
-        worth = measured(spelled.algorithm(name)(collective, question.topology), question.topology)
+        worth = measured(arguments.algorithm(name)(collective, question.topology), question.topology)
     except RingwrightError:
         return []  # a smaller one may be declined where the larger was not
     if worth is None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.calls.unaffected_reasons import REASONS, UNKNOWN, FaultPair, of_hash
-from ringwright.engines.beside import BY_CHANCE
+from ringwright.engines.background_programs import BY_CHANCE
 from ringwright.engines.flat import flatten
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.ground.units import format_time, format_us
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _later(faults: AskedFaults, effects: Sequence[FaultEffect], ill: SaidTime) -
 
 def of_neighbours(question: SimulationSpec, ill: SaidTime, most: float) -> tuple[Unaffected, ...]:
     """Return the other jobs on the fabric where all of them cost nothing, and why."""
-    from ringwright.calls.neighbours import programs
+    from ringwright.calls.other_jobs import programs
 
     alone = question.without_others(ill.program, ill.machine)
     more_us = (ill.run.time_s - alone.time_s) * 1e6

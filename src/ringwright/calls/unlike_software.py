@@ -18,7 +18,7 @@ from ringwright.ground.errors import RingwrightError
 from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
-    from ringwright.calls.spelled import Algorithm
+    from ringwright.calls.arguments import Algorithm
     from ringwright.calls.without_faults import AskedOnce
     from ringwright.model.program import Program
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.calls import spelled
+from ringwright.calls import arguments
 from ringwright.calls.numerics import Numerics, measured
-from ringwright.calls.seats import seated
-from ringwright.formats.sources.programs.opened import verify_file
+from ringwright.calls.switch_assignment import seated
+from ringwright.formats.sources.programs.program_files import verify_file
 from ringwright.ground.errors import UsageError
 from ringwright.ground.notebook import card, line, table
 from ringwright.model.program import Program
@@ -59,7 +59,7 @@ def _counted(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
-def verify(what: Program | str | Path, on: spelled.Machine | None = None) -> Verified:
+def verify(what: Program | str | Path, on: arguments.Machine | None = None) -> Verified:
     """Check a program against every rule: what it reads and writes, deadlock, races, its declared cost and its result.
 
     Parameters
@@ -95,7 +95,7 @@ def verify(what: Program | str | Path, on: spelled.Machine | None = None) -> Ver
     >>> ringwright.verify(in_switch, "switch:4")
     Verified(collnet-direct: not legal, 1 broken rule, first capability: switch of switch:4 adds nothing)
     """
-    topology = None if on is None else spelled.machine(on)
+    topology = None if on is None else arguments.machine(on)
     if isinstance(what, Program):
         what = what if topology is None else seated(what, topology)
         violations = check(what, most=MOST, warnings=True, topology=topology)

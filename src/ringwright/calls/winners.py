@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ringwright.calls.simulate import swept
 from ringwright.calls.simulated_document import DeclinedCall, FastestCall, SimulatedRow
-from ringwright.ground import steps
+from ringwright.ground import stepwise
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.calls.asked import AskedOf
+    from ringwright.calls.provenance import AskedOf
     from ringwright.calls.simulation_spec import SimulationSpec
 
 SCHEMA = "ringwright.winners/1"
@@ -101,7 +101,7 @@ def winners(
     question: SimulationSpec,
     spellings: Sequence[str] | None,
     wanted: Sequence[int],
-    progress: steps.Advance | None = None,
+    progress: stepwise.Advance | None = None,
 ) -> WinnerMap:
     """Return the object of schema ``ringwright.winners/1``: ``points``, ``regions`` and ``declined``.
 
@@ -115,7 +115,7 @@ def winners(
     refused: dict[tuple[str, str], tuple[dict[int, None], dict[int, None]]] = {}
     left_out: dict[str, None] = {}
     groups = groups_of(question)
-    for ranks in steps.told(groups, progress, _named):
+    for ranks in stepwise.told(groups, progress, _named):
         told = swept(replace(question, group=_group(question)[:ranks]), list(names.values()), wanted, sums_too=False)
         left_out |= dict.fromkeys((*told.left_out, *told.notes))
         chances = {each.size_bytes: each for each in told.fastest}

@@ -13,11 +13,11 @@ from ringwright.calls.floors import Floors
 from ringwright.ground.errors import RingwrightError
 
 if TYPE_CHECKING:
+    from ringwright.calls.arguments import Algorithm
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.calls.spelled import Algorithm
     from ringwright.calls.unaffected import Unaffected
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ringwright.analysis.compared.diff import diff
-from ringwright.analysis.shown import of_difference
+from ringwright.analysis.notebook_tables import of_difference
 from ringwright.analysis.slow.disturbance import can_be_told, disturbance
 from ringwright.analysis.summary import summarise
 from ringwright.ground.notebook import shown

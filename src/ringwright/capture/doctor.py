@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis import made_by
+from ringwright.analysis import library_of_calls
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 SCHEMA = "ringwright.doctor/1"
-OF_CPUS = (made_by.GLOO, made_by.MPI)  # libraries of jobs whose work is in no kernel
+OF_CPUS = (library_of_calls.GLOO, library_of_calls.MPI)  # libraries of jobs whose work is in no kernel
 # What gives a recording times, by the library that made its calls; of any other one PyTorch's profiler.
 TIMES = {
-    made_by.NCCL: 'ringwright plugin build && eval "$(ringwright plugin env)", or a profiler of PyTorch',
-    made_by.GLOO: "ringwright run -- COMMAND",
-    made_by.MPI: "ringwright run -- mpirun -n RANKS COMMAND",
-    made_by.XLA: "jax.profiler.trace('profile')",
+    library_of_calls.NCCL: 'ringwright plugin build && eval "$(ringwright plugin env)", or a profiler of PyTorch',
+    library_of_calls.GLOO: "ringwright run -- COMMAND",
+    library_of_calls.MPI: "ringwright run -- mpirun -n RANKS COMMAND",
+    library_of_calls.XLA: "jax.profiler.trace('profile')",
 }
 PROFILER = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
@@ -173,8 +173,8 @@ def _recording(trace: Trace) -> list[Check]:
     """Say what a recording tells and what it cannot."""
     import polars as pl
 
-    kinds, library = trace.meta.get("source", "") or "capture", made_by.made_by(trace.meta)
-    is_torch = library not in (made_by.MPI, made_by.XLA)
+    kinds, library = trace.meta.get("source", "") or "capture", library_of_calls.made_by(trace.meta)
+    is_torch = library not in (library_of_calls.MPI, library_of_calls.XLA)
     events = (
         trace.scan("events")
         .select(
@@ -255,7 +255,7 @@ def _overlap(events: dict[str, int], library: str) -> Check:
         "how much communication was hidden",
         "what ran beside communication: no compute kernel was recorded"
         + (", and work on CPUs is in none" if on_cpus else ""),
-        "" if on_cpus else TIMES[library] if library == made_by.XLA else PROFILER,
+        "" if on_cpus else TIMES[library] if library == library_of_calls.XLA else PROFILER,
     )
 
 

@@ -10,7 +10,7 @@ from ringwright.ground.errors import UsageError
 from ringwright.model.program import Program
 
 if TYPE_CHECKING:
-    from ringwright.capture.executed import Executed
+    from ringwright.capture.rank_run import Executed
     from ringwright.capture.record import Recording
     from ringwright.capture.settings import Options
 
@@ -130,7 +130,7 @@ def _executed(
     *,
     force: bool,
 ) -> Executed:
-    from ringwright.capture.executed import EXECUTOR, TIMEOUT_S, execute
+    from ringwright.capture.rank_run import EXECUTOR, TIMEOUT_S, execute
 
     return execute(
         program,

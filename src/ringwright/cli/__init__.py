@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from types import FrameType
 
-from ringwright.cli import progress, recorded
+from ringwright.cli import progress, recording_options
 from ringwright.cli.application import app, explain
 from ringwright.cli.verbs import VERBS
-from ringwright.ground import called
+from ringwright.ground import invocation
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 
 __all__ = ["VERBS", "app", "harmless", "main"]
@@ -38,7 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if arguments is None:
         gc.set_threshold(NEW_OBJECTS)
-    with called.named(called.words() if arguments is None else called.NAME, VERBS), progress.spoken(given) as words:
+    with (
+        invocation.named(invocation.words() if arguments is None else invocation.NAME, VERBS),
+        progress.spoken(given) as words,
+    ):
         return _answered(words)
 
 
@@ -46,7 +49,7 @@ def _answered(given: list[str]) -> int:
     """Dispatch, and make of whatever goes wrong a message and an exit code."""
     code = EXIT_GOOD
     try:
-        with _terminable(), _closed_pipe_as_one_error(), recorded.told(given) as words:
+        with _terminable(), _closed_pipe_as_one_error(), recording_options.told(given) as words:
             code = _dispatch(words)
             sys.stdout.flush()
     except RingwrightError as error:
@@ -184,7 +187,7 @@ def _print_error(error: RingwrightError) -> None:
 
 def _say(text: str) -> None:
     """Say on stderr what went wrong; a command to try next begins with how this program was called."""
-    print(f"{called.NAME}: {called.as_called(harmless(text))}", file=sys.stderr)
+    print(f"{invocation.NAME}: {invocation.as_called(harmless(text))}", file=sys.stderr)
 
 
 def harmless(text: str) -> str:

@@ -42,7 +42,7 @@ class AdvisedModel:
     def situation(self, machine: MachineOptions) -> Situation:
         """Return what is advised on; UsageError where no model is named."""
         from ringwright.advise.situation import of_model
-        from ringwright.jobs.generated import GeneratedJobSpec
+        from ringwright.jobs.model_job import GeneratedJobSpec
         from ringwright.jobs.model_workload import WorkloadSpec
 
         if self.model is None:

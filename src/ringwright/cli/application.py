@@ -6,9 +6,9 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ringwright.cli import recorded
+from ringwright.cli import recording_options
 from ringwright.cli.verbs import GROUPS, VERBS
-from ringwright.ground import called, laboratory
+from ringwright.ground import invocation, laboratory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,11 +28,11 @@ def app() -> App:
     from ringwright import __version__
 
     application = App(
-        name=called.NAME,
-        help=called.as_called("See what your collectives did. First steps: ringwright summary --sample"),
+        name=invocation.NAME,
+        help=invocation.as_called("See what your collectives did. First steps: ringwright summary --sample"),
         version=__version__,
         help_format="plaintext",
-        help_epilogue=called.as_called(EVERYWHERE),
+        help_epilogue=invocation.as_called(EVERYWHERE),
         result_action="return_value",
         default_parameter=Parameter(negative=""),
     )
@@ -61,9 +61,9 @@ def explain(application: App, arguments: Sequence[str]) -> str:
     module = import_module(_where(verb).partition(":")[0])
     listed = getattr(module, _LISTED[verb])() if verb in _LISTED else ""
     application[verb].help_epilogue = "\n".join(
-        filter(None, (listed, recorded.HELP if verb in recorded.READING else ""))
+        filter(None, (listed, recording_options.HELP if verb in recording_options.READING else ""))
     )
-    return called.as_called("\n".join(["Examples", *(f"  {line}" for line in examples(verb))]))
+    return invocation.as_called("\n".join(["Examples", *(f"  {line}" for line in examples(verb))]))
 
 
 def examples(verb: str) -> list[str]:
@@ -85,6 +85,6 @@ def _listed(verb: str) -> str | Callable[..., None]:
     """Return where a verb's function is; of a verb that is not installed, what says how to install it."""
     if _is_there(verb):
         return _where(verb)
-    from ringwright.cli.absent import absent
+    from ringwright.cli.missing_package import absent
 
     return absent(verb)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright.ground import called, drafts
+from ringwright.ground import drafts, invocation
 
 
 def completion(
@@ -31,7 +31,7 @@ def completion(
     from ringwright.cli.application import app
     from ringwright.formats.exports.placement import claim_file
 
-    script = app().generate_completion(prog_name=called.NAME, shell=shell)
+    script = app().generate_completion(prog_name=invocation.NAME, shell=shell)
     if output is None:
         print(script)
     else:

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from ringwright.cli import options, reading
-from ringwright.ground import called
+from ringwright.ground import invocation
 from ringwright.ground.errors import UsageError
 
 
@@ -51,7 +51,7 @@ def convert(
         reading.print_json({"schema": "ringwright.convert/1", "outputs": [str(path) for path in written]})
     else:
         following = f"; next: ringwright summary {shlex.quote(str(output))}" if format in ("parquet", "log") else ""
-        print(f"wrote {output}{called.as_called(following)}")
+        print(f"wrote {output}{invocation.as_called(following)}")
     return 0
 
 

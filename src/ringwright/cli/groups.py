@@ -14,8 +14,8 @@ from ringwright.ground.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ringwright.search.concurrent_groups import GroupCall
     from ringwright.search.question import SynthesisSpec
-    from ringwright.search.together import GroupCall
 
 
 @Parameter(name="*", group=options.QUESTION)
@@ -39,7 +39,7 @@ class GroupOptions:
             if self.over is not None or self.beside:
                 raise UsageError("--over and --beside are about groups", remedy="--groups tp=8,dp=2")
             return []
-        from ringwright.search.together import GroupCall, call, grouped
+        from ringwright.search.concurrent_groups import GroupCall, call, grouped
 
         if len(sizes) != 1:
             raise UsageError(f"{len(sizes)} sizes: groups are planned together for one", remedy="--size 1G")
@@ -53,7 +53,7 @@ class GroupOptions:
 def plan_together(question: SynthesisSpec, calls: Sequence[GroupCall], *, json: bool) -> int:
     """Plan groups that communicate at the same time, each alone and all as one, and print the answer; return the exit code."""
     from ringwright.reports.calls import shared_machine
-    from ringwright.search.together import share
+    from ringwright.search.concurrent_groups import share
 
     with progress.steps("planning") as advance:
         result = share(

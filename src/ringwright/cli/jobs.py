@@ -85,7 +85,7 @@ class JobOptions:
 
     def question(self, algorithm: str, dtype: str | None) -> Any:
         """Return the question as the study takes it; UsageError without a model."""
-        from ringwright.jobs.generated import GeneratedJobSpec
+        from ringwright.jobs.model_job import GeneratedJobSpec
         from ringwright.jobs.model_workload import WorkloadSpec
 
         if self.model is None:
@@ -111,7 +111,7 @@ class JobOptions:
     ) -> int:
         """Answer for the model: a row per policy; ``others``: lines that say what other jobs on the fabric repeat."""
         from ringwright.fabrics._congestion import congestion
-        from ringwright.jobs import aggregated, generated
+        from ringwright.jobs import model_job, switch_gains
         from ringwright.jobs.study import without_faults_too
 
         self.refuse_recorded()
@@ -125,13 +125,13 @@ class JobOptions:
         networks = self._networks()
 
         def by(system: str, plain: bool) -> Job:
-            on = aggregated.plain_switches(topology) if plain and topology is not None else topology
-            return generated.made(self.question(system, dtype), on, beside, networks)
+            on = switch_gains.plain_switches(topology) if plain and topology is not None else topology
+            return model_job.made(self.question(system, dtype), on, beside, networks)
 
         compared = _Compared(first, tuple(others_by), by)
-        made = generated.made(question, topology, beside, networks)
+        made = model_job.made(question, topology, beside, networks)
         if topology is not None and (machine.fault or beside):
-            made = without_faults_too(made, generated.made(question, machine.healthy().build(), (), networks))
+            made = without_faults_too(made, model_job.made(question, machine.healthy().build(), (), networks))
         return self._rows(made, "pytorch-ddp", results, more=told, compared=compared)
 
     def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
@@ -141,7 +141,7 @@ class JobOptions:
         """
         from ringwright.cli import reading
         from ringwright.fabrics import fabric
-        from ringwright.jobs import aggregated, recorded, written
+        from ringwright.jobs import recorded_job, switch_gains, workload_files
         from ringwright.jobs.study import without_faults_too
         from ringwright.workloads.replay import replayed
 
@@ -152,7 +152,7 @@ class JobOptions:
             raise UsageError(
                 f"--{given[0].replace('_', '-')} is for a model, {recording} is what it is", remedy="leave it out"
             )
-        if written.is_workload(Path(recording)):
+        if workload_files.is_workload(Path(recording)):
             return self._read(Path(recording), machine, first, others, results)
         self.refuse_networks(f"{recording} tells what its own network did")
         replay = replayed(reading.trace([recording]))
@@ -161,7 +161,7 @@ class JobOptions:
                 f"--ran-on {self.ran_on}: {recording} has no times, so that operations take what they take on --fabric",
                 remedy="leave it out",
             )
-        was = fabric(self.ran_on) if self.ran_on else recorded.ran_on(replay)
+        was = fabric(self.ran_on) if self.ran_on else recorded_job.ran_on(replay)
         if was is not None and not machine.is_named:
             machine = replace(machine, fabric=was.name)
         machine, told = switch(machine, replay.workload.mesh.size)
@@ -169,31 +169,35 @@ class JobOptions:
         faulty = machine.build() if machine.fault else healthy
 
         def by(system: str, plain: bool) -> Job:
-            before, after = (aggregated.plain_switches(each) if plain else each for each in (healthy, faulty))
-            return recorded.job(replay, recorded.Counterfactual(system, before, after, was))
+            before, after = (switch_gains.plain_switches(each) if plain else each for each in (healthy, faulty))
+            return recorded_job.job(replay, recorded_job.Counterfactual(system, before, after, was))
 
-        made = recorded.job(replay, recorded.Counterfactual(first, healthy, faulty, was))
+        made = recorded_job.job(replay, recorded_job.Counterfactual(first, healthy, faulty, was))
         if machine.fault:
-            made = without_faults_too(made, recorded.job(replay, recorded.Counterfactual(first, healthy, healthy, was)))
-        told = told if made.fabric != recorded.ITS_OWN else ()
-        compared = _Compared(first, tuple(others), by, adds=aggregated.switches_add(healthy))
-        return self._rows(made, "none", results, told, recorded.ground(replay), compared)
+            made = without_faults_too(
+                made, recorded_job.job(replay, recorded_job.Counterfactual(first, healthy, healthy, was))
+            )
+        told = told if made.fabric != recorded_job.ITS_OWN else ()
+        compared = _Compared(first, tuple(others), by, adds=switch_gains.switches_add(healthy))
+        return self._rows(made, "none", results, told, recorded_job.ground(replay), compared)
 
     def _read(self, path: Path, machine: MachineOptions, first: str, others: Sequence[str], results: Results) -> int:
-        from ringwright.jobs import aggregated, written
+        from ringwright.jobs import switch_gains, workload_files
         from ringwright.jobs.study import without_faults_too
 
         self.refuse_recorded()
-        workload = written.read(path)
+        workload = workload_files.read(path)
         machine, told = switch(machine, workload.mesh.size)
         built, networks = machine.build(), self._networks()
 
         def by(system: str, plain: bool) -> Job:
-            return written.job(workload, aggregated.plain_switches(built) if plain else built, system, networks)
+            return workload_files.job(
+                workload, switch_gains.plain_switches(built) if plain else built, system, networks
+            )
 
-        made = written.job(workload, built, first, networks)
+        made = workload_files.job(workload, built, first, networks)
         if machine.fault:
-            made = without_faults_too(made, written.job(workload, machine.healthy().build(), first, networks))
+            made = without_faults_too(made, workload_files.job(workload, machine.healthy().build(), first, networks))
         return self._rows(made, "none", results, told, compared=_Compared(first, tuple(others), by))
 
     def _networks(self) -> dict[str, Topology]:
@@ -221,18 +225,18 @@ class JobOptions:
 
     def _settled(self, job: Job, told: tuple[str, ...], results: Results, limit: int | None) -> Job:
         """Return a job as these options make it."""
-        from ringwright.jobs import generated, study
+        from ringwright.jobs import model_job, study
         from ringwright.jobs.memory import limited
 
         job = replace(
             job,
             assumptions=(*job.assumptions, *told),
             folded=job.folded and not self.unfolded,
-            interference=generated.interference(self.interference, job.interference),
+            interference=model_job.interference(self.interference, job.interference),
         )
         job = study.arriving_late(job, results.arrivals)
         if self.rewrite:
-            from ringwright.graph.algebra.spelled import apply_spelled
+            from ringwright.graph.algebra.typed_rules import apply_spelled
 
             for spelling in self.rewrite:
                 job = replace(job, workload=apply_spelled(job.workload, spelling))
@@ -250,7 +254,7 @@ class JobOptions:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
         from ringwright.cli import progress, reading
         from ringwright.ground.units import parse_size
-        from ringwright.jobs import aggregated, auto, bursts, rows, study, tune
+        from ringwright.jobs import auto, bursts, rows, study, switch_gains, tune
 
         limit = None if self.memory is None else parse_size(self.memory)
         job = self._settled(job, told, results, limit)
@@ -258,7 +262,7 @@ class JobOptions:
         gap_s = options.gap_seconds(results.gap)
         shown: dict[str, object] = {}
         systems = compared.systems(job) if compared is not None else ()
-        stepped: list[tuple[str, aggregated.SteppedSystem]] = []
+        stepped: list[tuple[str, switch_gains.SteppedSystem]] = []
         with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted, search = auto.expanded(job, [each.spelling for each in tuned] or wanted, limit)
@@ -266,13 +270,13 @@ class JobOptions:
 
             def kept(result: study.PolicyResult) -> None:
                 if results.trace and result.policy == traced_policy:
-                    from ringwright.jobs import traced
+                    from ringwright.jobs import job_trace
 
-                    reading.save_run(traced.trace(job, result), results.trace, force=results.force)
+                    reading.save_run(job_trace.trace(job, result), results.trace, force=results.force)
                 if results.holds_bursts and not shown:
                     shown.update(bursts.burst_keys(job, result, gap_s))
                 if systems and compared is not None and not stepped:
-                    stepped.append((result.policy, aggregated.stepped(job, compared.label(job), result)))
+                    stepped.append((result.policy, switch_gains.stepped(job, compared.label(job), result)))
 
             pictures = results.output is not None and not results.json
             result = rows.document(
@@ -281,7 +285,7 @@ class JobOptions:
             if stepped and compared is not None:
                 (policy, first), by = stepped[0], compared.by
                 result["in_network"] = as_json(
-                    aggregated.compare_systems(
+                    switch_gains.compare_systems(
                         first,
                         policy,
                         systems,
@@ -307,21 +311,21 @@ class _Compared:
 
     def systems(self, job: Job) -> tuple[str, ...]:
         """Return the systems to compare with."""
-        from ringwright.jobs import aggregated
+        from ringwright.jobs import switch_gains
 
         if len({self.first, *self.others}) < 1 + len(self.others):
             raise UsageError("an algorithm is named twice", remedy="each once: --algorithm ring,sharp")
         if self.others:
             return self.others
-        is_usual = not self.first and (self.adds or aggregated.adds_between_hosts(job))
-        return aggregated.competitors(self.first) if is_usual else ()
+        is_usual = not self.first and (self.adds or switch_gains.adds_between_hosts(job))
+        return switch_gains.competitors(self.first) if is_usual else ()
 
     def label(self, job: Job) -> str:
         """Return what the first system is called."""
-        from ringwright.jobs import aggregated
+        from ringwright.jobs import switch_gains
         from ringwright.jobs.pricing.costs import LIBRARY
 
-        return self.first or (LIBRARY if aggregated.fabric_costs(job) is not None else "as recorded")
+        return self.first or (LIBRARY if switch_gains.fabric_costs(job) is not None else "as recorded")
 
 
 @dataclass(frozen=True)

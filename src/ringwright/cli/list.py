@@ -28,7 +28,7 @@ def list(what: str | None = None, *, json: options.Json = False) -> int:  # noqa
     if json:
         reading.print_json(rows)
         return 0
-    from ringwright.reports import listed
+    from ringwright.reports import listing
 
-    listed.write(rows, sys.stdout)
+    listing.write(rows, sys.stdout)
     return 0

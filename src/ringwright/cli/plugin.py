@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringwright.cli import options, reading
-from ringwright.ground import called
+from ringwright.ground import invocation
 
 
 def plugin(
@@ -59,6 +59,6 @@ def plugin(
     else:
         option = f" -o {shlex.quote(str(output))}" if output else ""
         which = " tuner" if is_tuner else ""
-        following = called.as_called(f'eval "$(ringwright plugin env{which}{option})"')
+        following = invocation.as_called(f'eval "$(ringwright plugin env{which}{option})"')
         print(f"wrote {path}; next: {following}, then start the job")
     return 0

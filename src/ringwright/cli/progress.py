@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
 
-from ringwright.ground.steps import Advance
+from ringwright.ground.stepwise import Advance
 from ringwright.ground.units import format_size
 
 QUIET, VERBOSE = ("-q", "--quiet"), ("-v", "--verbose")

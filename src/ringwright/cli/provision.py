@@ -80,9 +80,9 @@ def provision(
     ringwright provision resnet-50 --fabric leaf-spine:4 --prices nic=2,port=1.5,optic=1
     """
     from ringwright.advise import networks
-    from ringwright.advise.provision.asked import ProvisionSpec, parse_share
     from ringwright.advise.provision.prices import read_prices
-    from ringwright.calls.spelled import machine
+    from ringwright.advise.provision.question import ProvisionSpec, parse_share
+    from ringwright.calls.arguments import machine
     from ringwright.formats.exports.placement import claim_folder
     from ringwright.ground.documents import as_json
     from ringwright.jobs.model_workload import WorkloadSpec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from ringwright.cli import options, reading
-from ringwright.ground import called
+from ringwright.ground import invocation
 from ringwright.ground.units import parse_time
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def run(
     """
     from ringwright.capture.folder import free_folder
     from ringwright.capture.record import record
-    from ringwright.reports import recorded
+    from ringwright.reports import recording_summary
 
     done = record(
         command,
@@ -100,10 +100,10 @@ def run(
         summarised=not no_summary,
         timeout_s=parse_time(timeout) if timeout else None,
         stall_s=parse_time(stall) or None,
-        tell=lambda words: print(called.as_called(f"ringwright: {words}"), file=sys.stderr),
+        tell=lambda words: print(invocation.as_called(f"ringwright: {words}"), file=sys.stderr),
     )
     if json:
         reading.print_json(done.document())
     else:
-        recorded.write(done, sys.stderr)
+        recording_summary.write(done, sys.stderr)
     return done.ended.code

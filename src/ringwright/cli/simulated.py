@@ -35,7 +35,7 @@ def show(question: SimulationSpec, algorithms: str, wanted: list[int], results: 
         return _ends(result, json=results.json)
     question = study.laid_out(question, result)
     if results.trace:
-        from ringwright.calls.traced import trace as traced
+        from ringwright.calls.run_trace import trace as traced
 
         first = detail(question, names[0], wanted[-1], whole=True)
         run = traced(first.program, question.topology, first.run, question.asked(names[:1]))
@@ -48,7 +48,7 @@ def show(question: SimulationSpec, algorithms: str, wanted: list[int], results: 
     if results.json:
         reading.print_json(result.document() | as_json(told_bursts))
         return 0
-    from ringwright.calls import followed
+    from ringwright.calls import message_playback
     from ringwright.reports.calls import simulated
     from ringwright.reports.pages import simulated_page
 
@@ -56,7 +56,7 @@ def show(question: SimulationSpec, algorithms: str, wanted: list[int], results: 
     if results.output:
         ran = {row.algorithm for row in result.answered if row.size_bytes == wanted[-1]}
         details = [detail(question, name, wanted[-1]) for name in names if name in ran]
-        seen = followed.all_followed(question, details)
+        seen = message_playback.all_followed(question, details)
         page = simulated_page.page(result, details, reading.command_line(), seen, told_bursts)
         reading.write_page(results.output, page, force=results.force)
     return 0

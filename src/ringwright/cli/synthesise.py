@@ -69,8 +69,8 @@ class SynthesisResults:
         """Write the program and the page, and print the answer."""
         from ringwright.reports.calls import synthesised
         from ringwright.reports.pages import synthesised_page
-        from ringwright.search import written as files
-        from ringwright.search.seen import seen
+        from ringwright.search import runtime_files as files
+        from ringwright.search.best_run import seen
 
         written = files.write(result, str(self.to), target, force=self.force) if target is not None else None
         if self.html is not None:
@@ -125,8 +125,8 @@ def synthesise(
     """
     from ringwright.algorithms.searching import stoppable
     from ringwright.ground.units import parse_time
+    from ringwright.search import runtime_files as files
     from ringwright.search import study
-    from ringwright.search import written as files
     from ringwright.search.question import SynthesisSpec
 
     if size is not None and sizes != ONE:

@@ -36,14 +36,14 @@ def verify(
     ringwright export all-reduce --fabric dgx-h100:1 --algorithm nvls --to mscclpp-json -o plan.json --force
     ringwright verify plan.json --fabric dgx-h100:1
     """
-    from ringwright.calls import spelled
-    from ringwright.calls.seats import seated
-    from ringwright.formats.sources.programs.opened import verify_file
+    from ringwright.calls import arguments
+    from ringwright.calls.switch_assignment import seated
+    from ringwright.formats.sources.programs.program_files import verify_file
 
     if fabric is not None and topology is not None:
         raise UsageError("a machine is named or given as a file", remedy="--fabric dgx-h100:1, or --topology FILE")
     machine = topology or fabric
-    result = verify_file(file, None if machine is None else spelled.machine(machine), seated)
+    result = verify_file(file, None if machine is None else arguments.machine(machine), seated)
     if json:
         reading.print_json(result)
     else:

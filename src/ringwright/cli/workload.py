@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions
-from ringwright.cli.placed import PlacementOptions
+from ringwright.cli.placement_options import PlacementOptions
 from ringwright.cli.workload_file import WorkloadFile
 from ringwright.jobs import model_workload
 

@@ -45,11 +45,11 @@ class WorkloadFile:
             if given:
                 raise UsageError(f"--{given} is for a file", remedy="name it: -o workload.json")
             return
-        from ringwright.jobs import generated, written
+        from ringwright.jobs import model_job, workload_files
         from ringwright.jobs.model_workload import SERVE
 
         if question.mode == SERVE:
             raise UsageError("a file holds one pass of serving", remedy="--mode prefill, or --mode decode")
-        workload = generated.workload(generated.GeneratedJobSpec(question, self.gpu), self.policy)
-        made = written.save(workload, self.output, self.to, force=self.force)
+        workload = model_job.workload(model_job.GeneratedJobSpec(question, self.gpu), self.policy)
+        made = workload_files.save(workload, self.output, self.to, force=self.force)
         print(f"wrote {made[0]}" + (f" and {len(made) - 1} more" if len(made) > 1 else ""), file=sys.stderr)

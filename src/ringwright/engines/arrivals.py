@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.engines.concurrent_programs import merged
 from ringwright.engines.messages import MessageGraph
-from ringwright.engines.together import merged
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:

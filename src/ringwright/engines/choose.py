@@ -18,7 +18,7 @@ from ringwright.engines.folding.slots import UNEVEN
 from ringwright.engines.machine import Machine
 from ringwright.engines.pools.of_program import mends_losses
 from ringwright.engines.result import Run, loads
-from ringwright.engines.slots import machines, not_mended
+from ringwright.engines.switch_slots import machines, not_mended
 from ringwright.ground.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.ground.units import PS
 from ringwright.model.validity.stream_rules import require_streams

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration import link_numbers
 from ringwright.costs.transports import TRANSPORTS
-from ringwright.engines.coded import wire_shares
 from ringwright.engines.flat import delays, handshakes, routes
 from ringwright.engines.machine import machine
 from ringwright.engines.result import Run
+from ringwright.engines.wire_width import wire_shares
 from ringwright.ground.errors import DeclinedError, UsageError
 from ringwright.ground.units import PS
 

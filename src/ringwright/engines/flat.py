@@ -302,7 +302,7 @@ def on_the_wire(machine: Machine, size_bytes: np.ndarray, src: np.ndarray, dst: 
 
     factor = machine.software.wire_factor
     if machine.coded:
-        from ringwright.engines.coded import coded
+        from ringwright.engines.wire_width import coded
 
         return np.ceil(size_bytes * (factor * coded(machine.coded, src, dst))).astype(np.int64)
     return size_bytes if factor == 1.0 else np.ceil(size_bytes * factor).astype(np.int64)

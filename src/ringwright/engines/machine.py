@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.coded import WireShares
+    from ringwright.engines.wire_width import WireShares
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 

@@ -15,7 +15,7 @@ from ringwright.ground.units import format_us
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph
     from ringwright.engines.packets.run import Packets

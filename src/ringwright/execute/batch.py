@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.execute import check, launch
 from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
-from ringwright.execute.place import here
 from ringwright.execute.plan import plans
+from ringwright.execute.rank_host import here
 
 if TYPE_CHECKING:
     from ringwright.execute.executor import Executor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringwright.execute.launch import Start, plain, rank_command, rank_environment
-from ringwright.execute.place import Place, here
+from ringwright.execute.rank_host import Place, here
 from ringwright.ground.errors import DeclinedError, MissingExtraError
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 from ringwright.execute.job import NodeResult, RankJob, Status, plan_path, read_struct, write
-from ringwright.execute.place import Place
 from ringwright.execute.plan import NodePlan
 from ringwright.execute.pull import make_counters
+from ringwright.execute.rank_host import Place
 from ringwright.execute.watch import EXIT_WAITING
 from ringwright.ground.errors import RanksFailedError
 from ringwright.ground.scratch import Scratch

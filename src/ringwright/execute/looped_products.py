@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ringwright.execute.place import Place, here
-from ringwright.execute.started import run_ranks
+from ringwright.execute.rank_host import Place, here
+from ringwright.execute.rank_processes import run_ranks
 from ringwright.execute.torch_ranks import require_torch
 
 SIDES = ("gather", "scatter")

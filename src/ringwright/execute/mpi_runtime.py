@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from ringwright.ground.errors import DeclinedError, MissingExtraError, UsageError
 
 if TYPE_CHECKING:
-    from ringwright.execute.place import Place
+    from ringwright.execute.rank_host import Place
 
 NAMES = ("open-mpi", "mpich")
 TRANSPORTS = ("default", "tcp")

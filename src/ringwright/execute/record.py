@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.model.traced import TraceWriter, communicator, communicators, devices
+from ringwright.model.run_tables import TraceWriter, communicator, communicators, devices
 
 if TYPE_CHECKING:
     import polars as pl

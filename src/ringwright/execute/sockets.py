@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.execute import greeting
+from ringwright.execute import handshake
 from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Sockets:
         self._links: dict[int, _Link] = {}
         self._poll = select.poll()
         listener = socket.create_server((address, 0), backlog=max(nodes, 1))
-        secret = greeting.secret()
+        secret = handshake.secret()
         _announce(folder, node, listener, secret)
         with listener:
             for below in range(node):
@@ -154,7 +154,7 @@ class Sockets:
                 raise InfeasibleError(
                     f"node {node} waited {CONNECT_S:.0f} s for node {who}", where="while connecting"
                 ) from None
-            peer = greeting.greeted(connection, secret)
+            peer = handshake.greeted(connection, secret)
             if peer in missing:
                 missing.remove(peer)
                 self._keep(peer, connection)
@@ -218,7 +218,7 @@ def _call(folder: Path, node: int, peer: int) -> socket.socket:
         with contextlib.suppress(OSError, ValueError):
             address, port, secret = (folder / f"address-{peer}").read_text().split()
             connection = socket.create_connection((address, int(port)), timeout=CONNECT_S)
-            if greeting.greet(connection, bytes.fromhex(secret), node):
+            if handshake.greet(connection, bytes.fromhex(secret), node):
                 return connection
         time.sleep(0.01)
     raise InfeasibleError(f"node {node} could not reach node {peer} within {CONNECT_S:.0f} s", where="while connecting")

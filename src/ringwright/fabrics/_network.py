@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.fabrics._capabilities import SWITCHES, adding
 from ringwright.ground.errors import UsageError
+from ringwright.ground.hashing import STEP, mixed
 from ringwright.ground.knobs import Choices, Ports, Range, Ratio, Seconds, Seed
-from ringwright.ground.mixing import STEP, mixed
 from ringwright.model.shortest_paths import UNREACHED
 
 if TYPE_CHECKING:

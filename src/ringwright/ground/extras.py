@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ringwright.ground.called import NAME, PYTHONS, found_as
+from ringwright.ground.invocation import NAME, PYTHONS, found_as
 
 _REQUIREMENT = re.compile(r"(?P<wanted>[^;]+?)\s*(?:;\s*(?P<marker>.*))?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")

@@ -16,8 +16,8 @@ from typing import Any
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import UsageError
 from ringwright.ground.knobs import Knob
-from ringwright.jobs.least import least_step_s
 from ringwright.jobs.memory import device_bytes, fitting
+from ringwright.jobs.step_bound import least_step_s
 from ringwright.jobs.study import DECLINES, NONE, Job, answer, scheduled_by
 from ringwright.model.registry import schedulers, values
 from ringwright.model.stages import Costs

@@ -13,11 +13,11 @@ from ringwright.analysis import pairs
 from ringwright.analysis.traffic.burst_document import ToldBursts
 from ringwright.analysis.traffic.call_edges import MOST_RECEIVERS
 from ringwright.analysis.traffic.transfers import Transfers, told
-from ringwright.calls.placed import hosts_of
+from ringwright.calls.rank_placement import hosts_of
 from ringwright.costs.traffic import sent_total
 from ringwright.ground.units import PS
+from ringwright.jobs.pricing.event_owners import EventPart, Whose
 from ringwright.jobs.pricing.senders import POINT_TO_POINT, Senders
-from ringwright.jobs.pricing.whose import EventPart, Whose
 
 if TYPE_CHECKING:
     from ringwright.engines.job.step import Instances

@@ -7,7 +7,7 @@ from pathlib import Path
 from ringwright.calls import export_files
 from ringwright.formats.exports import find
 from ringwright.ground.errors import UsageError
-from ringwright.jobs import written
+from ringwright.jobs import workload_files
 from ringwright.jobs.one_clock import one_clock
 from ringwright.model.program import Program
 from ringwright.model.topology import Topology
@@ -60,7 +60,7 @@ def export(
     if isinstance(what, Topology):
         return export_files.write([*find(to, "topology").files(what)], output, force=force)
     if isinstance(what, Workload):
-        return written.save(what, output, to, force=force)
+        return workload_files.save(what, output, to, force=force)
     if isinstance(what, Trace):
         return find(to, "trace").write(one_clock(what) if to == "perfetto" else what, output, force=force)
     raise UsageError(f"a {type(what).__name__} cannot be written", remedy="a Program, Topology, Workload or Trace")

@@ -14,8 +14,8 @@ import numpy as np
 from ringwright.algorithms.ring_steps import Rings, rings
 from ringwright.algorithms.synthesis.p2.machine import MachineLevels, levels_of
 from ringwright.algorithms.synthesis.p2.matrices import Matrix, devices, matrices
-from ringwright.calls.renumbered import renumbered
-from ringwright.ground import steps
+from ringwright.calls.rank_permutation import renumbered
+from ringwright.ground import stepwise
 from ringwright.ground.errors import UsageError
 from ringwright.jobs.rows import asked, row
 from ringwright.jobs.study import Job, PolicyResult, answer
@@ -107,7 +107,7 @@ def placed(
     topology: Topology,
     policy: str,
     most: int | None = None,
-    progress: steps.Advance | None = None,
+    progress: stepwise.Advance | None = None,
 ) -> dict[str, object]:
     """Return the object of schema ``ringwright.placements/1``: a row a placement, the fastest step first.
 
@@ -122,7 +122,7 @@ def placed(
     rows: list[tuple[float, dict[str, object]]] = []
     stopped = False
     try:
-        for each in steps.told(wanted, progress, lambda _: "placement"):
+        for each in stepwise.told(wanted, progress, lambda _: "placement"):
             job = plain if each.is_as_numbered else made(renumbered(topology, each.devices))
             rows.append(_row(answer(job, policy), each, levels))
     except KeyboardInterrupt:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from ringwright.calls import spelled
+from ringwright.calls import arguments
 from ringwright.calls.library_calls import usual_algorithm
-from ringwright.calls.seats import seated
 from ringwright.calls.simulation_spec import SimulationSpec
+from ringwright.calls.switch_assignment import seated
 from ringwright.ground.errors import UsageError
 from ringwright.model.collective import OPS, Collective
 from ringwright.model.program import Program
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ringwright.calls.arrivals import Asked
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.costs.calibration import Calibration
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
     from ringwright.engines.result import Run
     from ringwright.jobs.study import Job, PolicyResult
     from ringwright.model.topology import Topology
@@ -46,7 +46,7 @@ Policy = str | Callable[..., Workload]
 @overload
 def simulate(
     what: Program | Collective | Operation,
-    on: spelled.Machine,
+    on: arguments.Machine,
     *,
     algorithm: str | Callable[..., Program] | None = None,
     size: int | str | None = None,
@@ -60,7 +60,7 @@ def simulate(
 @overload
 def simulate(
     what: Workload | Trace | Path,
-    on: spelled.Machine | None = None,
+    on: arguments.Machine | None = None,
     *,
     algorithm: str | None = None,
     policy: Policy = "none",
@@ -71,7 +71,7 @@ def simulate(
 @overload
 def simulate(
     what: str,
-    on: spelled.Machine | None = None,
+    on: arguments.Machine | None = None,
     *,
     algorithm: str | None = None,
     policy: Policy = "none",
@@ -81,7 +81,7 @@ def simulate(
 ) -> Run | PolicyResult: ...
 def simulate(
     what: Program | Collective | Workload | Trace | str | Path,
-    on: spelled.Machine | None = None,
+    on: arguments.Machine | None = None,
     *,
     algorithm: str | Callable[..., Program] | None = None,
     policy: Policy | None = None,
@@ -161,7 +161,7 @@ def simulate(
     if isinstance(what, Program | Collective) or what in OPS:
         if policy is not None:
             raise UsageError("a policy orders the operations of a job, this is one", remedy="leave policy out")
-        machine, held = spelled.machine(_named(on)), _calibration(calibration)
+        machine, held = arguments.machine(_named(on)), _calibration(calibration)
         if held is not None:
             from ringwright.costs.calibration import calibrated
 
@@ -205,7 +205,7 @@ def _lines(faults: Iterable[str]) -> tuple[str, ...]:
     return (faults,) if isinstance(faults, str) else tuple(faults)
 
 
-def _named(on: spelled.Machine | None) -> spelled.Machine:
+def _named(on: arguments.Machine | None) -> arguments.Machine:
     if on is None:
         raise UsageError("no machine is named", remedy="ringwright.simulate('all-reduce', 'dgx-h100:2')")
     return on
@@ -229,25 +229,25 @@ def _program(
     algorithm: str | Callable[..., Program] | None,
     size: int | str | None,
     calibration: Calibration | None,
-) -> tuple[spelled.Algorithm, Program]:
+) -> tuple[arguments.Algorithm, Program]:
     """Return the algorithm and its program; a Program stands for an algorithm that makes it."""
     if isinstance(what, Program):
         if algorithm is not None or size is not None:
             raise UsageError("a Program has its algorithm and size", where=repr(what), remedy="leave both out")
         given = what
-        return spelled.Algorithm("", "", lambda _, on: seated(given, on)), seated(given, topology)
-    collective = spelled.collective(what if isinstance(what, Collective) else str(what), topology, size)
+        return arguments.Algorithm("", "", lambda _, on: seated(given, on)), seated(given, topology)
+    collective = arguments.collective(what if isinstance(what, Collective) else str(what), topology, size)
     if algorithm is None:
         algorithm = usual_algorithm(collective, topology, calibration)
     made = algorithm
     if isinstance(made, str):
-        made = spelled.algorithm(made)
-    elif not isinstance(made, spelled.Algorithm):
-        made = spelled.Algorithm("", "", made)
+        made = arguments.algorithm(made)
+    elif not isinstance(made, arguments.Algorithm):
+        made = arguments.Algorithm("", "", made)
     return made, made(collective, topology)
 
 
-def _probable(question: SimulationSpec, made: spelled.Algorithm, program: Program, run: Run) -> Probable:
+def _probable(question: SimulationSpec, made: arguments.Algorithm, program: Program, run: Run) -> Probable:
     """Return the most probable time of a program that an engine ran, not below its bound."""
     from ringwright.calls.answers import Answers
     from ringwright.calls.floors import Floors
@@ -258,41 +258,43 @@ def _probable(question: SimulationSpec, made: spelled.Algorithm, program: Progra
 
 def _opened(what: object) -> object:
     """Return what a path holds, a Workload or a Trace; the name of a model where there is no such path."""
-    from ringwright.jobs import written
+    from ringwright.jobs import workload_files
 
     if not isinstance(what, str | Path):
         return what
     path = Path(what)
     if not path.exists():
         return str(what)
-    if written.is_workload(path):
-        return written.read(path)
+    if workload_files.is_workload(path):
+        return workload_files.read(path)
     from ringwright.formats.sources import read
 
     return read(path)
 
 
-def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> tuple[Job, str]:
+def _job(
+    what: object, on: arguments.Machine | None, algorithm: str, faults: Iterable[str], seed: int
+) -> tuple[Job, str]:
     """Return the job, and the policy that is usual for what it was made of."""
-    from ringwright.jobs import written
+    from ringwright.jobs import workload_files
 
     if isinstance(what, str):
-        return _of_model(what, spelled.machine(_named(on), faults, seed=seed), algorithm), "pytorch-ddp"
+        return _of_model(what, arguments.machine(_named(on), faults, seed=seed), algorithm), "pytorch-ddp"
     if isinstance(what, Workload):
-        return written.job(what, spelled.machine(_named(on), faults, seed=seed), algorithm), "none"
+        return workload_files.job(what, arguments.machine(_named(on), faults, seed=seed), algorithm), "none"
     return _of_recording(what, on, algorithm, faults, seed), "none"
 
 
 def _of_model(name: str, topology: Topology, algorithm: str) -> Job:
-    from ringwright.jobs.generated import GeneratedJobSpec, made
+    from ringwright.jobs.model_job import GeneratedJobSpec, made
     from ringwright.jobs.model_workload import WorkloadSpec
 
     card = WorkloadSpec(name, topology.n_ranks)
     return made(GeneratedJobSpec(card, algorithms={"": algorithm} if algorithm else {}), topology)
 
 
-def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> Job:
-    from ringwright.jobs import recorded
+def _of_recording(what: object, on: arguments.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> Job:
+    from ringwright.jobs import recorded_job
     from ringwright.workloads.replay import replayed
 
     if not isinstance(what, Trace):
@@ -301,14 +303,14 @@ def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faul
     if on is None:
         if lines:
             raise UsageError("faults are of a machine, and none is named", remedy="on='dgx-h100:2'")
-        return recorded.job(replayed(what), recorded.Counterfactual(algorithm))
-    named = spelled.machine(on)
+        return recorded_job.job(replayed(what), recorded_job.Counterfactual(algorithm))
+    named = arguments.machine(on)
     healthy = replace(named, faults=())
-    faulty = spelled.machine(named, lines, seed=seed) if lines or named.faults else healthy
-    return recorded.job(replayed(what), recorded.Counterfactual(algorithm, healthy, faulty))
+    faulty = arguments.machine(named, lines, seed=seed) if lines or named.faults else healthy
+    return recorded_job.job(replayed(what), recorded_job.Counterfactual(algorithm, healthy, faulty))
 
 
-def _run(question: SimulationSpec, made: spelled.Algorithm, program: Program) -> Run:
+def _run(question: SimulationSpec, made: arguments.Algorithm, program: Program) -> Run:
     run = question.run(program, question.topology)
     while (longer := question.lasting(run.time_s)) is not question:
         question = longer

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ringwright.calls.asked import AskedOf, asked_of
-from ringwright.engines.job.measured import without_products
+from ringwright.calls.provenance import AskedOf, asked_of
+from ringwright.engines.job.contention_factors import without_products
 from ringwright.graph.algebra import RewriteError
 from ringwright.graph.memory import UNKNOWN
-from ringwright.ground import documents, steps
+from ringwright.ground import documents, stepwise
 from ringwright.ground.errors import JobEndsError, RingwrightError, UsageError
-from ringwright.jobs import ended
+from ringwright.jobs import job_end
 from ringwright.jobs.auto import PolicySearch
 from ringwright.jobs.explained.named_remedies import NamedRemedies
 from ringwright.jobs.explained.pipeline_picture import as_json, picture
@@ -23,7 +23,7 @@ from ringwright.jobs.study import DECLINES, NONE, Job, PolicyResult, answer, sch
 from ringwright.model.rewrites import is_sent_whole
 
 if TYPE_CHECKING:
-    from ringwright.jobs.interrupted import Interrupted
+    from ringwright.jobs.outage_steps import Interrupted
     from ringwright.model.values import Applied
     from ringwright.model.workload import Workload
 
@@ -39,7 +39,7 @@ def document(
     search: PolicySearch | None = None,
     pictures: bool = False,
     kept: Callable[[PolicyResult], None] | None = None,
-    progress: steps.Advance | None = None,
+    progress: stepwise.Advance | None = None,
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.simulate-job/1``: assumptions, and a row per policy in microseconds.
 
@@ -56,13 +56,13 @@ def document(
     rows: list[dict[str, Any]] = []
     named = NamedRemedies(job)
     refused: list[RingwrightError] = []
-    for spelling in steps.told(policies, progress):
+    for spelling in stepwise.told(policies, progress):
         try:
             result = answer(job, spelling)
             fitting(result.workload, memory_bytes)
         except JobEndsError as error:
             rows.append(
-                _declining(labels[spelling], error) | {"ends": documents.as_json(ended.in_step(job, spelling, error))}
+                _declining(labels[spelling], error) | {"ends": documents.as_json(job_end.in_step(job, spelling, error))}
             )
             continue
         except DECLINES as error:

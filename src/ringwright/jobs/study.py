@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.calls.arrivals import Asked, arriving
-from ringwright.costs.measured import NotMeasuredError
+from ringwright.costs.measured_costs import NotMeasuredError
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.outages import Outage
 from ringwright.engines.job.reuse import Layouts
@@ -19,7 +19,7 @@ from ringwright.ground.errors import InfeasibleError, NeverEndsError, WorkloadEr
 from ringwright.ground.notebook import line, table
 from ringwright.ground.units import format_us
 from ringwright.jobs.explained.account import Account, account
-from ringwright.jobs.interrupted import MOST_INSTANCES, Interrupted, MeetsOutages, interrupted
+from ringwright.jobs.outage_steps import MOST_INSTANCES, Interrupted, MeetsOutages, interrupted
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.model.registry import scheduler
 from ringwright.model.stages import Costs
@@ -29,8 +29,8 @@ from ringwright.schedulers.compose import PolicyConflictError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ringwright.calls.asked import AskedOf
-    from ringwright.costs.probable import Probable
+    from ringwright.calls.provenance import AskedOf
+    from ringwright.costs.probable_time import Probable
 
 NONE = "none"
 # With these a policy declines a job.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.ground import apart, drafts, reopened, sums
+from ringwright.ground import drafts, saved_trace, sums, untrusted_tables
 from ringwright.ground.errors import InputError, SchemaError, UsageError
 from ringwright.ground.notebook import line, table
 from ringwright.ground.trace_tables import TABLES, conform, schema
@@ -113,7 +113,7 @@ class Trace:
 
     def _query_of_files(self, sql: str) -> pl.DataFrame:
         """Have a query that reads files answered in a process of its own, which damage in one of them may end."""
-        answer = apart.answer(sql, self.tables)
+        answer = untrusted_tables.answer(sql, self.tables)
         if answer.frame is not None:
             return answer.frame
         if not answer.of_files:
@@ -144,12 +144,12 @@ class Trace:
         folder = Path(path)
         held = read_meta(folder)
         told = held.pop(SUMS, None)
-        meta, faults = reopened.checked_meta(held)
-        tables, more, copies = reopened.tables(folder, told, {name: schema(name) for name in TABLES})
+        meta, faults = saved_trace.checked_meta(held)
+        tables, more, copies = saved_trace.tables(folder, told, {name: schema(name) for name in TABLES})
         faults += more
         if faults:
-            tables["ledger"] = reopened.noted(tables["ledger"], faults, str(folder))
-            meta["losses"] = [*meta.get("losses", []), *reopened.sentences(faults)]
+            tables["ledger"] = saved_trace.noted(tables["ledger"], faults, str(folder))
+            meta["losses"] = [*meta.get("losses", []), *saved_trace.sentences(faults)]
         return cls(tables, meta, copies)
 
     def __repr__(self) -> str:
@@ -212,7 +212,7 @@ def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
 def read_meta(folder: Path) -> dict[str, Any]:
     """Return the meta data of a capture; raise InputError or SchemaError with the place."""
     try:
-        document = reopened.document(folder / META_FILE)
+        document = saved_trace.document(folder / META_FILE)
         version, written = document["schema_version"], document.get("tables_as")
         if type(version) is not int:
             raise ValueError("no version")

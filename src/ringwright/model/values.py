@@ -15,7 +15,7 @@ PLACED = (SLICED, PARTIAL, LOCAL)
 VALUE_KINDS = ("activation", "parameter", "gradient", "optimizer", "buffer")
 ELEMENTS = "elements"  # the dimension of values of which nobody knows more than how many numbers they have
 KEPT = ("parameter", "optimizer")  # kinds of values that are there from step to step
-# What tasks compute, where it is known (``ringwright.graph.algebra.computing``); without one, only reads and writes are.
+# What tasks compute, where it is known (``ringwright.graph.algebra.computation``); without one, only reads and writes are.
 RELAY = "relay"  # computes nothing: an operation begins where another one ends
 FUSED = "fused"  # several of them in one kernel, see ``parts_of``
 MEANINGS = (

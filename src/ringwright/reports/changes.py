@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from ringwright.analysis.compared.diff_document import CountChange, RunCounts, RunDifference, TimedSize, TimedWhole
 from ringwright.analysis.document import Row
 from ringwright.ground.units import format_count, format_size
-from ringwright.reports import layout, said_first
+from ringwright.reports import headline, layout
 from ringwright.reports.calls.simulated import time as microseconds
 from ringwright.reports.layout import percent
 
@@ -23,7 +23,7 @@ def write(difference: RunDifference, file: TextIO, *, width: int | None = None) 
     out = layout.console(file, width=width)
     for side in ("before", "after"):
         layout.line(out, f"{side}: {_side(difference[side])}", indent=0)
-    said_first.write(out, difference["answer"])
+    headline.write(out, difference["answer"])
     for note in difference["notes"]:
         layout.line(out, f"- {note}", style="yellow")
     disturbance = difference.get("disturbance")

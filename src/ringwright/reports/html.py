@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Culprit, JobFinding, Summary
 from ringwright.ground.units import format_count, format_size
-from ringwright.reports import adders, bursts, cuts, overlap, tables, timed, topology
+from ringwright.reports import adders, bursts, cuts, overlap, tables, timed_tables, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, no_timeline
 from ringwright.reports.draw import charts, ranks_picture
 from ringwright.reports.layout import percent
@@ -130,7 +130,7 @@ def _content(view: Summary) -> dict[str, Any]:
         "verdict": _verdict(view),
         "findings": [_finding(f, view["verdict"]) for f in beside_the_verdict(view)[:_MOST_NOTES]],
         "absence": absence(view),
-        "tables": tables.all_tables(view) | timed.all_tables(view),
+        "tables": tables.all_tables(view) | timed_tables.all_tables(view),
         "ranks": ranks,
         "exposed": None
         if view["exposed_us"] is None

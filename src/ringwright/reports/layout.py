@@ -10,7 +10,7 @@ import os
 import unicodedata
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.ground import called
+from ringwright.ground import invocation
 from ringwright.reports import folding
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def heading(out: Console, text: str, aside: str = "") -> None:
 
     out.print()
     title = printable(text)
-    whole = f"{title}  {called.as_called(printable(aside))}" if aside else title
+    whole = f"{title}  {invocation.as_called(printable(aside))}" if aside else title
     left = len(title)
     for piece in folding.wrap(whole, out.width):
         line = Text(piece, style="dim")
@@ -70,7 +70,7 @@ def line(out: Console, text: str, *, style: str = "", indent: int = 2) -> None:
     """Print text under an indent, folded between words; a number is never broken."""
     from rich.text import Text
 
-    for piece in folding.wrap(called.as_called(printable(text)), max(NARROWEST, out.width) - indent):
+    for piece in folding.wrap(invocation.as_called(printable(text)), max(NARROWEST, out.width) - indent):
         out.print(Text(" " * indent + piece, style=style), soft_wrap=True)
 
 
@@ -78,7 +78,7 @@ def command(out: Console, text: str) -> None:
     """Print a command to paste: never wrapped by us, so that a copy of it runs."""
     from rich.text import Text
 
-    out.print(Text(f"    $ {called.as_called(printable(text))}", style="cyan"), soft_wrap=True)
+    out.print(Text(f"    $ {invocation.as_called(printable(text))}", style="cyan"), soft_wrap=True)
 
 
 def table(

@@ -32,7 +32,7 @@ from ringwright.reports.terminal import ground_of
 
 if TYPE_CHECKING:
     from ringwright.analysis.document import Summary
-    from ringwright.calls import spelled
+    from ringwright.calls import arguments
     from ringwright.engines.result import Run
     from ringwright.jobs.study import PolicyResult
     from ringwright.model.collective import Collective
@@ -181,7 +181,7 @@ def matrix(recording: Recording) -> Picture:
     return _picture(f"Who sends to whom: {_name(recording, view)}", 800, drawn, lead, data={"matrix": made})
 
 
-def machine(on: spelled.Machine | Run) -> Picture:
+def machine(on: arguments.Machine | Run) -> Picture:
     """Return a machine: ranks, NICs and switches, links as wide as they are fast and, of a run, coloured by their load.
 
     Parameters
@@ -206,7 +206,7 @@ def machine(on: spelled.Machine | Run) -> Picture:
     >>> ringwright.pictures.machine(run)
     Picture(dgx-h100:2 under ring, all-reduce of 64 MiB over 16 ranks on dgx-h100:2)
     """
-    from ringwright.calls import spelled
+    from ringwright.calls import arguments
     from ringwright.engines.result import Run
 
     run = on if isinstance(on, Run) else None
@@ -217,7 +217,7 @@ def machine(on: spelled.Machine | Run) -> Picture:
     topology = (
         run.machine.topology
         if run is not None and run.machine is not None
-        else spelled.machine(cast("spelled.Machine", on))
+        else arguments.machine(cast("arguments.Machine", on))
     )
     drawn, note = machine_picture.pictures(topology, run, ())
     if not drawn:
@@ -232,7 +232,7 @@ def machine(on: spelled.Machine | Run) -> Picture:
 
 def load(
     what: Program | Collective | str,
-    on: spelled.Machine,
+    on: arguments.Machine,
     *,
     algorithm: str | None = None,
     size: int | str | None = None,
@@ -263,7 +263,7 @@ def load(
     >>> ringwright.pictures.load("all-reduce", "dgx-h100:1", algorithm="ring", size="16M")
     Picture(Links over time: ring, all-reduce of 16 MiB on dgx-h100:1)
     """
-    from ringwright.search.unfolded import program_on, unfolded
+    from ringwright.search.single_run import program_on, unfolded
 
     seen = unfolded(*program_on(what, on, algorithm=algorithm, size=size, faults=faults))
     made = load_picture(seen.run, seen.load())
@@ -277,7 +277,7 @@ def load(
 
 def curves(
     what: str,
-    on: spelled.Machine,
+    on: arguments.Machine,
     *,
     algorithms: Sequence[str] = (),
     sizes: Sequence[int | str] = USUAL_SIZES,
@@ -314,7 +314,7 @@ def curves(
     >>> ringwright.pictures.curves("all-reduce", "dgx-h100:1", algorithms=["ring", "nvls-tree"], sizes=["1M", "64M"])
     Picture(Time over size: all-reduce on dgx-h100:1)
     """
-    from ringwright.calls import simulate, spelled
+    from ringwright.calls import arguments, simulate
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.library_calls import usual_algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
@@ -323,12 +323,12 @@ def curves(
     if isinstance(algorithms, str) or isinstance(sizes, str):
         raise UsageError("algorithms and sizes are lists", remedy="algorithms=['ring'], sizes=['1M', '64M']")
     lines = (faults,) if isinstance(faults, str) else tuple(faults)
-    healthy = spelled.machine(on)
+    healthy = arguments.machine(on)
     asked = AskedFaults(lines, 0) if lines else None
     topology = healthy if asked is None else asked.on(healthy)
     question = SimulationSpec(what, topology, healthy=healthy, faults=asked)
-    names = list(algorithms) or [usual_algorithm(spelled.collective(what, topology), topology, None)]
-    result = simulate.swept(question, names, sorted({spelled.bytes_of(size) for size in sizes}))
+    names = list(algorithms) or [usual_algorithm(arguments.collective(what, topology), topology, None)]
+    result = simulate.swept(question, names, sorted({arguments.bytes_of(size) for size in sizes}))
     if not result.answered:
         raise InfeasibleError(ended(result)[0], remedy="a shorter outage")
     drawn = geometry.curves(result.answered)

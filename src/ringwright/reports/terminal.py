@@ -8,7 +8,7 @@ from ringwright.analysis.document import Provision, Summary
 from ringwright.analysis.findings import is_log
 from ringwright.ground.trace_tables import CHECKPOINT
 from ringwright.ground.units import format_count, format_size
-from ringwright.reports import adders, bursts, layout, said_first, timed, topology
+from ringwright.reports import adders, bursts, headline, layout, timed_tables, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, operation_rows, short_place, size_rows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def write(summary: Summary, file: TextIO, *, width: int | None = None, following
     _algorithms(out, view)
     topology.write(out, view)
     adders.write(out, view)
-    timed.write(out, view)
+    timed_tables.write(out, view)
     _traffic(out, view)
     bursts.write(out, view["bursts"], view["bursts_unknown"] if view["operations"] else "")
     _provision(out, view)
@@ -61,7 +61,7 @@ def _size(size_bytes: float | None) -> str | None:
 def _answer(out: Console, view: Summary) -> None:
     """Write the answer and the figures behind it; a summary that was kept without one has none."""
     if view["answer"]:
-        said_first.write(out, view["answer"])
+        headline.write(out, view["answer"])
 
 
 def _verdict(out: Console, view: Summary) -> None:

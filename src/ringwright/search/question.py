@@ -13,7 +13,7 @@ from ringwright.ground.errors import UsageError
 from ringwright.ground.version import VERSION
 from ringwright.model import registry
 from ringwright.model.collective import Collective
-from ringwright.search import kept
+from ringwright.search import program_cache
 from ringwright.search.proof import is_right
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProg
     has = system.knobs()
     knobs = {**{key: value for key, value in usual.items() if key in has and value is not None}, **knobs}
     collective = question.collective(size_bytes)
-    name = kept.name_of(collective, question.topology, system.slug, knobs, VERSION)
+    name = program_cache.name_of(collective, question.topology, system.slug, knobs, VERSION)
     start_s = time.perf_counter()
-    if not question.fresh and (program := kept.kept(name, collective)) is not None:
+    if not question.fresh and (program := program_cache.kept(name, collective)) is not None:
         seconds = time.perf_counter() - start_s
         if (verified := is_right(program, question.topology)) is not False:
             return FoundProgram(method, program, seconds, verified, was_kept=True)
@@ -126,5 +126,5 @@ def searched(question: SynthesisSpec, method: str, size_bytes: int) -> FoundProg
     program = system.load()(collective, question.topology, **knobs)
     seconds = time.perf_counter() - start_s
     if not program.knobs.get("stopped"):
-        kept.keep(name, program)
+        program_cache.keep(name, program)
     return FoundProgram(method, program, seconds, is_right(program, question.topology))

@@ -11,7 +11,7 @@ from ringwright.algorithms.searching import Deadline
 from ringwright.bounds.certificates import Certificate, certificate
 from ringwright.bounds.lower_bounds import Bound, lowest
 from ringwright.bounds.routed_bounds import routed_s
-from ringwright.calls.asked import asked_of
+from ringwright.calls.provenance import asked_of
 from ringwright.engines.choose import simulate
 from ringwright.ground.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
@@ -19,7 +19,7 @@ from ringwright.search.replan import Replanned, TimedFind, cut_off, replanned
 from ringwright.search.rivals import RivalRow, rivals_of
 
 if TYPE_CHECKING:
-    from ringwright.ground.steps import Advance
+    from ringwright.ground.stepwise import Advance
     from ringwright.model.program import Program
 
 SCHEMA = "ringwright.synthesise/1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
+from ringwright.costs.measured_costs import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
 from ringwright.ground.errors import InputError
 from ringwright.model.validity.workloads import require

@@ -7,10 +7,10 @@ from statistics import median
 
 import pytest
 
-from ringwright.engines.packets.added import MOST_HOPS, MOST_SEEDS, added
 from ringwright.engines.packets.carriage import without_losses
+from ringwright.engines.packets.concurrent_packets import laid_out
+from ringwright.engines.packets.loss_penalty import MOST_HOPS, MOST_SEEDS, added
 from ringwright.engines.packets.options import PacketOptions
-from ringwright.engines.packets.together import laid_out
 from ringwright.fabrics import fabric, faults
 from ringwright.ground.errors import DeclinedError
 from ringwright.model.collective import Collective

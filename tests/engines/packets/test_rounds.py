@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engines.packets.packet_cases import case
-from ringwright.calls.traced import trace
+from ringwright.calls.run_trace import trace
 from ringwright.costs.protocols import RENO
 from ringwright.engines.choose import simulate
 from ringwright.engines.packets import control

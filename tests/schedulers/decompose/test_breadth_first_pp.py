@@ -9,11 +9,11 @@ import pytest
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.memory import memory
 from ringwright.graph.pipelines import order
 from ringwright.ground.errors import WorkloadError
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

@@ -12,10 +12,10 @@ from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.build import Build, partial, sliced
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import WorkloadError
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
@@ -52,7 +52,7 @@ GRAPHS = {
 def few_layers(parallel: str) -> Workload:
     """Return a step of two micro-batches of a model of three layers on eight GPUs."""
     asked = WorkloadSpec("gpt3-125m", 8, parallel, 2, dims={"layers": 3})
-    return generated.workload(generated.GeneratedJobSpec(asked))
+    return model_job.workload(model_job.GeneratedJobSpec(asked))
 
 
 def planned(step: Workload, form: str, chunks: int, inside: int) -> Workload:

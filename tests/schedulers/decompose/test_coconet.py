@@ -10,7 +10,7 @@ import pytest
 import ringwright
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.algebra.stages import StageProgram
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import WorkloadError

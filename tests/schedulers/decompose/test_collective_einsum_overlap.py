@@ -13,7 +13,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.ground.errors import WorkloadError
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import LinkCosts

@@ -13,7 +13,7 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
 from ringwright.graph.algebra.account import totals
 from ringwright.graph.algebra.build import Build, partial
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import WorkloadError
 from ringwright.model.registry import scheduler, schedulers
 from ringwright.model.stages import LinkCosts

@@ -9,10 +9,10 @@ import pytest
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import WorkloadError
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

@@ -14,11 +14,11 @@ import ringwright
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
 from ringwright.graph.algebra.build import Build, partial, sliced
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.ground.units import parse_size
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts, seconds
 from ringwright.model.validity.workloads import check

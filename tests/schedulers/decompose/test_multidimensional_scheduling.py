@@ -12,7 +12,7 @@ import ringwright
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import RULES
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import WorkloadError
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import LinkCosts, seconds

@@ -14,7 +14,7 @@ import ringwright
 from block_jobs import blocks
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.pipelines import order
 from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.model.stages import LinkCosts

@@ -9,12 +9,12 @@ import pytest
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError, replayed
-from ringwright.graph.algebra.equal import prove, small
-from ringwright.graph.algebra.valued import valued
+from ringwright.graph.algebra.assumed_values import valued
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.pipelines import Shape
 from ringwright.graph.pipelines.fast_forward import PassTimes, fast_forward
 from ringwright.ground.errors import UsageError, WorkloadError
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check

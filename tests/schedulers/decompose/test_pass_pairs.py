@@ -9,9 +9,9 @@ import pytest
 
 from block_jobs import blocks
 from ringwright.engines.job.run import simulate
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import WorkloadError
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts, Stage
 from ringwright.model.validity.workloads import check

@@ -14,7 +14,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.formats.exports.workload_json import workload_json
 from ringwright.formats.sources.programs.workload_json import read_workload
 from ringwright.graph.algebra import RULES, RewriteError, replayed
-from ringwright.graph.algebra.equal import prove
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.model.rewrites import operations
 from ringwright.model.stages import LinkCosts, NetworkedCosts

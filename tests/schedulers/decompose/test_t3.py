@@ -15,7 +15,7 @@ from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra.account import totals
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.collective import Collective

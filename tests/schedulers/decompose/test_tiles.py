@@ -10,7 +10,7 @@ import algebra_cases as cases
 import ringwright
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RULES, RewriteError
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.graph.algebra.tiles import shares_of_time
 from ringwright.ground.units import PS
 from ringwright.model.stages import LinkCosts

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.gathered import Gathered
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
 from ringwright.model.collective import OPS
 

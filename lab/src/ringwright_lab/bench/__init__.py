@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright_lab.bench.calibrated import calibration_of
+from ringwright_lab.bench.message_costs import calibration_of
 from ringwright_lab.bench.question import BenchSpec
 from ringwright_lab.bench.study import SCHEMA, bench
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.loop import simulate_pool
 from ringwright.engines.pools.losses import lost_on
+from ringwright.engines.pools.pool_machine import Mending, PoolLink, SlotPool
 from ringwright.execute.switched.tree import seats
 from ringwright.execute.switched.worker import EXPONENTS, LEAST_RTO_S, Membership
 from ringwright.ground.errors import DeclinedError

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.calls.asked import asked_of
+from ringwright.calls.provenance import asked_of
 from ringwright.ground.errors import InputError
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import capture, probe
@@ -276,7 +276,7 @@ def fit(runs: Sequence[_Run], probed_s: float = USUAL_S) -> Fitted:
 
 def traces(folder: Path, comparison: Comparison, row: ComparedRow) -> tuple[Trace | None, Trace]:
     """Return the recorded run of a row, if it was kept, and the simulated one."""
-    from ringwright.calls.traced import trace
+    from ringwright.calls.run_trace import trace
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric
 

@@ -13,8 +13,8 @@ import numpy as np
 from ringwright.execute import launch
 from ringwright.execute.executors import Executor
 from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
-from ringwright.execute.place import here
 from ringwright.execute.plan import plans
+from ringwright.execute.rank_host import here
 from ringwright.execute.switched.terms import is_switched
 from ringwright.ground.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.model.registry import find
@@ -23,8 +23,8 @@ from ringwright_lab.bench.question import OURS, BenchSpec, Candidate
 
 if TYPE_CHECKING:
     from ringwright.execute.job import NodeResult
-    from ringwright.execute.place import Place
     from ringwright.execute.plan import NodePlan
+    from ringwright.execute.rank_host import Place
     from ringwright.execute.switched.terms import WorkerPort
     from ringwright.model.program import Program
 

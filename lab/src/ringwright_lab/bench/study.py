@@ -12,7 +12,7 @@ import numpy as np
 
 from ringwright.execute import launch
 from ringwright.execute.switched.terms import is_switched
-from ringwright.ground import steps
+from ringwright.ground import stepwise
 from ringwright.ground.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.model.registry import algorithm
 from ringwright_lab.bench import capture, jobs, probe, switched
@@ -29,7 +29,7 @@ HORIZON_S = 600.0  # flapping is laid out until then
 LOOPBACK_RATE = 1e9  # bytes/s, only to guess how long a round takes
 
 
-def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advance | None = None) -> dict[str, Any]:
+def bench(question: BenchSpec, *, out: Path | None = None, progress: stepwise.Advance | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.bench/1``: a row per backend, algorithm and size; ratios; what was left out.
 
     Raises UsageError for a question that cannot be asked, InfeasibleError where ranks did not come to an end.
@@ -48,7 +48,7 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
             if net and not clock:
                 clock.append(net.start_faults())
 
-        for group in steps.told([*jobs.groups(question, usable, notes)], progress, _named):
+        for group in stepwise.told([*jobs.groups(question, usable, notes)], progress, _named):
             try:
                 measured_samples, measured = jobs.measure(
                     question, group, made, net.places if net else None, rate, begin, samples, ports

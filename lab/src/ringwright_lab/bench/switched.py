@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.execute import launch
-from ringwright.execute.place import Place
+from ringwright.execute.rank_host import Place
 from ringwright.execute.switched.serving import PORT, read_key
-from ringwright.execute.switched.started import AskedSwitch, started
+from ringwright.execute.switched.switch_process import AskedSwitch, started
 from ringwright.execute.switched.terms import ALL_PORTS, SwitchTerms, WorkerPort
 from ringwright.execute.switched.tree import SwitchSeat, seats
 from ringwright.ground import drafts

@@ -58,11 +58,11 @@ def compare(
 
 def _jobs(table: Path, *, json: bool) -> int:
     from ringwright.accuracy import jobs as accuracy
-    from ringwright.jobs import measured
+    from ringwright.jobs import step_tables
     from ringwright_lab.reports import step_accuracy
 
     with progress.steps("simulating") as advance:
-        document = accuracy.document(*accuracy.judge(measured.read(table), progress=advance, answers=True))
+        document = accuracy.document(*accuracy.judge(step_tables.read(table), progress=advance, answers=True))
     if json:
         reading.print_json(document)
     else:

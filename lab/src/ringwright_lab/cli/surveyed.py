@@ -16,7 +16,7 @@ from ringwright.cli.jobs import switch
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright_lab.survey.asked import Asked, NamedMachine
+    from ringwright_lab.survey.survey_job import Asked, NamedMachine
 
 EVERYWHERE = MachineOptions()
 
@@ -39,7 +39,7 @@ NO_OPTIONS = ModelOptions()
 
 def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> Asked | None:
     """Return what is asked; UsageError for options of a job without one, and for a job that is neither model nor file."""
-    from ringwright_lab.survey import asked
+    from ringwright_lab.survey import survey_job
 
     if job is None:
         if machine != EVERYWHERE or model != NO_OPTIONS:
@@ -52,24 +52,24 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     if Path(job).exists():
         if model != NO_OPTIONS:
             raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
-        return asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
-    asked.known(job)
+        return survey_job.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
+    survey_job.known(job)
     told: tuple[str, ...] = ()
     if machine.fabric is None and machine.topology is None:
-        machine = replace(machine, fabric=asked.usual_fabric(model.gpus, model.parallel))
+        machine = replace(machine, fabric=survey_job.usual_fabric(model.gpus, model.parallel))
         told = (f"fabric: {machine.fabric}, for none was named",)
-    spec = asked.SurveySpec(
+    spec = survey_job.SurveySpec(
         model.gpus, model.parallel, model.micro_batches, model.micro_batch_size, model.seq, model.mode
     )
-    return asked.of_model(job, replace(_named(machine, 0), told=told), spec)
+    return survey_job.of_model(job, replace(_named(machine, 0), told=told), spec)
 
 
 def _named(machine: MachineOptions, ranks: int) -> NamedMachine:
-    from ringwright_lab.survey import asked
+    from ringwright_lab.survey import survey_job
 
     machine, told = switch(machine, ranks)
     healthy = machine.healthy().build() if machine.fault else None
-    return asked.NamedMachine(machine.build(), _options(machine), told, healthy)
+    return survey_job.NamedMachine(machine.build(), _options(machine), told, healthy)
 
 
 def _options(machine: MachineOptions) -> str:

@@ -110,7 +110,7 @@ def examples(takes: str) -> Iterator[Any]:
     elif takes == "trace":
         yield read(str(sample()))
     elif takes == "workload":
-        from ringwright.jobs.modelled import job
+        from ringwright.jobs.model_step import job
 
         draw = random.Random(1)  # noqa: S311 - a choice of tests
         yield from (small_jobs.layers(draw).job(4), small_jobs.experts(draw), job("gpt2", 2, "fsdp"))

@@ -13,9 +13,9 @@ from typing import Any
 
 from ringwright.costs.networks import NetworkCosts
 from ringwright.graph.algebra import RewriteError
-from ringwright.graph.algebra.equal import prove, small
+from ringwright.graph.algebra.equality import prove, small
 from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.registry import System
 from ringwright.model.rewrites import operations

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import replayed
-from ringwright.graph.algebra.equal import prove
-from ringwright.graph.algebra.valued import valued
+from ringwright.graph.algebra.assumed_values import valued
+from ringwright.graph.algebra.equality import prove
 from ringwright.ground.errors import UsageError
 from ringwright.ground.knobs import Knob, knobs_of
 from ringwright.ground.units import MIB

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.jobs.generated import GeneratedJobSpec, workload
+from ringwright.jobs.model_job import GeneratedJobSpec, workload
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Edge, Mesh, Workload

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.calls.answered_calls import laid_out
+from ringwright.calls.call_answer import laid_out
 from ringwright.costs.calibration import calibrated, fit, ratio_error
 from ringwright.costs.nccl import placed
 from ringwright.engines.choose import simulate

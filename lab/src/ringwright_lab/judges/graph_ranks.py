@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.execute.place import here
-from ringwright.execute.started import run_ranks
+from ringwright.execute.rank_host import here
+from ringwright.execute.rank_processes import run_ranks
 from ringwright.execute.torch_ranks import require_torch
 from ringwright.formats.exports.workload_json import workload_json
 from ringwright.formats.sources.programs.workload_json import read_workload
-from ringwright.graph.algebra.equal import outputs
+from ringwright.graph.algebra.equality import outputs
 from ringwright.graph.algebra.meaning import carry_out
-from ringwright.graph.algebra.moving import Held, dim_of
+from ringwright.graph.algebra.movement import Held, dim_of
 from ringwright.ground.errors import UsageError
 from ringwright.model.rewrites import operations
 from ringwright.model.workload import Payload, Workload

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ringwright.execute.place import here
-from ringwright.execute.started import run_ranks
+from ringwright.execute.rank_host import here
+from ringwright.execute.rank_processes import run_ranks
 from ringwright.execute.torch_ranks import require_torch
 from ringwright.formats.exports.pipeline_csv import NAME, as_csv
 from ringwright.graph.pipelines.stages import stages_of

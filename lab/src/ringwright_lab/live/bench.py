@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ringwright.execute.place import Place, here
-from ringwright.execute.started import run_ranks
+from ringwright.execute.rank_host import Place, here
+from ringwright.execute.rank_processes import run_ranks
 from ringwright.ground.errors import UsageError
 from ringwright.model.workload import Workload
 from ringwright_lab.live import profile

@@ -6,7 +6,7 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.rewrites.random_order import drawn
 
 if TYPE_CHECKING:
     from ringwright_lab.live.plan import LivePlan, Unit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from ringwright.execute import greeting
+from ringwright.execute import handshake
 from ringwright.ground.errors import RanksFailedError
 
 HEAD = struct.Struct("!BBIIII")
@@ -110,7 +110,7 @@ def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float
             )
         }
     listener = socket.create_server(("", 0), backlog=world)
-    secret = greeting.secret()
+    secret = handshake.secret()
     share((listener.getsockname()[1], secret, addresses(), socket.gethostname()))
     connections: dict[int, ControlConnection] = {}
     until_s = time.monotonic() + timeout_s
@@ -125,7 +125,7 @@ def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float
                     f"rank 0 waited {timeout_s:g} s for rank {', '.join(map(str, missing))} to join the schedule",
                     remedy="every rank calls schedule(), and can reach rank 0 by TCP",
                 ) from None
-            who = greeting.greeted(end, secret)
+            who = handshake.greeted(end, secret)
             if who is not None:
                 _quick(end)
                 connections[who] = ControlConnection(end)
@@ -136,7 +136,7 @@ def _joined(rank: int, port: int, secret: bytes, known: list[str]) -> socket.soc
     for address in known * 3:
         try:
             end = socket.create_connection((address, port), timeout=5.0)
-            if greeting.greet(end, secret, rank):
+            if handshake.greet(end, secret, rank):
                 _quick(end)
                 return end
         except OSError:

@@ -12,8 +12,8 @@ from ringwright.execute import launch
 from ringwright.execute.switched.client import SwitchClient
 from ringwright.execute.switched.datagrams import parse
 from ringwright.execute.switched.serving import read_key
-from ringwright.execute.switched.started import AskedSwitch, StartedSwitch, started
 from ringwright.execute.switched.switch import SwitchSettings
+from ringwright.execute.switched.switch_process import AskedSwitch, StartedSwitch, started
 from ringwright.execute.switched.terms import SLUG, SwitchTerms, is_switched, read_terms
 from ringwright.ground import drafts
 from ringwright.ground.errors import RingwrightError, UsageError

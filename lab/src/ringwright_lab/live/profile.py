@@ -9,8 +9,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ringwright.model.run_tables import LIVE, TraceWriter, communicator, communicators
 from ringwright.model.stages import Stage
-from ringwright.model.traced import LIVE, TraceWriter, communicator, communicators
 from ringwright.model.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.execute.place import here
-from ringwright.execute.started import run_ranks
+from ringwright.execute.rank_host import here
+from ringwright.execute.rank_processes import run_ranks
 from ringwright.ground.errors import UsageError
 from ringwright.model.trace import Trace
 from ringwright_lab.live.bench import LiveJob, scheduler

@@ -16,7 +16,7 @@ from ringwright.ground.errors import RanksFailedError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.execute.switched.client import SwitchClient
-    from ringwright.execute.switched.started import StartedSwitch
+    from ringwright.execute.switched.switch_process import StartedSwitch
     from ringwright_lab.live.plan import LivePlan
 
 Order = tuple[int, int, int]  # step, operation, piece

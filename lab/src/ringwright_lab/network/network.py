@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ringwright.execute.place import Place
+from ringwright.execute.rank_host import Place
 from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.ground.version import VERSION
 from ringwright.model.topology import Topology

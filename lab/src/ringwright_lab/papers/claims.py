@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ringwright.ground import steps
+from ringwright.ground import stepwise
 from ringwright.ground.errors import InputError, UsageError
 from ringwright_lab.papers.figures import rows
 from ringwright_lab.papers.figures.kinds import sentence, tally
@@ -51,14 +51,14 @@ def study_of(path: Path) -> str | None:
     return study
 
 
-def reproduce(paths: Iterable[Path], progress: steps.Advance | None = None) -> dict[str, Any]:
+def reproduce(paths: Iterable[Path], progress: stepwise.Advance | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.reproduce/1``: per paper the rows, and ``kinds``, how many of each kind pass.
 
     For a single paper also ``slug`` and ``rows``. ``progress`` is told of each paper. Raises InputError for a file that
     cannot be run, before any is.
     """
     described = [(read(path), path) for path in paths]
-    papers = [rows.paper(*each) for each in steps.told(described, progress, lambda each: each[1].stem)]
+    papers = [rows.paper(*each) for each in stepwise.told(described, progress, lambda each: each[1].stem)]
     single = {"slug": papers[0]["slug"], "rows": papers[0]["rows"]} if len(papers) == 1 else {}
     kinds = tally(row for paper in papers for row in paper["rows"])
     return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers}

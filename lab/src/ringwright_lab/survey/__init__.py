@@ -16,7 +16,7 @@ class _Room(ModuleType):
 
     @property
     def __wrapped__(self) -> Any:
-        from ringwright_lab.survey.by_name import survey
+        from ringwright_lab.survey.entry import survey
 
         return survey
 

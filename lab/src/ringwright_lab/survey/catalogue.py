@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ringwright.ground import steps
+from ringwright.ground import stepwise
 from ringwright.ground.errors import PluginError, UsageError
 from ringwright.ground.headings import clause, of_several
 from ringwright.ground.knobs import knobs_of
@@ -41,7 +41,7 @@ Shown = dict[tuple[str, str], dict[str, Any]]  # (room, slug) -> what its contra
 
 
 def catalogue(
-    *, family: str | None = None, check: bool = False, seed: int = 0, progress: steps.Advance | None = None
+    *, family: str | None = None, check: bool = False, seed: int = 0, progress: stepwise.Advance | None = None
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.systems/1``: a row for every system of every room.
 
@@ -210,7 +210,7 @@ def _ground() -> str:
 
 
 def _run(
-    chosen: list[registry.System], beside: list[rooms.RoomMember], seed: int, progress: steps.Advance | None
+    chosen: list[registry.System], beside: list[rooms.RoomMember], seed: int, progress: stepwise.Advance | None
 ) -> Shown:
     """Return what a seeded part of the campaign shows now, by room and slug."""
     members = {(each.room, each.slug) for each in beside}
@@ -219,7 +219,7 @@ def _run(
         (case for room in rooms.ROOMS for case in rooms.cases(room) if (room, case.slug) in members),
     )
     outcomes: dict[str, list[Outcome]] = {room: [] for room in campaign.ROOMS}
-    for case in steps.told([*cases], progress):
+    for case in stepwise.told([*cases], progress):
         outcomes[campaign.room_of(case)].append(campaign.check(case))
     return {
         (room, slug): {**row, "recorded": False} for room, mine in outcomes.items() for slug, row in tally(mine).items()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.calls.asked import AskedOf, asked_of
-from ringwright.ground.steps import Advance
-from ringwright.jobs.generated import UNCHARGED
+from ringwright.calls.provenance import AskedOf, asked_of
+from ringwright.ground.stepwise import Advance
+from ringwright.jobs.model_job import UNCHARGED
 from ringwright.model.registry import schedulers
 from ringwright_lab.survey import catalogue, records
-from ringwright_lab.survey.asked import Asked
 from ringwright_lab.survey.entries import PROFILER, TREE, Entry, entries
-from ringwright_lab.survey.measured import LIKELY, Runs, StepOutcome, best, figures, scene, untouched_by
+from ringwright_lab.survey.job_gains import LIKELY, Runs, StepOutcome, best, figures, scene, untouched_by
 from ringwright_lab.survey.needs import NEEDS, Scene, unmet
+from ringwright_lab.survey.survey_job import Asked
 
 SCHEMA = "ringwright.survey/1"
 ALGORITHMS, POLICIES = ("collective-library", "in-network-aggregation"), ("communication-scheduling",)

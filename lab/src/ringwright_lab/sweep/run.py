@@ -25,7 +25,7 @@ import ringwright_lab
 from ringwright.capture.settings import Options, settings
 from ringwright.ground import drafts
 from ringwright.ground.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
-from ringwright.ground.steps import Advance
+from ringwright.ground.stepwise import Advance
 from ringwright_lab.sweep import environment
 from ringwright_lab.sweep.grid import Grid
 from ringwright_lab.sweep.point import GridPoint

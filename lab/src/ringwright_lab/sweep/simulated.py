@@ -28,7 +28,7 @@ PAIR = 2  # ranks of a message
 
 def machine(point: GridPoint) -> tuple[Topology, tuple[int, ...]]:
     """Return the machine that a cell is simulated on and where its ranks are; UsageError where they do not lie evenly on it."""
-    from ringwright.calls.spelled import machine as named
+    from ringwright.calls.arguments import machine as named
 
     if point.ranks % point.nodes:
         raise UsageError(
@@ -137,7 +137,7 @@ def _timed(point: GridPoint, turn: str, row: ExpectedRow, topology: Topology, ra
 
 def _spelling(point: GridPoint, question: SimulationSpec, size_bytes: int) -> str:
     """Return the library with the knobs that its settings mean for this call."""
-    from ringwright.calls.spelled import algorithm
+    from ringwright.calls.arguments import algorithm
 
     slug = library_of(point)
     if slug.startswith("nccl") and "NCHANNELS" in point.env:

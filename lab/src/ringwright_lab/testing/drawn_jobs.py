@@ -19,9 +19,9 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.ground.trace_tables import rows
 from ringwright.ground.units import MIB, PS
 from ringwright.model.rewrites.operations import operations
+from ringwright.model.run_tables import TraceWriter, communicator, communicators
 from ringwright.model.stages import Costs, LinkCosts, Stage
 from ringwright.model.trace import Trace
-from ringwright.model.traced import TraceWriter, communicator, communicators
 from ringwright.model.workload import PHASES
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright_lab.testing.noise import HealthyNoise, ours

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ringwright.calls.arguments import algorithm
 from ringwright.calls.asked_faults import AskedFaults
-from ringwright.calls.neighbours import programs
+from ringwright.calls.other_jobs import programs
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
-from ringwright.calls.spelled import algorithm
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion, is_congestion
 from ringwright.ground.errors import InfeasibleError, JobEndsError, UsageError
 from ringwright.jobs.explained.exposed_operations import exposed_operations
-from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_job import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.study import PolicyResult, answer

@@ -16,9 +16,9 @@ import numpy as np
 
 from ringwright.fabrics import fabric, faults
 from ringwright.ground.errors import RingwrightError
-from ringwright.jobs import generated, study
+from ringwright.jobs import model_job, study
+from ringwright.jobs.job_trace import trace as traced
 from ringwright.jobs.model_workload import WorkloadSpec
-from ringwright.jobs.traced import trace as traced
 from ringwright.model.topology import NIC
 from ringwright.model.trace import Trace
 
@@ -110,10 +110,10 @@ def planted(seed: int, kind: str = "", *, small: bool = False) -> PlantedJob | N
         machine = fabric(named)
         dims = {} if model in IMAGES else {"layers": draw.choice(layers)}
         spec = WorkloadSpec(model, None, mesh, micro_batches=4 if "pp" in mesh else None, dims=dims)
-        question = generated.GeneratedJobSpec(spec)
+        question = model_job.GeneratedJobSpec(spec)
         fault, where, late = _fault(kind, machine, ranks, draw, severe=small)
-        sound = generated.made(question, machine)
-        job = generated.made(question, faults.apply(machine, [fault], seed=seed)) if fault else sound
+        sound = model_job.made(question, machine)
+        job = model_job.made(question, faults.apply(machine, [fault], seed=seed)) if fault else sound
         well = study.answer(sound, policy)
         if kind == "late-loader":
             late = {rank: share * well.step_s for rank, share in late.items()}

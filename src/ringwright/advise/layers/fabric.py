@@ -10,7 +10,7 @@ from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import MACHINE, Setting
 from ringwright.fabrics import families, knobs
 from ringwright.ground.errors import UsageError
-from ringwright.jobs.aggregated import switches_add
+from ringwright.jobs.switch_gains import switches_add
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation

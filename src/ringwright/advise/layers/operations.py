@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.algorithms.searching import OutOfTimeError
 from ringwright.ground.errors import RingwrightError, UsageError
-from ringwright.jobs.aggregated import ALONE, fabric_costs
 from ringwright.jobs.explained.exposed_operations import exposed_operations
-from ringwright.jobs.recorded import Changed
+from ringwright.jobs.recorded_job import Changed
+from ringwright.jobs.switch_gains import ALONE, fabric_costs
 from ringwright.model.stages import seconds
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from ringwright.advise.links import has_rdma, slow_link, sockets_seen
-from ringwright.advise.mended import computed_s, usual_s
 from ringwright.advise.settings import BROKEN, LINK, NETWORK, Setting, Setup
+from ringwright.advise.without_stragglers import computed_s, usual_s
 from ringwright.analysis.slow.arrivals import arrivals
 from ringwright.ground.errors import UsageError
 

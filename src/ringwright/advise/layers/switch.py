@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ringwright.advise.layers.algorithm import by_system
 from ringwright.advise.layers.operations import MOST_SYSTEMS, LeftOut, MainOperation, on_known_machine, quickest, timed
 from ringwright.ground.errors import UsageError
-from ringwright.jobs.aggregated import switches_add
+from ringwright.jobs.switch_gains import switches_add
 from ringwright.model.registry import systems
 
 if TYPE_CHECKING:

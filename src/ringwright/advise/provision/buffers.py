@@ -19,9 +19,9 @@ import numpy as np
 
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.packets.carriage import inside
+from ringwright.engines.packets.concurrent_packets import PacketsTogether, laid_out
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import TooManyPacketsError
-from ringwright.engines.packets.together import PacketsTogether, laid_out
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import DeclinedError, InfeasibleError
 from ringwright.model.stages import Costs, Stage

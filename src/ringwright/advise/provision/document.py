@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ringwright.advise.provision.optics import Headroom
 from ringwright.advise.provision.sensitivity import ClassSensitivity
-from ringwright.calls.asked import AskedOf
+from ringwright.calls.provenance import AskedOf
 
 SCHEMA = "ringwright.provision/1"
 

@@ -10,14 +10,14 @@ from ringwright.advise.provision.buffers import LeastBuffer, Queued, least_buffe
 from ringwright.advise.provision.document import BufferRow, BurstRow, QueuedRow
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.provision.optics import Headroom, headroom
-from ringwright.advise.provision.sent import transfers
+from ringwright.advise.provision.port_transfers import transfers
 from ringwright.analysis.traffic.bursts import bursts_of
 from ringwright.engines.packets.carriage import spoken
 from ringwright.jobs import study
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 
 if TYPE_CHECKING:
-    from ringwright.advise.provision.sized import SizedNetwork
+    from ringwright.advise.provision.least_network import SizedNetwork
 
 
 def carrier(sized: SizedNetwork) -> FabricCosts:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise.provision import figures
-from ringwright.advise.provision.asked import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.advise.provision.document import SCHEMA, ProvisionDocument, ProvisionRow
+from ringwright.advise.provision.least_network import SizedNetwork
+from ringwright.advise.provision.question import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.advise.provision.sensitivity import sensitivity
-from ringwright.advise.provision.sized import SizedNetwork
-from ringwright.calls.asked import asked_of
-from ringwright.ground import steps
+from ringwright.calls.provenance import asked_of
+from ringwright.ground import stepwise
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.jobs.memory import peak, too_large
 from ringwright.jobs.pricing.costs import LIBRARY
@@ -31,7 +31,7 @@ LEFT_OUT = (
 def provision(
     spec: ProvisionSpec,
     fabrics: Sequence[Topology],
-    progress: steps.Advance | None = None,
+    progress: stepwise.Advance | None = None,
     kept: Callable[[ProvisionRow, SizedNetwork], ProvisionRow] | None = None,
 ) -> ProvisionDocument:
     """Return the object of schema ``ringwright.provision/1``.
@@ -51,7 +51,7 @@ def provision(
     assumptions = dict.fromkeys([told] if told else [])
     refused: list[RingwrightError] = []
     asked = [(name, topology) for name in spec.workloads for topology in fabrics]
-    for name, topology in steps.told(asked, progress, lambda each: f"{each[0]} on {each[1].name}"):
+    for name, topology in stepwise.told(asked, progress, lambda each: f"{each[0]} on {each[1].name}"):
         row = ProvisionRow(name, topology.name)
         try:
             job = workloads.on(name, topology)

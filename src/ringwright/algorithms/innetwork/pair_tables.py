@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from ringwright.ground.errors import UsageError
-from ringwright.ground.mixing import mixed_int
+from ringwright.ground.hashing import mixed_int
 
 Pair = tuple[bytes, int]
 

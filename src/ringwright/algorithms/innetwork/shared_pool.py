@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from ringwright.ground.errors import UsageError
-from ringwright.ground.mixing import mixed_int
+from ringwright.ground.hashing import mixed_int
 
 MOST_TICKS = 5_000_000
 

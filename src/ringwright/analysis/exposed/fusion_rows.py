@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.kernels import COMMUNICATION
-from ringwright.costs.looped import looped_time
+from ringwright.costs.ring_overlap import looped_time
 
 if TYPE_CHECKING:
     import polars as pl

@@ -19,7 +19,7 @@ from ringwright.analysis.exposed.fusion_rows import PRODUCTS, Fusion, FusionRows
 from ringwright.analysis.exposed.fusions import Fusions, fusions
 from ringwright.analysis.exposed.overlap_audit import SHARE, Case
 from ringwright.analysis.exposed.overlap_remedies import NOT_MATCHED, ONE_COMMUNICATOR, OverlapRemedy
-from ringwright.analysis.made_by import XLA, made_by
+from ringwright.analysis.library_of_calls import XLA, made_by
 
 if TYPE_CHECKING:
     from ringwright.ground.trace_tables import Row

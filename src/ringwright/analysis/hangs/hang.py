@@ -26,7 +26,7 @@ from ringwright.analysis.hangs.hang_waits import (
     vote,
     waits,
 )
-from ringwright.analysis.made_by import GLOO, MPI, made_by
+from ringwright.analysis.library_of_calls import GLOO, MPI, made_by
 
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace

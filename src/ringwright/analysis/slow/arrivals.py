@@ -21,7 +21,7 @@ from ringwright.analysis.slow.lateness import FEWEST_STEPS, Lateness, from_handi
 from ringwright.analysis.slow.slow_work import slow_work
 from ringwright.analysis.slow.stragglers import LEAST, NOBODY, HeldUp, at_least, held_up
 from ringwright.analysis.slow.stragglers_said import culprit as said_of
-from ringwright.model.traced import SIMULATED_JOB
+from ringwright.model.run_tables import SIMULATED_JOB
 
 if TYPE_CHECKING:
     import polars as pl

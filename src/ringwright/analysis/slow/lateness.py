@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ringwright.analysis.intervals import covered, union
-from ringwright.model.traced import HANDED_IN
+from ringwright.model.run_tables import HANDED_IN
 
 if TYPE_CHECKING:
     import polars as pl

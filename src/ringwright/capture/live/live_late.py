@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ringwright.analysis.document import Summary
-    from ringwright.formats.sources.gate.reached import Reached
+    from ringwright.formats.sources.gate.rank_progress import Reached
     from ringwright.model.trace import Trace
 
 MOST_LATE = 50

@@ -17,7 +17,7 @@ import time
 import weakref
 from typing import Any
 
-from . import fate
+from . import exit_status
 from .context import Context
 from .groups import GroupNumbers
 from .operations import SHAPES, CallSignature, measure
@@ -85,7 +85,7 @@ class TorchRecorder:
             self.context.install()
         self._watch_waits()
         atexit.register(self._leave)
-        fate.watch(self)
+        exit_status.watch(self)
 
     def joined(self) -> None:
         """Say who this process is, once the group knows."""
@@ -168,7 +168,7 @@ class TorchRecorder:
             while self._waiting and time.monotonic() < until:
                 time.sleep(0.001)
             time.sleep(0.001)  # the last of them lets go
-            fate.leaving()
+            exit_status.leaving()
             self.writer.line(["x", "exit", time.monotonic_ns(), None])
 
     # Each call ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from functools import cache
 import msgspec
 
 from ringwright.costs.learnt.packaged import learnt_file
-from ringwright.costs.probable import CORRECTED, PRIOR, Probable
+from ringwright.costs.probable_time import CORRECTED, PRIOR, Probable
 
 SCHEMA = "ringwright.step-factors/1"
 DENSE, EXPERTS = "dense", "experts"

@@ -12,7 +12,7 @@ from ringwright.costs.learnt.call import LibraryCall, of_calls
 from ringwright.costs.learnt.parts import scattered
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, shipped
 from ringwright.costs.nccl.constants import release_numbers
-from ringwright.costs.probable import NINETY
+from ringwright.costs.probable_time import NINETY
 
 HALF = 0.6745  # standard deviations within which 50 % of a normal distribution lie
 MOST_POINTS = 2_000  # of one's own tables that are taken in: 32 MB of covariances

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines.flat import paced, routes
 from ringwright.ground.errors import DeclinedError
-from ringwright.ground.mixing import following
+from ringwright.ground.hashing import following
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from ringwright.engines.job.flat import FlatJob, Interference, Queues
 from ringwright.engines.job.step import EDGES, REAL, WHOLE, Band, Loads, StepBuilder
 from ringwright.engines.job.tasks import TURN, Tasks
 from ringwright.ground.units import PS
-from ringwright.model.rewrites.drawn import drawn
+from ringwright.model.rewrites.random_order import drawn
 from ringwright.model.workload import Queue, Workload
 
 LARGE = 1 << 12  # edges of a run that is laid out by itself

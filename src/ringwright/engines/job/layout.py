@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from ringwright.engines.job.arrays import flatten
+from ringwright.engines.job.contention_factors import measured
 from ringwright.engines.job.flat import FlatJob, Interference
-from ringwright.engines.job.measured import measured
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import Band, Instances

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.protocols import CREDIT, DCQCN, PAUSE
 from ringwright.engines.packets.network import ENDLESS, GATES, MARK_ALL, MARK_FROM, MARK_SHARE, PAUSE_AT, RESUME_AT
-from ringwright.ground.mixing import STEP, mixed_int
+from ringwright.ground.hashing import STEP, mixed_int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

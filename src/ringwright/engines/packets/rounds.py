@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.engines.concurrent_programs import merged, started
 from ringwright.engines.flat import flatten
 from ringwright.engines.packets.carriage import wire_rates, without_losses
 from ringwright.engines.packets.options import PacketOptions
 from ringwright.engines.packets.run import require_few, run
-from ringwright.engines.repeated import repeated
-from ringwright.engines.slots import machines
-from ringwright.engines.together import merged, started
+from ringwright.engines.repetitions import repeated
+from ringwright.engines.switch_slots import machines
 from ringwright.ground.errors import DeclinedError
 from ringwright.ground.units import PS
 

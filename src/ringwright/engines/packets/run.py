@@ -17,7 +17,7 @@ from ringwright.engines.packets.layout import lay_out
 from ringwright.engines.packets.options import STARTS, PacketOptions
 from ringwright.engines.packets.ports import least_of
 from ringwright.engines.result import Run
-from ringwright.engines.slots import machines
+from ringwright.engines.switch_slots import machines
 from ringwright.ground.errors import DeclinedError, JobEndsError, UsageError
 from ringwright.ground.units import PS, format_size
 

@@ -18,7 +18,7 @@ from ringwright.engines.pools.transport import ConnectedWorkers
 from ringwright.ground.errors import InfeasibleError
 
 if TYPE_CHECKING:
-    from ringwright.engines.pools.described import PoolLink, SlotPool
+    from ringwright.engines.pools.pool_machine import PoolLink, SlotPool
 
 MOST_TIMES, LEAST_HOPS = 50, 10_000  # as many packets again, after which nothing will end
 _UP, _DOWN, _WAKE, _ASKED = range(4)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.machine import machine
-from ringwright.engines.pools.described import Mending, PoolLink, SlotPool
 from ringwright.engines.pools.losses import lost_on
+from ringwright.engines.pools.pool_machine import Mending, PoolLink, SlotPool
 from ringwright.engines.round_trips import RoundTrips
-from ringwright.engines.slots import StreamsInUse, mended, outside
+from ringwright.engines.switch_slots import StreamsInUse, mended, outside
 from ringwright.ground.errors import DeclinedError
 from ringwright.ground.units import PS
 from ringwright.model.streams import LOSS_RULES

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.engines.pools.described import MOST_TIMER_PS
+from ringwright.engines.pools.pool_machine import MOST_TIMER_PS
 
 if TYPE_CHECKING:
-    from ringwright.engines.pools.described import Mending, SlotPool
+    from ringwright.engines.pools.pool_machine import Mending, SlotPool
 
 Send = Callable[[int, int, int], int]  # returns when the link is free again
 Wake = Callable[[int, int], None]

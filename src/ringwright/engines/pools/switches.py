@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.engines.pools.described import SlotPool
+    from ringwright.engines.pools.pool_machine import SlotPool
 
 WAITS, COMPLETE, HELD = range(3)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.engines.pools.described import SlotPool
+    from ringwright.engines.pools.pool_machine import SlotPool
     from ringwright.engines.pools.senders import Send, Wake
 
 

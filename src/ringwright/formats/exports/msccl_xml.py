@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ringwright.model.program import Program
 
 EXPORTS = {"msccl-xml": "msccl_xml"}
-READER, LOSS = "ringwright.formats.sources.programs.opened:read_program", ("cost", "root")  # a file says neither
+READER, LOSS = "ringwright.formats.sources.programs.program_files:read_program", ("cost", "root")  # a file says neither
 TARGETS = ("msccl", "rccl", "azure")
 MOST_NAME = 63
 _NAMES = {kind: name for name, kind in TYPES.items()}

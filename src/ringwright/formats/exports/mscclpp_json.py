@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.model.program import Program
 
 EXPORTS = {"mscclpp-json": "mscclpp_json"}
-READER, LOSS = "ringwright.formats.sources.programs.opened:read_program", ("cost", "root")  # a file says neither
+READER, LOSS = "ringwright.formats.sources.programs.program_files:read_program", ("cost", "root")  # a file says neither
 _COLLECTIVES = {
     "all-reduce": "allreduce",
     "all-gather": "allgather",

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.graph.frameworks.buckets import BucketPlan
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.ground.units import MIB

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.graph.frameworks.prefetch import ROOT_UNIT, PrefetchPlan
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.workload import Payload, Workload

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.graph.frameworks import megatron
+from ringwright.graph.frameworks.framework_facts import settings_of
 from ringwright.graph.frameworks.settings import FrameworkSettings
-from ringwright.graph.frameworks.told import settings_of
 from ringwright.ground.errors import InputError, UsageError
 from ringwright.model.workload import Workload
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ringwright.costs.selection import Branch, Choice, Tree, parse_test
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.ground.errors import InputError, UsageError
 
 

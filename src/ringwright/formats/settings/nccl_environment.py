@@ -28,7 +28,7 @@ from ringwright.costs.nccl.environment import (
     op_words,
 )
 from ringwright.costs.nccl.names import spelled
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.ground.errors import InputError, UsageError
 
 HEAD = "# NCCL "

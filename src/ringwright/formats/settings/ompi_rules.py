@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from ringwright.costs.mpi_names import OUR_NAMES, RULES_FILE_IDS, RULES_FILE_OPS, mpi_name
 from ringwright.costs.selection import DISTRIBUTIONS, RanksRule, RuleTable, SizeRule
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.ground.errors import InputError, UsageError
 
 _REMEDY = "write version 3 (JSON, Open MPI 6.0 and later) instead"

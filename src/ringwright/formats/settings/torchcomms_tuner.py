@@ -23,7 +23,7 @@ from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
 from ringwright.costs.nccl.per_rank import EVERY, PerRankRule, WholeRange
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX
 from ringwright.formats.settings.nccl_tuner_csv import COLLECTIVES, OPS
-from ringwright.formats.sources.gate.whole import read_whole
+from ringwright.formats.sources.gate.small_file import read_whole
 from ringwright.ground.errors import InputError, UsageError
 
 

@@ -104,7 +104,7 @@ def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -
     ``read_kind`` reads the sources of one kind. What is no recording is named in ``meta["passed_over"]``; InputError where
     nothing can be read.
     """
-    from ringwright.formats.sources.beside import beside
+    from ringwright.formats.sources.framework_lines import beside
 
     first: dict[str, list[Source]] = {}
     also: dict[str, list[Source]] = {}

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from ringwright.formats.sources.detect import PEEK_BYTES, detect, is_recording
 from ringwright.formats.sources.gate.archives import CAPTURED, is_archive, unpack
 from ringwright.formats.sources.gate.inputs import files, find, sources_in
-from ringwright.formats.sources.gate.wrapped import unwrapped
-from ringwright.ground import drafts, reopened
+from ringwright.formats.sources.gate.wrappers import unwrapped
+from ringwright.ground import drafts, saved_trace
 from ringwright.ground.errors import InputError
 from ringwright.ground.scratch import ROOM, TemporaryFolder
 from ringwright.model.trace import META_FILE, Trace, is_capture
@@ -127,7 +127,7 @@ def _saved_below(folder: Path) -> Iterator[Path]:
 def is_ours(folder: Path) -> bool:
     """Say whether a folder holds a saved Trace of ours, and not another program's ``meta.json``."""
     try:
-        return reopened.document(folder / META_FILE).get("format") == FORMAT
+        return saved_trace.document(folder / META_FILE).get("format") == FORMAT
     except (OSError, ValueError):
         return False
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ringwright.formats.sources import read_each
 from ringwright.formats.sources.detect import PEEK_BYTES, detect
 from ringwright.formats.sources.gate.inputs import CHUNK_BYTES, chunks, files, find, is_plain, sources_in
-from ringwright.formats.sources.gate.reached import Growing, Reached
+from ringwright.formats.sources.gate.rank_progress import Growing, Reached
 from ringwright.formats.sources.gate.tails import FileState, Tail, state_of
 from ringwright.formats.sources.kinds import kinds
 from ringwright.formats.sources.source import Source

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.gate.inputs import chunks
-from ringwright.formats.sources.gathered import Gathered, whole_number
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.c10d import POINTWISE, ROOTED, operation, sizes
 from ringwright.formats.sources.datatypes import BYTES, datatype
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.members import Member, whole
 from ringwright.formats.sources.ranks import rank_in_name, world_of
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

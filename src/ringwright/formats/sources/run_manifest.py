@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.sources.gathered import Gathered
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

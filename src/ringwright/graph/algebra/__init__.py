@@ -23,9 +23,8 @@ from ringwright.graph.algebra import (
     halves,
     levels,
     loop,
+    micro_batch_sums,
     networks,
-    once,
-    opened,
     order,
     recompute,
     reorder,
@@ -34,6 +33,7 @@ from ringwright.graph.algebra import (
     shift,
     slots,
     split_collective,
+    unfuse,
 )
 from ringwright.graph.algebra.rule import RULES, RewriteError, RewriteRule, replayed, rewritten
 
@@ -46,7 +46,7 @@ FAMILIES = (
     commute,
     reorder,
     fuse,
-    opened,
+    unfuse,
     loop,
     shift,
     batches,
@@ -55,7 +55,7 @@ FAMILIES = (
     reuse,
     order,
     slots,
-    once,
+    micro_batch_sums,
     halves,
 )
 

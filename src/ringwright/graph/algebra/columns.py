@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ringwright.graph.algebra.computing import COLUMN
+from ringwright.graph.algebra.computation import COLUMN
 from ringwright.model.values import SLICED, MatrixProduct, Value, Work
 from ringwright.model.workload import Task
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+from ringwright.graph.algebra.block_loop import TurnedTask
 from ringwright.graph.algebra.editing import StepGraph, dims_of, times_of
 from ringwright.graph.algebra.rings import add, own_block, ring_axis, shifts
 from ringwright.graph.algebra.rule import Refused, rule, task_at
 from ringwright.graph.algebra.split_collective import sliced_by
 from ringwright.graph.algebra.tiles import put_together, tiled
-from ringwright.graph.algebra.turns import TurnedTask
 from ringwright.model.values import Change, Value
 from ringwright.model.workload import SHIFTS, Payload, Task
 

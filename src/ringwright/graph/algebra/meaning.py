@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ringwright.graph.algebra.computing import block, computed, drawn
-from ringwright.graph.algebra.moving import Held, carried
+from ringwright.graph.algebra.computation import block, computed, drawn
+from ringwright.graph.algebra.movement import Held, carried
 from ringwright.ground.errors import UsageError
 from ringwright.model.values import KEPT, LOCAL, PARTIAL, Value
 from ringwright.model.workload import Payload, Task, Workload, sends_earlier

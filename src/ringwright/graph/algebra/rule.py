@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from ringwright.graph.algebra.account import copied_bytes, launches, traffic_bytes
+from ringwright.graph.algebra.assumed_values import valued
 from ringwright.graph.algebra.editing import StepGraph
 from ringwright.graph.algebra.kinds import is_of, kind_of
-from ringwright.graph.algebra.valued import valued
 from ringwright.ground.errors import UsageError
 from ringwright.model.validity.workloads import check
 from ringwright.model.values import Applied, Change

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, TypedDict
 
-from ringwright.costs.measured import MeasuredCosts
+from ringwright.costs.measured_costs import MeasuredCosts
 from ringwright.ground.errors import RingwrightError
 from ringwright.ground.units import MIB
 from ringwright.jobs.explained.remedies import OF_STEP
-from ringwright.jobs.recorded import Changed, below_recorded
+from ringwright.jobs.recorded_job import Changed, below_recorded
 from ringwright.jobs.study import NONE, answer, scheduled_by
 from ringwright.model.registry import composed
 from ringwright.model.rewrites.operations import operations

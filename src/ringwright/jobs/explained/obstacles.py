@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.calls.in_switches import in_switches
+from ringwright.calls.switch_leases import in_switches
 from ringwright.ground.errors import FanInError, OperationError, UsageError
 from ringwright.ground.units import format_size
 from ringwright.model.codecs.formats import codecs

@@ -16,22 +16,22 @@ import numpy as np
 
 from ringwright.algorithms.searching import in_time
 from ringwright.calls import job_ends
-from ringwright.engines.beside import LOWER_BOUND
+from ringwright.engines.background_programs import LOWER_BOUND
 from ringwright.engines.choose import simulate
-from ringwright.engines.crossed import crossed
+from ringwright.engines.link_crossings import crossed
 from ringwright.engines.packets.carriage import acts_on_packets, without_losses
-from ringwright.engines.packets.followed import Bound, FollowedPackets
+from ringwright.engines.packets.operation_losses import Bound, FollowedPackets
 from ringwright.ground.errors import InfeasibleError, JobEndsError, NeverArrivesError, UsageError
-from ringwright.jobs.explained.passing import PassingFault, staying
+from ringwright.jobs.explained.outages import PassingFault, staying
 from ringwright.jobs.faults import marked
 from ringwright.jobs.phases import COPY, RING, parts_of, phases_of
-from ringwright.jobs.pricing.at_once import made_once, timed_at_once
+from ringwright.jobs.pricing.concurrent_operations import made_once, timed_at_once
 from ringwright.jobs.pricing.copies import copied_s
+from ringwright.jobs.pricing.cost_cache import MOST_ASKED, MOST_TIMED, KnownOperations, Timed, TimedRanks, remembered
 from ringwright.jobs.pricing.host_links import HostLinks
-from ringwright.jobs.pricing.known import MOST_ASKED, MOST_TIMED, KnownOperations, Timed, TimedRanks, remembered
 from ringwright.jobs.pricing.places import places
-from ringwright.jobs.pricing.said_operations import SaidOperations
 from ringwright.jobs.pricing.siblings import Siblings
+from ringwright.jobs.pricing.verb_costs import SaidOperations
 from ringwright.jobs.pricing.wire import sent_by_ranks
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.ground.mixing import following
+from ringwright.ground.hashing import following
 from ringwright.model.program import ADDING, Op
 from ringwright.model.validity.rules import Violation
 

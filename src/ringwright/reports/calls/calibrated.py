@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ringwright.calls.calibrate import Size
     from ringwright.costs.calibration import Calibration
-    from ringwright.costs.probable import Probable
+    from ringwright.costs.probable_time import Probable
 
 
 POOR = 0.25  # error from which on it is said

@@ -10,7 +10,7 @@ from ringwright.reports.calls.fault_costs import write_faults
 from ringwright.reports.calls.synthesised import VERIFIED
 
 if TYPE_CHECKING:
-    from ringwright.search.together import SharedMachine
+    from ringwright.search.concurrent_groups import SharedMachine
 
 
 def write(result: SharedMachine, file: TextIO, *, width: int | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ringwright.ground.units import format_count, format_size, format_time
 from ringwright.reports import bursts, layout
-from ringwright.reports.calls import probable
+from ringwright.reports.calls import probable_times
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def write(
     rows = result.answered
     names = list(dict.fromkeys(row.algorithm for row in rows))
     ground = f"{result.collective} on {result.fabric}, {format_count(result.ranks)} ranks"
-    models = f"by {probable.models(rows)}; " if rows else ""
+    models = f"by {probable_times.models(rows)}; " if rows else ""
     layout.line(out, f"simulated: {ground}, {models}{result.link_model} links", style="bold", indent=0)
     if result.arrivals and result.last_arrival_us is not None:
         last = time(result.last_arrival_us)
@@ -55,7 +55,7 @@ def write(
         _side_by_side(out, rows, list(dict.fromkeys(row.algorithm for row in result.rows)), result)
     _bounds(out, result)
     _declines(out, result)
-    probable.write(out, result)
+    probable_times.write(out, result)
     for note in result.notes:
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from ringwright.calls.asked import asked_of
+from ringwright.calls.provenance import asked_of
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import write_faults
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ringwright.search.rivals import RivalRow
+    from ringwright.search.runtime_files import WrittenRegions
     from ringwright.search.study import Synthesised
-    from ringwright.search.written import WrittenRegions
 
 MOST_NODES = 24
 MOST_RIVALS = 12

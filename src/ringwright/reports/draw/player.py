@@ -18,7 +18,7 @@ from ringwright.reports.draw.machine_rows import DrawnFrame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.calls.followed import FollowedRun
+    from ringwright.calls.message_playback import FollowedRun
     from ringwright.model.topology import Topology
     from ringwright.reports.draw.machine_graph import ShownMachine
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
-    from ringwright.search.carried import CarriedTree
+    from ringwright.search.chunk_routes import CarriedTree
 
 MOST_TREES = 8
 MOST_RANKS = 256

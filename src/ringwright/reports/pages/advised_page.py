@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from ringwright.advise.advise import step_today_us
-from ringwright.advise.by_name import VERDICTS
+from ringwright.advise.entry import VERDICTS
 from ringwright.reports import html, layout, tables
 from ringwright.reports.pages.job_page import TimelinePicture, timeline, timeline_legend
 from ringwright.reports.steps.advised import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.calls.simulated_bursts import BurstAnswer
 from ringwright.ground.units import format_count, format_size
 from ringwright.reports import bursts, html, tables
-from ringwright.reports.calls import probable
+from ringwright.reports.calls import probable_times
 from ringwright.reports.calls.simulated import burst_title, declined, ended, fault_costs, time, unaffected
 from ringwright.reports.draw import pictures, player
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.calls.detail import Detail
-    from ringwright.calls.followed import FollowedRun
+    from ringwright.calls.message_playback import FollowedRun
     from ringwright.calls.simulated_document import SimulatedCalls, SimulatedRow
 
 
@@ -40,7 +40,7 @@ def page(
         "simulated.html.j2",
         parts=("elements", "player", "page_player"),
         title=f"{result.collective} on {result.fabric}",
-        ground=f"simulated by {probable.models(rows)}; {result.link_model} links",
+        ground=f"simulated by {probable_times.models(rows)}; {result.link_model} links",
         figures=[
             ("Ranks", format_count(result.ranks)),
             ("Algorithms", str(len(details))),
@@ -56,7 +56,7 @@ def page(
             *filter(None, [result.bound_ground]),
             *result.notes,
             *(
-                f"{each.algorithm}: models disagree by more than twice: {probable.disagreement(each)}"
+                f"{each.algorithm}: models disagree by more than twice: {probable_times.disagreement(each)}"
                 for each in result.disagreements
             ),
             *(f"{name} declined: {why}" for name, why, _ in declined(result)),
@@ -75,7 +75,7 @@ def page(
         play=play,
         unplayed=unplayed,
         data=html.script_data({"play": play}),
-        grounds=[f"{name}: {line}" for name, line in probable.ground(result)],
+        grounds=[f"{name}: {line}" for name, line in probable_times.ground(result)],
         provenance=result.provenance or "Rates and latencies are those of the file.",
         bursts=bursts.page(told.bursts, told.bursts_unknown, burst_title(told.bursts)),
         left_out=result.left_out,

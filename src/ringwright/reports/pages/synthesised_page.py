@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.calls.followed import follow
+from ringwright.calls.message_playback import follow
 from ringwright.ground.units import format_count, format_size
 from ringwright.reports import html, tables
 from ringwright.reports.calls.synthesised import UNDONE, VERIFIED, sentence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ringwright.model.topology import Topology
-    from ringwright.search.seen import SeenProgram
+    from ringwright.search.best_run import SeenProgram
     from ringwright.search.study import Synthesised
 
 MOST_NAMES = 48

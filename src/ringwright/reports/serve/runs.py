@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ringwright.ground import called
+from ringwright.ground import invocation
 from ringwright.ground.errors import UsageError
 from ringwright.reports.serve.workspace import Workspace
 
@@ -152,7 +152,7 @@ def _environment() -> dict[str, str]:
         "COLUMNS": "120",
         "NO_COLOR": "1",
         "PYTHONUNBUFFERED": "1",
-        called.TOLD_BY_SCRIPT: called.NAME,
+        invocation.TOLD_BY_SCRIPT: invocation.NAME,
     }
 
 

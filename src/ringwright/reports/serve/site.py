@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ringwright.analysis.timeline.event_levels import EventLevels
 from ringwright.ground.errors import InputError, UsageError
-from ringwright.reports.serve import opened, questions
+from ringwright.reports.serve import job_opening, questions
 from ringwright.reports.serve.runs import Commands
 from ringwright.reports.serve.workspace import (
     AskedRun,
@@ -131,7 +131,9 @@ class ServedJobs:
             job.state, job.told = "running", text or job.told
             self.changed()
 
-        task = self.commands.begin(job.id, ["ringwright.reports.serve.opened", str(folder), job.path], folder, told)
+        task = self.commands.begin(
+            job.id, ["ringwright.reports.serve.job_opening", str(folder), job.path], folder, told
+        )
         task.add_done_callback(lambda task: self._was_read(job, task))
         self.changed()
 
@@ -165,11 +167,11 @@ class ServedJobs:
 
     def report(self, name: str) -> Path:
         """Return the report of a job that was read."""
-        return self._of_job(name, opened.REPORT)
+        return self._of_job(name, job_opening.REPORT)
 
     def summary(self, name: str) -> Path:
         """Return the summary of a job that was read."""
-        return self._of_job(name, opened.SUMMARY)
+        return self._of_job(name, job_opening.SUMMARY)
 
     def _of_job(self, name: str, file: str) -> Path:
         path = self.workspace.job_folder(self.job(name).id) / file
@@ -179,7 +181,7 @@ class ServedJobs:
 
     def levels(self, name: str) -> EventLevels:
         """Return the timeline of a job that was read."""
-        return _levels(self._of_job(name, opened.LEVELS))
+        return _levels(self._of_job(name, job_opening.LEVELS))
 
     def forget(self, name: str) -> None:
         """Remove what is kept of a job."""
@@ -259,7 +261,7 @@ class ServedJobs:
         about = [self.job(job) for job in jobs]
         for job in about:
             if question.ends:
-                self._of_job(job.id, opened.TRACE)
+                self._of_job(job.id, job_opening.TRACE)
         words = questions.command(question, [job.path for job in about], answers)
         now = " ".join(job.stamp for job in about)
         for run in self.workspace.runs.values():
@@ -312,7 +314,7 @@ class ServedJobs:
             return command
         words = list(command)
         for job in about:
-            words[words.index(job.path, 1)] = str(self.workspace.job_folder(job.id) / opened.TRACE)
+            words[words.index(job.path, 1)] = str(self.workspace.job_folder(job.id) / job_opening.TRACE)
         return words
 
     def _ended(self, run: AskedRun, task: asyncio.Task[int]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ringwright.advise.by_name import VERDICTS
+from ringwright.advise.entry import VERDICTS
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
 from ringwright.reports.calls.fault_costs import faults_asked

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
-from ringwright.jobs.aggregated import JobInNetwork
+from ringwright.jobs.switch_gains import JobInNetwork
 from ringwright.reports import layout, tables
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright.jobs.aggregated import OperationGain, SystemStep
     from ringwright.jobs.explained.obstacles import Obstacle
+    from ringwright.jobs.switch_gains import OperationGain, SystemStep
 
 MOST_OPERATIONS = 8
 MOST_FIELDS = 2

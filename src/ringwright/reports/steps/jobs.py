@@ -9,10 +9,10 @@ from typing import Any, TextIO
 
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
-from ringwright.jobs.ended import JobEndInStep
+from ringwright.jobs.job_end import JobEndInStep
 from ringwright.reports import bursts, layout
 from ringwright.reports.calls.fault_costs import MOST_COSTS, SAME, faults_asked
-from ringwright.reports.calls.probable import OUTSIDE
+from ringwright.reports.calls.probable_times import OUTSIDE
 from ringwright.reports.calls.simulated import in_words
 from ringwright.reports.steps import aggregated, memory
 

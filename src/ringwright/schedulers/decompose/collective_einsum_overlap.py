@@ -29,7 +29,7 @@ from typing import Annotated, Any, Literal
 from ringwright.costs.contention.multiprocessors import multiprocessors
 from ringwright.costs.contention.pieces import ALONG, efficiency
 from ringwright.costs.contention.products import Product
-from ringwright.costs.looped import looped_time
+from ringwright.costs.ring_overlap import looped_time
 from ringwright.graph.algebra import RewriteError, rewritten
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Range

@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 from ringwright.graph.algebra import RewriteError, rewritten
-from ringwright.graph.algebra.valued import valued
+from ringwright.graph.algebra.assumed_values import valued
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Mebibytes, Range
 from ringwright.ground.units import MIB

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ringwright.graph.algebra import RewriteError, rewritten
-from ringwright.graph.algebra.valued import valued
+from ringwright.graph.algebra.assumed_values import valued
 from ringwright.graph.pipelines import order
 from ringwright.graph.pipelines.stages import PipelineStages, passes, stages_of
 from ringwright.ground.errors import WorkloadError

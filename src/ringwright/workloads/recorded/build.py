@@ -12,8 +12,8 @@ from typing import Any
 from ringwright.model.rewrites import operations
 from ringwright.model.workload import Edge, Mesh, Payload, Policy, Queue, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
-from ringwright.workloads.recorded.alone import own_times
 from ringwright.workloads.recorded.grid import RecordedMesh, no_grid
+from ringwright.workloads.recorded.isolated_times import own_times
 from ringwright.workloads.recorded.plan import (
     BACKWARD,
     FORWARD,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.ground.errors import InputError, UsageError
-from ringwright.model.traced import HANDED_IN
+from ringwright.model.run_tables import HANDED_IN
 from ringwright.model.workload import OPS
 from ringwright.workloads.recorded.period import one_step
 from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, OPTIMIZER, Line, RecordedCall, RecordedWork

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from ringwright.execute.started import run_ranks
+from ringwright.execute.rank_processes import run_ranks
 from ringwright_lab.judges.partitioned import ranks
 from ringwright_lab.judges.partitioned.ranks import MESSAGE_ELEMENTS, RanksAsked
 from ringwright_lab.network.network import LabNetwork, network

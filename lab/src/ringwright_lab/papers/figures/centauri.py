@@ -13,7 +13,7 @@ from ringwright.graph.algebra import RULES
 from ringwright.graph.algebra.account import wire_bytes
 from ringwright.graph.algebra.build import Build, partial, sliced
 from ringwright.ground.units import PS
-from ringwright.jobs import generated
+from ringwright.jobs import model_job
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.values import Work
@@ -96,7 +96,7 @@ def step(parallel: str, micro_batches: int, *, layers: int = 0) -> Workload:
     """Return a training step of GPT-3 13B on 32 GPUs, of all its layers or a few."""
     dims = {"layers": layers} if layers else {}
     asked = WorkloadSpec("gpt3-13b", NODES * PER_NODE, parallel, micro_batches, dims=dims)
-    return generated.workload(generated.GeneratedJobSpec(asked, "a100"))
+    return model_job.workload(model_job.GeneratedJobSpec(asked, "a100"))
 
 
 @cache

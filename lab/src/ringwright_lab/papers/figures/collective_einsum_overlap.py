@@ -8,7 +8,7 @@ from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra.build import Build, sliced
-from ringwright.jobs.generated import GeneratedJobSpec, made
+from ringwright.jobs.model_job import GeneratedJobSpec, made
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Mesh, Workload

@@ -11,7 +11,7 @@ from functools import cache
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.memory import peak_bytes
-from ringwright.jobs.modelled import job
+from ringwright.jobs.model_step import job
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.lynx import LayerOperation, Recomputation, Window, chosen, lynx, partitioned

@@ -16,7 +16,7 @@ from math import log
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import simulate
 from ringwright.fabrics import fabric
-from ringwright.jobs.modelled import job
+from ringwright.jobs.model_step import job
 from ringwright.jobs.pricing.costs import on_fabric
 from ringwright.model.stages import Costs, Stage
 from ringwright.model.values import PARTIAL, Placement, Value, Work

@@ -22,9 +22,9 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import LANES_LEFT, apply
 from ringwright.ground import drafts
 from ringwright.ground.errors import RingwrightError
-from ringwright.ground.steps import Advance
-from ringwright.jobs import generated, study
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.ground.stepwise import Advance
+from ringwright.jobs import model_job, study
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.model.topology import Topology
@@ -112,7 +112,7 @@ class SimulatedModel:
     def job(self, topology: Topology, algorithm: str = "") -> study.Job:
         """Return the step on a fabric, as ``simulate --model`` has it."""
         algorithms = {"": algorithm} if algorithm else {}
-        return generated.made(GeneratedJobSpec(MODELS[self.model], DEVICE, algorithms), topology)
+        return model_job.made(GeneratedJobSpec(MODELS[self.model], DEVICE, algorithms), topology)
 
     def step(self, topology: Topology, algorithm: str = "") -> study.PolicyResult:
         """Return a step."""

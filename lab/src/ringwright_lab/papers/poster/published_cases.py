@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ringwright.advise.provision.asked import POLICY
-from ringwright.advise.provision.forms import chosen_form
+from ringwright.advise.provision.parallel_forms import chosen_form
+from ringwright.advise.provision.question import POLICY
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.errors import RingwrightError
-from ringwright.jobs import generated, study
-from ringwright.jobs.generated import GeneratedJobSpec
+from ringwright.jobs import model_job, study
+from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.collective import Collective
 from ringwright.model.registry import algorithm
@@ -25,7 +25,7 @@ def link_down() -> float:
     form = chosen_form(question, top, POLICY)
     formed = WorkloadSpec(MODEL, top.n_ranks, form.parallel, form.micro_batches)
     healthy, broken = (
-        study.answer(generated.made(GeneratedJobSpec(formed, DEVICE), machine), POLICY).step_s
+        study.answer(model_job.made(GeneratedJobSpec(formed, DEVICE), machine), POLICY).step_s
         for machine in (top, apply(top, ["link node0/nic0--leaf0 rate 50%"]))
     )
     return 1 - healthy / broken

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from ringwright.ground import drafts
 from ringwright.ground.errors import InfeasibleError, UsageError
-from ringwright.ground.steps import Advance
+from ringwright.ground.stepwise import Advance
 from ringwright_lab.papers.figures.kinds import tally
 from ringwright_lab.papers.poster import SLUG, conclusion_rows, conclusions, figures, plan, published_cases
 from ringwright_lab.papers.poster.effects import effects

@@ -15,9 +15,9 @@ from ringwright.formats.sources.bench.structured import NoBenchError, csv_tables
 from ringwright.formats.sources.bench.torch_text import torch_tables
 from ringwright.formats.sources.c10d import operation
 from ringwright.formats.sources.datatypes import BYTES, datatype
-from ringwright.formats.sources.gathered import Gathered
 from ringwright.formats.sources.kinds import document
 from ringwright.formats.sources.members import Member, whole
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.formats.sources.tables.nccl_tests import read_tables, text_tables
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow, lawful
 from ringwright.ground.errors import InputError

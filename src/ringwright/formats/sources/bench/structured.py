@@ -18,7 +18,7 @@ import msgspec
 
 from ringwright.bounds.laws.tables import Side
 from ringwright.formats.sources.gate.salvage import whole_objects
-from ringwright.formats.sources.gathered import whole_number
+from ringwright.formats.sources.reader_rows import whole_number
 from ringwright.formats.sources.tables.nccl_tests_table import NcclTestsTable, SizeRow, op_in
 
 _SUPERBENCH = re.compile(

@@ -13,7 +13,7 @@ from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.formats.sources.gathered import Gathered
+    from ringwright.formats.sources.reader_rows import Gathered
 
 KIND = "calls"
 ENDED = "ended"  # op of the status row that says how a process ended

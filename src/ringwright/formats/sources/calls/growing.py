@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.calls.file import CallsFile, take_lines
 from ringwright.formats.sources.calls.reader import made
-from ringwright.formats.sources.gate.reached import Reached, reached, renamed
+from ringwright.formats.sources.gate.rank_progress import Reached, reached, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ringwright.formats.sources.calls.build import KIND, frame_of
 from ringwright.formats.sources.calls.file import CallsFile, read_file
 from ringwright.formats.sources.gate.temporary import Store
-from ringwright.formats.sources.gathered import Gathered
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

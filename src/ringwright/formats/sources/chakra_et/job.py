@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ringwright.formats.sources.chakra_et.edges import Edge
 from ringwright.formats.sources.chakra_et.nodes import Head, Node
-from ringwright.formats.sources.gathered import Gathered
+from ringwright.formats.sources.reader_rows import Gathered
 
 KIND = "chakra-et"
 

@@ -11,9 +11,9 @@ from ringwright.formats.sources.chakra_et.edges import MOST_THROUGH, NodeDepende
 from ringwright.formats.sources.chakra_et.job import KIND, ChakraJob, File, PendingCall
 from ringwright.formats.sources.chakra_et.nodes import COLL, COMP, LOAD, METADATA, RECV, SEND, STORE, Node
 from ringwright.formats.sources.chakra_et.rows import emit_calls, emit_edges, emit_kernel, operation
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.members import Member, whole
 from ringwright.formats.sources.ranks import rank_in_name, world_of
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.formats.sources.wire import WireError, framed
 from ringwright.ground.errors import InputError
 

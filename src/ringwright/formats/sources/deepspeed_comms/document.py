@@ -8,7 +8,7 @@ from typing import Any
 from ringwright.formats.sources.deepspeed_comms.grammar import PrintedRow
 from ringwright.formats.sources.deepspeed_comms.logged import LoggedFile
 from ringwright.formats.sources.deepspeed_comms.tables import SummaryTable
-from ringwright.formats.sources.gathered import Gathered, fitting, whole_number
+from ringwright.formats.sources.reader_rows import Gathered, fitting, whole_number
 
 _SUMMARY = ("total_latency_ms", "avg_latency_ms", "tput_avg_gbps", "busbw_avg_gbps")
 _STRAGGLERS = ("total_comm_lat_ms", "total_straggler_ms", "avg_comm_lat_ms", "avg_straggler_ms")

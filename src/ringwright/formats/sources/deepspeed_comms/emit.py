@@ -9,7 +9,7 @@ from ringwright.formats.sources.deepspeed_comms.grammar import PrintedCall, call
 from ringwright.formats.sources.deepspeed_comms.latencies import single
 from ringwright.formats.sources.deepspeed_comms.logged import LoggedFile
 from ringwright.formats.sources.deepspeed_comms.tables import ROUNDED_MS, Key, SummaryTable, closing
-from ringwright.formats.sources.gathered import Gathered, whole_number
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.trace_tables import Row
 
 _GROUP = "group not named"

@@ -12,8 +12,8 @@ from ringwright.formats.sources.deepspeed_comms.emit import emit
 from ringwright.formats.sources.deepspeed_comms.latencies import added_up, too_long
 from ringwright.formats.sources.deepspeed_comms.logged import LoggedFile
 from ringwright.formats.sources.deepspeed_comms.rates import breaks, world
-from ringwright.formats.sources.gathered import Gathered
 from ringwright.formats.sources.members import Member, whole
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ringwright.formats.sources.flight_recorder.dump import Dump
 from ringwright.formats.sources.flight_recorder.events import SOURCE, GroupProgress, events, status
 from ringwright.formats.sources.flight_recorder.groups import DumpCommunicators, groups_of
 from ringwright.formats.sources.flight_recorder.names import role
-from ringwright.formats.sources.gate.missing import entry
+from ringwright.formats.sources.gate.missing_records import entry
 
 if TYPE_CHECKING:
     import polars as pl

@@ -30,7 +30,7 @@ from ringwright.ground.errors import InputError, PluginError
 from ringwright.ground.plugins import Plugin, origin_of
 
 if TYPE_CHECKING:
-    from ringwright.formats.sources.gate.reached import Growing
+    from ringwright.formats.sources.gate.rank_progress import Growing
     from ringwright.formats.sources.source import Source
     from ringwright.model.trace import Trace
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ringwright.formats.sources.gate.temporary import ROWS_IN_MEMORY, Store
 from ringwright.formats.sources.kineto import catalogue as kernels_catalogue
 from ringwright.formats.sources.kineto.columns import RankFile
+from ringwright.formats.sources.kineto.event_batches import gather
 from ringwright.formats.sources.kineto.findings import KinetoFindings
 from ringwright.formats.sources.kineto.frames import Calendar, device_rows, first_moment, host_rows, operations
-from ringwright.formats.sources.kineto.gather import gather
 from ringwright.formats.sources.kineto.groups import KinetoCommunicators
 from ringwright.formats.sources.kineto.operations import link
 from ringwright.formats.sources.kineto.part import TraceFile

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.gathered import Gathered
 from ringwright.formats.sources.megatron_log.lines import FASTEST, SLOWEST, PrintedTimer, TrainingLines
 from ringwright.formats.sources.members import Member
 from ringwright.formats.sources.nccl_log import framework
 from ringwright.formats.sources.nccl_log.state import LogState
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.gate.reached import Reached, reached, renamed
+from ringwright.formats.sources.gate.rank_progress import Reached, reached, renamed
 from ringwright.formats.sources.nccl_inspector import require_records
 from ringwright.formats.sources.nccl_inspector.job import InspectorJob
 from ringwright.formats.sources.nccl_inspector.records import MOST_RECORD_BYTES, ObjectCutter, RecordContext

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ringwright.formats.sources.gate.missing import of_collectives
+from ringwright.formats.sources.gate.missing_records import of_collectives
 from ringwright.formats.sources.nccl_inspector.records import (
     CALLS,
     InspectorCall,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.nccl_log import dialect
+from ringwright.formats.sources.nccl_log.communicator_export import Joined
 from ringwright.formats.sources.nccl_log.fold import RecordSink
 from ringwright.formats.sources.nccl_log.identity import JobIdentity
-from ringwright.formats.sources.nccl_log.joined import Joined
 from ringwright.formats.sources.nccl_log.rows import RowMaker
 from ringwright.formats.sources.nccl_log.state import LogState
 

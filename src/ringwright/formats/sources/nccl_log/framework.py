@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from ringwright.formats.sources.iteration_line import iteration_line
-from ringwright.formats.sources.nccl_log import adding
+from ringwright.formats.sources.nccl_log import switch_lines
 from ringwright.formats.sources.nccl_log.state import ErrorLine, LogState
 
 Place = tuple[str, int]
@@ -46,7 +46,7 @@ _VERSION = re.compile(r"(?P<kind>[NR]CCL)(?: version|\*\*:) ?:? ?(?P<version>2\.
 # One search that no line of any reader below gets past unnoticed.
 _MARKS = re.compile(
     r"Watchdog caught|[Ll]ast enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
-    r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)|" + adding.LIBRARY_MARK
+    r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)|" + switch_lines.LIBRARY_MARK
 )
 _DEGREE_NAMES = {
     "data": "dp",
@@ -89,7 +89,7 @@ NEEDLES = [
     b"opCount ",
     b"RCCL version",
     b"- Init COMPLETE",
-    *adding.NEEDLES,
+    *switch_lines.NEEDLES,
 ]
 
 
@@ -200,7 +200,7 @@ def _version(text: str, state: LogState, where: Place, rank: int | None, time_s:
 
 
 def _sharp(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
-    return adding.read_library(text, state, where)
+    return switch_lines.read_library(text, state, where)
 
 
 _READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool], ...] = (

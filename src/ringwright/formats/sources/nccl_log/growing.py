@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.gate.inputs import Chunk
-from ringwright.formats.sources.gate.reached import Reached, renamed
+from ringwright.formats.sources.gate.rank_progress import Reached, renamed
 from ringwright.formats.sources.nccl_log import dialect
 from ringwright.formats.sources.nccl_log.build import build
+from ringwright.formats.sources.nccl_log.communicator_export import Joined
 from ringwright.formats.sources.nccl_log.fold import RecordSink
 from ringwright.formats.sources.nccl_log.identity import JobIdentity, LogCommunicator, identify
-from ringwright.formats.sources.nccl_log.joined import Joined
 from ringwright.formats.sources.nccl_log.reader import LogReader, require_log
 from ringwright.formats.sources.nccl_log.settling import SettlingJoiner
 

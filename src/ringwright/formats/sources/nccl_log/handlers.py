@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.formats.sources.nccl_log import adding, dialect, grammar
+from ringwright.formats.sources.nccl_log import dialect, grammar, switch_lines
 from ringwright.formats.sources.nccl_log.segments import LineSegment
 from ringwright.formats.sources.nccl_log.state import ErrorLine, LogState
 
@@ -39,14 +39,14 @@ def take(segment: LineSegment, state: LogState, where: Place, stamp_s: float | N
     """Take one segment into ``state``: a record for a collective, the rule's name for other lines, None for free text."""
     if segment.level in ("WARN", "ERROR"):
         _warning(segment, state, where, stamp_s)
-        adding.take(segment, state, where)
+        switch_lines.take(segment, state, where)
         return "warning"
     if segment.level != "INFO":
         state.calls[segment.text.partition("(")[0][:60]] += 1
         return segment.level.lower()
     parsed = grammar.parse(segment.text.rstrip())
     if parsed is None:
-        return adding.take(segment, state, where)
+        return switch_lines.take(segment, state, where)
     name, match = parsed
     if name == "coll":
         return collective(match, segment, state, where, stamp_s)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.gate.inputs import Chunk, chunks
-from ringwright.formats.sources.looks import looks_like
 from ringwright.formats.sources.nccl_log import framework
-from ringwright.formats.sources.nccl_log.careful import JOINED, CarefulReader, Heads
+from ringwright.formats.sources.nccl_log.dirty_lines import JOINED, CarefulReader, Heads
 from ringwright.formats.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, RecordSink
 from ringwright.formats.sources.nccl_log.scanner_map import Process, ScannedChunk, ScannerMap
 from ringwright.formats.sources.nccl_log.state import LogState
+from ringwright.formats.sources.other_files import looks_like
 from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError
 from ringwright.ground.scratch import TemporaryFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.sources.nccl_log.joined import Joined
+from ringwright.formats.sources.nccl_log.communicator_export import Joined
 
 if TYPE_CHECKING:
     import polars as pl

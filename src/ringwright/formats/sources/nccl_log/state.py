@@ -11,9 +11,9 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.formats.sources.nccl_log.adding import AddingLines
 from ringwright.formats.sources.nccl_log.dialect import Version
 from ringwright.formats.sources.nccl_log.ledger import Ledger
+from ringwright.formats.sources.nccl_log.switch_lines import AddingLines
 
 MAX_ERRORS = 20_000
 MAX_FACTS = 4_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.gate.reached import Reached, reached, renamed
+from ringwright.formats.sources.gate.rank_progress import Reached, reached, renamed
 from ringwright.formats.sources.nccl_profiler import records
 from ringwright.formats.sources.nccl_profiler.file import NotOurFileError, ProfilerReading
 from ringwright.formats.sources.nccl_profiler.reader import made, refuse

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.formats.sources.gathered import MOST_MEMBERS, Gathered, whole_number
 from ringwright.formats.sources.kernel_names import KernelKind
 from ringwright.formats.sources.nsys.matching import CommunicationKernel
 from ringwright.formats.sources.nsys.ranges import NvtxRange
+from ringwright.formats.sources.reader_rows import MOST_MEMBERS, Gathered, whole_number
 
 _PID = 0xFFFFFF
 

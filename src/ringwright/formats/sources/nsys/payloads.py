@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.sources.gathered import whole_number
+from ringwright.formats.sources.reader_rows import whole_number
 
 if TYPE_CHECKING:
     from ringwright.formats.sources.nsys.database import Database

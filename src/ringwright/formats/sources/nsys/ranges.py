@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.sources.gathered import whole_number
 from ringwright.formats.sources.nccl_functions import OPS
 from ringwright.formats.sources.nsys.payloads import Payloads
+from ringwright.formats.sources.reader_rows import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.c10d import POINTWISE
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.kernel_names import classify
 from ringwright.formats.sources.nsys.database import Database, opened
 from ringwright.formats.sources.nsys.export_file import (
@@ -22,6 +21,7 @@ from ringwright.formats.sources.nsys.export_file import (
 from ringwright.formats.sources.nsys.matching import CommunicationKernel, match
 from ringwright.formats.sources.nsys.ranges import GROUP_END, NvtxRange, ranges
 from ringwright.formats.sources.ranks import rank_in_name, world_of
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.errors import InputError
 from ringwright.ground.trace_tables import Row
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ringwright.formats.sources.c10d import operation
 from ringwright.formats.sources.datatypes import BYTES, datatype
-from ringwright.formats.sources.gathered import whole_number
 from ringwright.formats.sources.pytorch_et.document import attributes, types, values
+from ringwright.formats.sources.reader_rows import whole_number
 
 MOST_DEPTH = 8
 _I48 = 1 << 48

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.c10d import POINTWISE, ROOTED, sizes
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.members import Member, whole
 from ringwright.formats.sources.pytorch_et.calls import CommsNode, InitGroup, call_of, groups_of, label_of
 from ringwright.formats.sources.pytorch_et.document import Document, DocumentError, link_of, node_of, parse
 from ringwright.formats.sources.ranks import rank_in_name, world_of
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

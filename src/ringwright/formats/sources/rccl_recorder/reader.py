@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.c10d import POINTWISE, ROOTED
-from ringwright.formats.sources.gathered import MOST_MEMBERS, Gathered, whole_number
 from ringwright.formats.sources.members import Member
 from ringwright.formats.sources.nccl_functions import OPS
 from ringwright.formats.sources.nccl_log.dialect import DATATYPES, PER_RANK_COUNT, REDUCE_OPS, REDUCING
 from ringwright.formats.sources.ranks import world_of
 from ringwright.formats.sources.rccl_recorder.lines import RecorderCall, RecorderLines
+from ringwright.formats.sources.reader_rows import MOST_MEMBERS, Gathered, whole_number
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

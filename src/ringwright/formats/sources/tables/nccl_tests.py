@@ -19,7 +19,7 @@ from pathlib import Path
 from ringwright.bounds.laws.tables import Side
 from ringwright.formats.sources.detect import PEEK_BYTES
 from ringwright.formats.sources.gate.inputs import chunks, find
-from ringwright.formats.sources.gate.wrapped import unwrapped
+from ringwright.formats.sources.gate.wrappers import unwrapped
 from ringwright.formats.sources.launchers import plain
 from ringwright.formats.sources.source import Source
 from ringwright.formats.sources.tables.nccl_columns import HeaderWord, header, is_number, place

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ringwright.costs.nccl.names import printed_algorithm
 from ringwright.formats.sources.c10d import operation
 from ringwright.formats.sources.datatypes import BYTES, datatype
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.members import Member, whole
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field
 
-from ringwright.formats.sources.gathered import whole_number
+from ringwright.formats.sources.reader_rows import whole_number
 
 VERSION = 1
 MOST_CALLS = 2_000_000

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.c10d import POINTWISE, ROOTED, operation, sizes
 from ringwright.formats.sources.datatypes import BYTES
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.members import Member
 from ringwright.formats.sources.ranks import rank_in_name, world_of
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.formats.sources.torchcomms_log.lines import ClogCall, ClogFile
 from ringwright.ground.errors import InputError
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.bounds.laws import reason
 from ringwright.formats.sources.c10d import POINTWISE
-from ringwright.formats.sources.gathered import Gathered
 from ringwright.formats.sources.members import whole
 from ringwright.formats.sources.ranks import rank_in_name, world_of
+from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.formats.sources.tracelens.tables import (
     Call,
     Fields,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.formats.sources.c10d import CallSizes, operation, sizes
 from ringwright.formats.sources.datatypes import BYTES, datatype
-from ringwright.formats.sources.gathered import MOST_MEMBERS
+from ringwright.formats.sources.reader_rows import MOST_MEMBERS
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader

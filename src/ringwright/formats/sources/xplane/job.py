@@ -12,8 +12,8 @@ from ringwright.formats.sources.xplane.program import CONTAINERS, Communication,
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.formats.sources.gathered import Gathered
-    from ringwright.formats.sources.xplane.executed import Mark
+    from ringwright.formats.sources.reader_rows import Gathered
+    from ringwright.formats.sources.xplane.device_events import Mark
     from ringwright.formats.sources.xplane.space import Xplane
 
 KIND = "xplane"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.gathered import Gathered, whole_number
 from ringwright.formats.sources.kineto import catalogue
 from ringwright.formats.sources.members import Member, whole
+from ringwright.formats.sources.reader_rows import Gathered, whole_number
 from ringwright.formats.sources.wire import WireError
-from ringwright.formats.sources.xplane import executed
+from ringwright.formats.sources.xplane import device_events
 from ringwright.formats.sources.xplane.emit import emit
 from ringwright.formats.sources.xplane.job import KIND, METADATA, XlaFile, XlaJob, programs
+from ringwright.formats.sources.xplane.sorting import take
 from ringwright.formats.sources.xplane.space import Xplane, planes
-from ringwright.formats.sources.xplane.take import take
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,26 +58,26 @@ def _read(job: XlaJob, member: Member, kernels: catalogue.Catalogue) -> None:
         return
     job.files.append(file)
     job.gathered.inputs.append(file.name)
-    file.origin_ns, file.wall_ns = executed.origin_ns(held), executed.session_ns(held)
+    file.origin_ns, file.wall_ns = device_events.origin_ns(held), device_events.session_ns(held)
     for xplane in held:
         with _guarded(job, file, xplane):
             _facts(job, file, xplane)
-    marks = executed.HostMarks()
+    marks = device_events.HostMarks()
     hosts: list[pl.DataFrame] = []
-    for xplane in (each for each in held if each.name == executed.HOST):
+    for xplane in (each for each in held if each.name == device_events.HOST):
         with _guarded(job, file, xplane):
-            hosts.append(executed.on_host(xplane, file.origin_ns))
-            executed.marks(hosts[-1], marks)
+            hosts.append(device_events.on_host(xplane, file.origin_ns))
+            device_events.marks(hosts[-1], marks)
     file.iterations, file.steps = marks.iterations(), marks.steps
     job.gathered.note(file.name, "understood", "steps and launches", len(marks.steps) + len(marks.launches))
-    streams = [xplane for xplane in held if executed.DEVICE.match(xplane.name) and xplane.lines]
+    streams = [xplane for xplane in held if device_events.DEVICE.match(xplane.name) and xplane.lines]
     _number(job, file, streams, marks)
     for xplane in streams:
         with _guarded(job, file, xplane):
             _take(job, file, _of_device(xplane, file.origin_ns), _kernels_of(xplane, kernels))
     for frame in hosts if not streams else ():  # beside streams they are the launches of what these show
         with _guarded(job, file, held[0]):
-            _take(job, file, executed.operations(frame), None)
+            _take(job, file, device_events.operations(frame), None)
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _facts(job: XlaJob, file: XlaFile, xplane: Xplane) -> None:
     file.pid = file.pid or whole_number(own.get("process_id"))
 
 
-def _number(job: XlaJob, file: XlaFile, streams: list[Xplane], marks: executed.HostMarks) -> None:
+def _number(job: XlaJob, file: XlaFile, streams: list[Xplane], marks: device_events.HostMarks) -> None:
     """Give the devices that the file numbers from 0 their numbers in the job, and say on what ground."""
     local = sorted({_device(xplane) for xplane in streams})
     if not local:
@@ -124,14 +124,14 @@ def _number(job: XlaJob, file: XlaFile, streams: list[Xplane], marks: executed.H
 
 
 def _device(xplane: Xplane) -> int:
-    match = executed.DEVICE.match(xplane.name)
+    match = device_events.DEVICE.match(xplane.name)
     return int(match["number"]) if match else 0
 
 
 def _of_device(xplane: Xplane, origin: int) -> pl.DataFrame:
     import polars as pl
 
-    return executed.on_device(xplane, origin).with_columns(pl.lit(_device(xplane), dtype=pl.Int64).alias("device"))
+    return device_events.on_device(xplane, origin).with_columns(pl.lit(_device(xplane), dtype=pl.Int64).alias("device"))
 
 
 def _kernels_of(xplane: Xplane, kernels: catalogue.Catalogue) -> catalogue.Catalogue | None:

@@ -28,7 +28,7 @@ from typing import Annotated
 from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import rewritten
-from ringwright.graph.algebra.valued import valued
+from ringwright.graph.algebra.assumed_values import valued
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Range

@@ -9,6 +9,7 @@ from ringwright.graph.memory import memory
 from ringwright.ground.errors import InfeasibleError
 from ringwright.ground.units import format_size
 from ringwright.model.workload import Workload
+from ringwright.schedulers.decompose.lynx.carry_out import Sources, put
 from ringwright.schedulers.decompose.lynx.layers import LayersOfClass, StageLayer, joint
 from ringwright.schedulers.decompose.lynx.program import (
     DEMAND,
@@ -19,7 +20,6 @@ from ringwright.schedulers.decompose.lynx.program import (
     judged,
     on_demand,
 )
-from ringwright.schedulers.decompose.lynx.put import Sources, put
 from ringwright.schedulers.decompose.lynx.stages import imbalance, partitioned
 
 TRIES = 4  # budgets of a stage, each by how far the last one's peak was from the limit

@@ -28,11 +28,11 @@ from ringwright.ground.knobs import Dimension
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.oases.columns import by_columns
+from ringwright.schedulers.decompose.oases.half_order import in_turns
 from ringwright.schedulers.decompose.oases.halves import cut_in_two, twice
 from ringwright.schedulers.decompose.oases.pairs import paired
 from ringwright.schedulers.decompose.oases.passes import beside
 from ringwright.schedulers.decompose.oases.planner import DegreePlan, PlannedLayer, planned
-from ringwright.schedulers.decompose.oases.turns import in_turns
 
 __all__ = ["DegreePlan", "PlannedLayer", "Schedule", "oases", "planned"]
 NEEDS = ("workload.tensor-parallel",)

@@ -9,7 +9,7 @@ from ringwright.graph.pipelines.stages import stages_of
 from ringwright.ground.errors import UsageError, WorkloadError
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
-from ringwright.schedulers.decompose.oases.turns import HalfTurns
+from ringwright.schedulers.decompose.oases.half_order import HalfTurns
 
 IN_GROUPS = ("1f1b", "gpipe")  # whose chunks take turns of as many micro-batches as there are devices
 SCHEDULES = (*IN_GROUPS, "breadth-first", "aiao")  # whose backward passes are whole

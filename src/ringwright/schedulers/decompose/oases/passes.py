@@ -15,7 +15,7 @@ from ringwright.graph.pipelines.stages import stages_of
 from ringwright.ground.errors import WorkloadError
 from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose._orders import Item, Pass, ordered, stretches
-from ringwright.schedulers.decompose.oases.turns import HalfTurns
+from ringwright.schedulers.decompose.oases.half_order import HalfTurns
 
 
 def beside(workload: Workload) -> Workload:

@@ -24,7 +24,7 @@ from typing import Annotated
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.algebra import RewriteError
-from ringwright.graph.algebra.valued import valued
+from ringwright.graph.algebra.assumed_values import valued
 from ringwright.ground.errors import WorkloadError
 from ringwright.ground.knobs import Range, Seed
 from ringwright.model.stages import Costs, NetworkedCosts

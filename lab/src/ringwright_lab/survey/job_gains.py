@@ -1,0 +1,171 @@
+"""What each system does for a job: a simulated step with its algorithm or its policy in the baseline's place, and the best pair.
+
+Every pair is simulated once. The best pair is looked for by exchanging one of its parts at a time until nothing is shorter; with
+``exhaustive`` every pair is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.ground.stepwise import Advance
+from ringwright.jobs import model_job, study
+from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.wire import wire_bytes
+from ringwright.model.rewrites import is_sent_whole, operations
+from ringwright.model.stages import LinkCosts
+from ringwright.model.workload import Workload
+from ringwright_lab.survey.survey_job import Asked
+
+if TYPE_CHECKING:
+    from ringwright.costs.probable_time import Probable
+
+Pair = tuple[str, str]  # algorithm, policy
+FAMILIES = ("algorithm", "policy")
+LIKELY = ("step_us_p05", "step_us_p50", "step_us_p95")
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """One pair's step: times in us, bytes that a rank puts on wires, or why there are none in ``declined``.
+
+    ``step_us`` is the simulated step, ``likely_us`` 5, 50 and 95 % of the most probable one, as simulate answers (None: no such
+    steps were measured). ``left`` says what the algorithm left to the library; ``equal_bits`` whether every gradient travels
+    as it is.
+    """
+
+    step_us: float | None
+    exposed_us: float | None
+    wire_bytes: float | None
+    declined: str = ""
+    left: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
+    equal_bits: bool | None = None
+    healthy: StepOutcome | None = None  # on the machine without its faults; None: it has none
+    likely_us: tuple[float | None, float | None, float | None] = (None, None, None)
+
+
+@dataclass
+class Runs:
+    """Simulated pairs of a job, each once. ``told`` is called before each; ``expected`` is how many there will be, at least."""
+
+    asked: Asked
+    told: Advance | None = None
+    expected: int = 0
+    outcomes: dict[Pair, StepOutcome] = field(default_factory=dict)
+    jobs: dict[str, study.Job] = field(default_factory=dict, repr=False)
+
+    def outcome(self, algorithm: str, policy: str) -> StepOutcome:
+        """Return the outcome of a pair."""
+        key = (algorithm, policy)
+        if key not in self.outcomes:
+            if self.told:
+                done = len(self.outcomes)
+                self.told(done, max(self.expected, done + 1), f"{algorithm} + {policy}")
+            self.outcomes[key] = self._simulated(algorithm, policy)
+        return self.outcomes[key]
+
+    def _simulated(self, algorithm: str, policy: str) -> StepOutcome:
+        if algorithm not in self.jobs:
+            self.jobs[algorithm] = self.asked.jobs(algorithm)
+        job = self.jobs[algorithm]
+        try:
+            answer = study.answer(job, policy)
+        except (WorkloadError, InfeasibleError, UsageError) as error:
+            return StepOutcome(None, None, None, declined=error.what)
+        sent = self.asked.fabric_costs(job, algorithm).sent_bytes
+        return StepOutcome(
+            answer.account.step_s * 1e6,
+            answer.account.exposed_s * 1e6,
+            wire_bytes(answer.workload, answer.run, sent),
+            left=tuple(job.remarks()),
+            decided=answer.decided,
+            equal_bits=is_sent_whole(answer.run.laid.operations),
+            healthy=None if answer.healthy is None else _healthy(answer.healthy),
+            likely_us=_likely(answer.probable),
+        )
+
+    def step_us(self, pair: Pair) -> float:
+        """Return a pair's step, infinite where it declines."""
+        us = self.outcome(*pair).step_us
+        return float("inf") if us is None else us
+
+
+def _likely(said: Probable | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if said is None else (said.p05_us, said.p50_us, said.p95_us)
+
+
+def untouched_by(scheduler: Callable[..., Workload]) -> bool | None:
+    """Say the same of a scheduler on the usual small job, VGG-16 on four ranks; None where it declines that."""
+    job = model_job.workload(model_job.GeneratedJobSpec(WorkloadSpec("vgg16", gpus=4)))
+    try:
+        return is_sent_whole(operations(scheduler(job, LinkCosts(1e10))))
+    except RingwrightError:
+        return None
+
+
+def scene(asked: Asked) -> Workload:
+    """Return the workload that needs are looked up in."""
+    return asked.jobs("").workload
+
+
+def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exhaustive: bool = False) -> dict[str, Any]:
+    """Return the pair with the shortest step, how many of all pairs were simulated, and each of its parts.
+
+    Both orders of exchange begin at the baseline; of equals the first in the order given is taken.
+    """
+    choices = (list(algorithms), list(policies))
+    runs.expected = max(runs.expected, _pairs_to_try(len(algorithms), len(policies), exhaustive=exhaustive))
+    if exhaustive:
+        pairs = [(algorithm, policy) for algorithm in choices[0] for policy in choices[1]]
+        found = min(pairs, key=runs.step_us)
+    else:
+        start = runs.asked.baseline
+        found = min((_exchanged(runs, start, choices, order) for order in ((0, 1), (1, 0))), key=runs.step_us)
+    tried = sum(1 for algorithm, policy in runs.outcomes if algorithm in choices[0] and policy in choices[1])
+    return {
+        **dict(zip(FAMILIES, found, strict=True)),
+        **figures(runs.outcome(*found)),
+        "tried": tried,
+        "pairs": len(choices[0]) * len(choices[1]),
+        "exhaustive": exhaustive,
+        "equal_bits": runs.outcome(*found).equal_bits,
+        "command": runs.asked.command(*found),
+    }
+
+
+def _pairs_to_try(algorithms: int, policies: int, *, exhaustive: bool) -> int:
+    """Return how many pairs a search simulates: all, or each algorithm and each policy beside two others at least."""
+    return algorithms * policies if exhaustive else 2 * (algorithms + policies)
+
+
+def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], order: Iterable[int]) -> Pair:
+    """Return where exchanging one part after the other ends: no algorithm and no policy alone makes the step shorter."""
+    pair, before = start, None
+    while pair != before:
+        before = pair
+        for part in order:
+            options = [(each, pair[1]) if part == 0 else (pair[0], each) for each in choices[part]]
+            pair = min([pair, *options], key=runs.step_us)
+    return pair
+
+
+def _healthy(answer: study.PolicyResult) -> StepOutcome:
+    """Return the times of a step alone."""
+    return StepOutcome(
+        answer.account.step_s * 1e6, answer.account.exposed_s * 1e6, None, likely_us=_likely(answer.probable)
+    )
+
+
+def figures(outcome: StepOutcome) -> dict[str, Any]:
+    """Return an outcome's figures as keys of a row."""
+    own = {
+        "step_us": outcome.step_us,
+        "exposed_us": outcome.exposed_us,
+        "wire_bytes": outcome.wire_bytes,
+        "healthy": None if outcome.healthy is None else figures(outcome.healthy),
+    }
+    return own | dict(zip(LIKELY, outcome.likely_us, strict=True))
