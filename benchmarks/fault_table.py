@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringwright.calls.asked_faults import AskedFaults
+from ringwright.calls.job_ends import JobEnd
 from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.unaffected import UNKNOWN
@@ -25,6 +26,7 @@ from ringwright.calls.without_faults import PER_MILLE
 from ringwright.costs.protocols import PROTOCOLS
 from ringwright.fabrics import fabric
 from ringwright.fabrics._congestion import congestion, is_congestion
+from ringwright.ground.documents import read_json
 from ringwright.ground.errors import UsageError
 from ringwright.reports.calls.simulated import in_words
 
@@ -98,7 +100,7 @@ def judged(name: str, fault: str, transport: str) -> Judged:
     except UsageError as error:
         return Judged(name, fault, transport, f"refused: {error.what}", None)
     if row["ends"]:
-        return Judged(name, fault, transport, in_words(row["ends"]), None)
+        return Judged(name, fault, transport, in_words(read_json(JobEnd, row["ends"])), None)
     healthy_us = row["alone_us"] if is_congestion(line) else row["healthy_us"]
     ratio = row["time_us"] / healthy_us
     whys = [each["why"] for each in row["unaffected"]]
