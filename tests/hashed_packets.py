@@ -1,4 +1,4 @@
-"""Packets of several jobs through one pool of slots, by a hash, with a server for each job: the truth beside ``hashed``.
+"""Packets of several jobs through one pool of slots, by a hash, with a server for each job: the truth beside ``hashed_pool``.
 
 All jobs are alike: n workers and a server on one switch, a link each. What of a packet came to a taken slot goes to the server,
 and so does all of it that comes later: as if a switch knew that its first part has passed.

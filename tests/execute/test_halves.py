@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
-from ringwright.execute.halves import HalvesJob
 from ringwright.ground.errors import UsageError
+from ringwright_lab.live.halves import HalvesJob
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -36,7 +36,7 @@ def trained(jobs: Sequence[HalvesJob], ranks: int = 2) -> list[list[dict[str, An
         told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": str(ranks)}
         environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", **told}
         asked = json.dumps([asdict(job) for job in jobs])
-        command = [sys.executable, "-W", "ignore", "-m", "ringwright.execute.halves", asked]
+        command = [sys.executable, "-W", "ignore", "-m", "ringwright_lab.live.halves", asked]
         started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
     try:
         return [json.loads(each.communicate(timeout=HANG_S)[0].decode().strip().splitlines()[-1]) for each in started]

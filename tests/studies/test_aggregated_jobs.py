@@ -189,8 +189,8 @@ def test_tables_fit_and_say_what_is_saved(slow: dict[str, Any], width: int) -> N
     report.write(layout.console(file, width=width), slow)
     assert max(map(len, file.getvalue().splitlines())) <= width
     assert report.saved(read_json(switch_gains.JobInNetwork, slow)) in " ".join(file.getvalue().split())
-    assert [table["name"] for table in report.of_page(slow)] == ["systems", "gains", "obstacles"]
-    assert report.of_page(None) == []
+    assert [table["name"] for table in report.page_tables(slow)] == ["systems", "gains", "obstacles"]
+    assert report.page_tables(None) == []
 
 
 def test_the_verb_compares_where_switches_add_or_several_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """How far predicted steps are from measured ones, row by row, with one fit of efficiencies a device generation.
 
-A row's job is made like any other, condensed (``condensed``) and simulated for two steps; operations on one fabric are timed
+A row's job is made like any other, condensed (``condensed_workload``), simulated for two steps; operations on a fabric are timed
 once for all rows.
 """
 

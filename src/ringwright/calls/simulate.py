@@ -62,7 +62,6 @@ def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
     return steps
 
 
-# long: the loop over algorithms and sizes, and the object of a schema that it fills, key by key
 def sweep(
     question: SimulationSpec, spellings: Iterable[str], wanted: Sequence[int], *, sums_too: bool = True
 ) -> dict[str, Any]:
@@ -70,6 +69,7 @@ def sweep(
     return swept(question, spellings, wanted, sums_too=sums_too).document()
 
 
+# long: the loop over algorithms and sizes, and the object of a schema that it fills, key by key
 def swept(
     question: SimulationSpec,
     spellings: Iterable[str],

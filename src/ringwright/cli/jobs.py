@@ -284,15 +284,11 @@ class JobOptions:
             )
             if stepped and compared is not None:
                 (policy, first), by = stepped[0], compared.by
-                result["in_network"] = as_json(
-                    switch_gains.compare_systems(
-                        first,
-                        policy,
-                        systems,
-                        lambda system, plain: self._settled(by(system, plain), told, results, limit),
-                        advance,
-                    )
-                )
+
+                def settled(system: str, plain: bool) -> Job:
+                    return self._settled(by(system, plain), told, results, limit)
+
+                result["in_network"] = as_json(switch_gains.compare_systems(first, policy, systems, settled, advance))
         result |= shown | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
 

@@ -52,7 +52,7 @@ class Pacers:
 class Machine:
     """Resources: links, then shared capacities, reduction units where adding takes time, then senders and receivers.
 
-    The slots of streams follow (see ``slots``), by their ``names``; ``pacers`` says which moves of a program they are for.
+    The slots of streams follow (see ``switch_slots``), by their ``names``; ``pacers`` says which moves of a program they are for.
 
     ``ps_per_byte`` and ``latency`` (ps) are of length n. ``changes`` holds what faults do: (resource, ps, new ps per byte),
     sorted; ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of

@@ -49,7 +49,7 @@ class Run:
         When each node of the machine came, where ranks came at different times (int64 of shape (nodes,), ps, else None), and when
         the last rank did.
     ask
-        Who knows the most probable time, where the run answers a question (see ``probable``).
+        Who knows the most probable time, where the run answers a question (see ``probable_time``).
     packets
         What packets met on their way, where the packet engine ran.
 

@@ -1,4 +1,4 @@
-"""Run as a program by ``apart``: decode the tables that standard input names, and write each anew; or answer a query.
+"""Run as a program by ``untrusted_tables``: decode the tables that standard input names, and write each anew; or answer a query.
 
 Standard input is one JSON object: ``tables`` (name -> ``files``, ``columns``), ``to`` (a folder), and what this process
 may take: ``memory_bytes``, ``time_s``, ``file_bytes``. Each table gives one line: its name, and why it could not be decoded

@@ -65,6 +65,7 @@ _TOGETHER = {
     ),
     ("costs", "ringwright.model"): "links stages",
     ("execute", "ringwright_lab"): "live models",
+    ("execute", "ringwright_lab.live"): "half_sums halves",
     ("execute", "ringwright_lab.models"): "parallel",
     ("reports", "ringwright.reports.calls"): (
         "bounded calibrated choices fault_costs judged_tables mpi_ranks shared_machine simulated "

@@ -3,7 +3,7 @@
 A capture comes back from disks, copies and other hands. Every table is read once when it is opened: a table that cannot be read,
 a column of another type, a value that no writer of ours makes (negative sizes, numbers that are none, a group with more members
 than its size), a table changed since it was written (``sums``): each is left out, or told, and counted. What keeps to the
-rules is kept. A table that no check sum vouches for is decoded by another process, and only its copy is read here (``apart``).
+rules is kept. A table that no check sum vouches for is decoded by another process (``untrusted_tables``); its copy is read here.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class MeasuredStep:
     """One measured step, in ``seconds``.
 
     ``dims`` changes the model's dimensions; ``half`` is "fit" or "test"; ``label`` names the row among those of its ``table``.
-    ``overlap``: roles whose exchanges run beside compute (``condensed``).
+    ``overlap``: roles whose exchanges run beside compute (``condensed_workload``).
     """
 
     table: str

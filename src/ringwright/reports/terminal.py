@@ -64,6 +64,7 @@ def _answer(out: Console, view: Summary) -> None:
         headline.write(out, view["answer"])
 
 
+# branches: the words of a verdict by its kind
 def _verdict(out: Console, view: Summary) -> None:
     verdict = view["verdict"]
     if verdict:

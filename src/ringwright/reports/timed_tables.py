@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TOP = 8
 
 
+# long: every table of times, in the order of the page
 def all_tables(view: Summary) -> dict[str, PageTable]:
     """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
     waits = [

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from ringwright.execute.halves import HalvesJob, HalvesResult
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra.account import totals
 from ringwright.ground.errors import RanksFailedError
@@ -24,6 +23,7 @@ from ringwright.model.workload import Workload
 from ringwright.schedulers.decompose.dear import dear
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright_lab.judges.in_lab import OF_A_LINK
+from ringwright_lab.live.halves import HalvesJob, HalvesResult
 from ringwright_lab.network.ranks import run
 
 RING, AHEAD = "ring", 2
@@ -116,7 +116,7 @@ def _ran(question: HalvesQuestion, mode: str, steps: int) -> tuple[HalvesResult,
     """Return what rank 0 measured, and the bytes that it sent by its interface's counter."""
     seconds = {"forward_s": question.forward_s(), "backward_s": 2 * question.forward_s()}
     job = HalvesJob(mode, question.optimizer, question.layers, question.elements, steps, AHEAD, **seconds)
-    command = [sys.executable, "-W", "ignore", "-m", "ringwright.execute.halves", json.dumps([asdict(job)])]
+    command = [sys.executable, "-W", "ignore", "-m", "ringwright_lab.live.halves", json.dumps([asdict(job)])]
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "lab"
         ran = run(question.fabric, command, out=out, timeout_s=question.timeout_s)

@@ -17,7 +17,7 @@ from statistics import median
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from ringwright.execute.half_sums import HalfSums
+from ringwright_lab.live.half_sums import HalfSums
 from ringwright_lab.live.halved import GATHER, SCATTER
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from ringwright.reports import layout
 from ringwright_lab.judges.steps_view import JudgedRowOfSteps, StepAccuracy
 
 
+# long: the sections of the answer in their order
 def write(judged: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.step-accuracy/1`` for a terminal."""
     result = read_json(StepAccuracy, judged)

@@ -89,7 +89,7 @@ def of_model(name: str, machine: NamedMachine, question: SurveySpec) -> Asked:
     )
     made = model_job.made(model_job.GeneratedJobSpec(card), topology)
     base = made.costs
-    assert isinstance(base, FabricCosts)  # noqa: S101 - what ``generated`` makes
+    assert isinstance(base, FabricCosts)  # noqa: S101 - what ``model_job`` makes
     healthy = None if machine.healthy is None else on_fabric(machine.healthy, made.workload)
 
     def jobs(algorithm: str) -> Job:
@@ -151,7 +151,7 @@ def of_file(path: str, topology: Topology, machine: str) -> Asked:
     workload = workload_files.read(Path(path))
     made = workload_files.job(workload, topology)
     base = made.costs
-    assert isinstance(base, FabricCosts)  # noqa: S101 - what ``written`` makes
+    assert isinstance(base, FabricCosts)  # noqa: S101 - what ``workload_files`` makes
 
     def jobs(algorithm: str) -> Job:
         costs = _by(base, algorithm)

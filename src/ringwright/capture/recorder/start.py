@@ -12,7 +12,18 @@ _GROUPS = "torch.distributed.distributed_c10d"
 _COMPILER = "torch._dynamo.trace_rules"
 # What the compiler is to pass over. Not ``modules``: what stands around a module's call has to be seen through.
 _OPAQUE = (
-    *("checkpoint", "children", "context", "fake", "exit_status", "groups", "operations", "sources", "start", "torch_job"),
+    *(
+        "checkpoint",
+        "children",
+        "context",
+        "fake",
+        "exit_status",
+        "groups",
+        "operations",
+        "sources",
+        "start",
+        "torch_job",
+    ),
     "writer",
 )
 

@@ -1,7 +1,7 @@
 """The algebra: rules that rewrite a Workload's graph and change nothing of what it computes.
 
 ``RULES`` holds them by name, each a function ``(workload, at, **knobs) -> Workload`` that applies or raises ``RewriteError``;
-``replayed`` applies a list of them again, ``equal.prove`` carries both graphs out on small numbers and compares every output.
+``replayed`` applies a list of them again, ``equality.prove`` carries both graphs out on small numbers and compares every output.
 
 Examples
 --------

@@ -89,6 +89,7 @@ def _above(machine: ShownMachine, levels: Sequence[int], at: list[Spot], wide: f
         _spread_row(machine, row, at, EDGE + room, room)
 
 
+# branches: a level for each kind of part that is there
 def _levels(machine: ShownMachine) -> list[int]:
     """Return the level of each node: ranks 0, above them what leads out of the host, below what only joins its ranks."""
     inner = [node.host >= 0 and node.kind != "rank" for node in machine.nodes]

@@ -56,7 +56,7 @@ def page(result: dict[str, Any], command: str) -> str:
         remedies=job_remedies.helping(result.get("remedies", ())),
         tried=job_remedies.tried(result.get("search")),
         rules=job_remedies.rules(rows),
-        in_network=aggregated.of_page(result.get("in_network")),
+        in_network=aggregated.page_tables(result.get("in_network")),
         outages=outage_lines(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         warnings=[

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ringwright.calls.simulated_document import SimulatedCalls, SimulatedRow
 
 
+# long: the sections of the page in their order, each where it has something to show
 def page(
     result: SimulatedCalls,
     details: list[Detail],

@@ -266,6 +266,7 @@ class Views:
         return FileResponse(self._site.of_run(request.path_params["run"], OUT), media_type="text/plain; charset=utf-8")
 
 
+# long: every address and what answers it, one a line
 def application(site: ServedJobs, upload_bytes: int) -> Starlette:
     """Return the application; an upload takes files of at most ``upload_bytes`` each."""
     views = Views(site, upload_bytes)

@@ -233,6 +233,7 @@ def command(question: AskForm, jobs: Sequence[str], answers: Mapping[str, object
     return [question.verb, *unnamed, *jobs, *named, *question.fixed]
 
 
+# branches: words of a command for each kind of field
 def _words(asked: Field, value: object) -> list[str]:
     """Return the words of one field."""
     if asked.kind == "flag":

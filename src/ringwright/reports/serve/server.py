@@ -107,6 +107,7 @@ def serve(
             runner.run(running)
 
 
+# long: a life of the server from its folder to its end, in order
 async def _run(
     paths: Sequence[str],
     folder: Path,

@@ -97,7 +97,8 @@ def _obstacles(out: Console, obstacles: Sequence[Obstacle]) -> None:
         layout.line(out, f"by {', '.join(fields)}{more}", style="dim", indent=4)
 
 
-def of_page(given: Mapping[str, Any] | None) -> list[tables.PageTable]:
+# long: the columns of each table, with their words
+def page_tables(given: Mapping[str, Any] | None) -> list[tables.PageTable]:
     """Return the tables of a page: systems, operations and obstacles; none without them."""
     if not given:
         return []

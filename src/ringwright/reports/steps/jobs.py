@@ -22,6 +22,7 @@ WITHOUT_TIMES = "no time of a step is recorded: communication alone, in simulate
 UNMEASURED = "how long the step took as a whole is not recorded: nothing is held against the replay"
 
 
+# long: the sections of the answer in their order
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, shows_bursts: bool = False) -> None:
     """Write the object of schema ``ringwright.simulate-job/1`` for a terminal, ``shows_bursts`` where it holds them."""
     out = layout.console(file, width=width)

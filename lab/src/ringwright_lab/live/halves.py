@@ -1,6 +1,6 @@
 """Training on torch.distributed whose gradients are summed whole, or in halves: one beside backward, one beside forward.
 
-``python -m ringwright.execute.halves '[{"mode": "halves", ...}]'`` is one rank (MASTER_ADDR, RANK, WORLD_SIZE say which) and
+``python -m ringwright_lab.live.halves '[{"mode": "halves", ...}]'`` is one rank (MASTER_ADDR, RANK, WORLD_SIZE say which) and
 prints one line of JSON. The halves are those of ``half_sums``. Layers sleep instead of computing; gradients are whole numbers
 that depend on step, rank, layer and the signs of the weights, so that sums are the same in whichever order they are taken.
 """
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ringwright.execute.half_sums import HalfSums
 from ringwright.execute.torch_ranks import require_torch
 from ringwright.ground.errors import UsageError
+from ringwright_lab.live.half_sums import HalfSums
 
 MODES = ("whole", "halves", "sliced")
 OPTIMIZERS = ("sgd", "adam")
