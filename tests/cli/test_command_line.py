@@ -403,7 +403,7 @@ def test_time_left_in_words() -> None:
 
 def test_steps_are_told_before_each_and_at_the_end() -> None:
     told: list[tuple[int, int, str]] = []
-    assert list(stepwise.told(["a", "b"], lambda *each: told.append(each))) == ["a", "b"]
+    assert list(stepwise.track_progress(["a", "b"], lambda *each: told.append(each))) == ["a", "b"]
     assert told == [(0, 2, "a"), (1, 2, "b"), (2, 2, "")]
 
 
@@ -413,7 +413,7 @@ def test_steps_are_told_before_each_and_at_the_end() -> None:
 def test_commands_begin_with_how_the_program_was_called() -> None:
     text = "$ ringwright summary x; see ringwright check --help (ringwright.summary, my-ringwright run, ringwright is)"
     assert invocation.as_called(text) == text
-    with invocation.named("scripts/ringwright", VERBS):
+    with invocation.as_typed("scripts/ringwright", VERBS):
         assert invocation.as_called(text) == (
             "$ scripts/ringwright summary x; see scripts/ringwright check --help"
             " (ringwright.summary, my-ringwright run, ringwright is)"

@@ -67,3 +67,11 @@ def test_a_path_that_never_was_is_still_refused() -> None:
         import_module("ringwright.nothing")
     with pytest.warns(DeprecationWarning, match="ringwright.calls"), pytest.raises(ModuleNotFoundError):
         import_module("ringwright.studies.nothing")
+
+
+def test_what_is_saved_bears_the_name_that_it_had() -> None:
+    """A module moves; a file that somebody saved before does not."""
+    from ringwright.formats.sources.captures import FORMAT as TRACES
+    from ringwright.model.workload import FORMAT as WORKLOADS
+
+    assert (TRACES, WORKLOADS) == ("ringwright.trace", "ringwright.workload")

@@ -232,7 +232,7 @@ def test_an_existing_capture_is_not_overwritten(tmp_path: Path, capture: Path) -
 
 def test_an_older_capture_opens(tmp_path: Path) -> None:
     """Columns and tables that a first writer did not know read as null and as empty."""
-    meta = {"format": "ringwright.model.trace", "schema_version": 1, "source": "nccl-log", "world": 2}
+    meta = {"format": "ringwright.trace", "schema_version": 1, "source": "nccl-log", "world": 2}
     (tmp_path / META_FILE).write_text(json.dumps(meta))
     events = {"kind": ["collective"] * 2, "op": ["all-reduce"] * 2, "communicator": [0, 0], "sequence": [0, 1]}
     numbers = {"multiplicity": [1, 1], "records": [2, 2], "size_bytes": [1024, 4096], "nranks": [2, 2]}

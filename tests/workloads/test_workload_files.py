@@ -177,7 +177,7 @@ def test_what_no_file_can_hold_is_refused() -> None:
 
 def _minimal(**changed: Any) -> bytes:
     document: dict[str, Any] = {
-        "format": "ringwright.model.workload",
+        "format": "ringwright.workload",
         "schema_version": 1,
         "name": "w",
         "mesh": {"axes": [["dp", 2]]},

@@ -142,7 +142,7 @@ def judge(
     """
     predictor = predictor or Predictor()
     judged, refused = list[JudgedStep](), list[RefusedStep]()
-    for row in stepwise.told([*rows], progress, lambda row: row.label):
+    for row in stepwise.track_progress([*rows], progress, lambda row: row.label):
         try:
             predicted = predictor.predicted(row)
             judged.append(JudgedStep(row, *predicted, predictor.answer(row) if answers else None))

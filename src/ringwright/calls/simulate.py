@@ -97,7 +97,7 @@ def swept(
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
     algorithms = [arguments.algorithm(each).on_links(NAME_OF[question.alpha]) for each in spellings]
     pairs = [(algorithm, size) for algorithm in algorithms for size in wanted]
-    for algorithm, size in stepwise.told(pairs, progress, _named):
+    for algorithm, size in stepwise.track_progress(pairs, progress, _named):
         spelling = algorithm.spelling
         collective = question.collective(size)
         try:

@@ -115,7 +115,7 @@ def winners(
     refused: dict[tuple[str, str], tuple[dict[int, None], dict[int, None]]] = {}
     left_out: dict[str, None] = {}
     groups = groups_of(question)
-    for ranks in stepwise.told(groups, progress, _named):
+    for ranks in stepwise.track_progress(groups, progress, _named):
         told = swept(replace(question, group=_group(question)[:ranks]), list(names.values()), wanted, sums_too=False)
         left_out |= dict.fromkeys((*told.left_out, *told.notes))
         chances = {each.size_bytes: each for each in told.fastest}

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         gc.set_threshold(NEW_OBJECTS)
     with (
-        invocation.named(invocation.words() if arguments is None else invocation.NAME, VERBS),
+        invocation.as_typed(invocation.words() if arguments is None else invocation.NAME, VERBS),
         progress.spoken(given) as words,
     ):
         return _answered(words)

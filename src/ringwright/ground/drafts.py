@@ -49,7 +49,7 @@ def draft(target: str | Path, *, mode: int | None = None) -> Iterator[Path]:
     it replaces. Raises OutputError where it cannot be written, UsageError where another process is writing it.
     """
     path = Path(os.path.realpath(target))
-    with told(Path(target)):
+    with writing(Path(target)):
         if _is_written_as_it_is(Path(target)):
             yield Path(target)
             return
@@ -71,7 +71,7 @@ def draft_folder(target: str | Path) -> Iterator[Path]:
     Whether it may go is for the caller to ask before. Raises as ``draft`` does.
     """
     path = Path(os.path.realpath(target))
-    with told(Path(target)):
+    with writing(Path(target)):
         beside = _beside(path)
         lock = _taken_folder(beside, Path(target))
         try:
@@ -111,14 +111,14 @@ def alone(folder: Path, *, with_others: bool = False) -> Iterator[None]:
 @contextlib.contextmanager
 def grown(folder: Path) -> Iterator[None]:
     """Make a folder where there is none, and hold it as ``alone`` does while the block adds to it."""
-    with told(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):
         yield
 
 
 @contextlib.contextmanager
-def told(target: Path, *, room: str = _ROOM) -> Iterator[None]:
+def writing(target: Path, *, room: str = _ROOM) -> Iterator[None]:
     """Turn what the system says of writing ``target`` into an OutputError; ``room`` is the remedy for a full disk."""
     try:
         yield

@@ -32,7 +32,7 @@ _caller: ContextVar[_Caller | None] = ContextVar("caller", default=None)
 
 
 @contextmanager
-def named(words: str, verbs: Iterable[str]) -> Iterator[None]:
+def as_typed(words: str, verbs: Iterable[str]) -> Iterator[None]:
     """Have ``as_called`` speak like this while the body runs; ``verbs`` are what may follow the program's name."""
     choice = "|".join(map(re.escape, (*verbs, "--help")))
     before = _caller.set(_Caller(words, re.compile(rf"(?<![\w/.-]){NAME}(?= (?:{choice})(?![\w-]))")))

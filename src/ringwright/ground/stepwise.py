@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 Advance = Callable[[int, int, str], None]  # steps done, steps in all (0: not known), name of the one that begins
 
 
-def told(items: Sequence[Item], advance: Advance | None, name: Callable[[Item], str] = str) -> Iterator[Item]:
+def track_progress(items: Sequence[Item], advance: Advance | None, name: Callable[[Item], str] = str) -> Iterator[Item]:
     """Yield each item, and before that tell ``advance`` how many are done; once more when all are."""
     for done, item in enumerate(items):
         if advance is not None:

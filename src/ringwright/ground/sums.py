@@ -9,7 +9,7 @@ from typing import Any
 from ringwright.ground.errors import InputError
 
 
-def of(folder: Path) -> dict[str, list[int]]:
+def checksums(folder: Path) -> dict[str, list[int]]:
     """Return ``file -> [bytes, CRC-32]`` of a capture's tables."""
     paths = sorted(path for path in folder.rglob("*.parquet") if path.is_file())
     return {str(path.relative_to(folder)): [path.stat().st_size, _sum(path)] for path in paths}
@@ -31,7 +31,7 @@ def compared(folder: Path, told: Any) -> tuple[dict[str, str], set[str]]:
     if not isinstance(told, dict):
         return {}, set()
     try:
-        now = of(folder)
+        now = checksums(folder)
     except OSError as error:
         raise InputError(f"the capture cannot be read: {error.strerror}", where=str(folder)) from error
     wrong = dict.fromkeys(sorted(set(map(str, told)) - set(now)), "is missing")

@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.ground.drafts import told
+from ringwright.ground.drafts import writing
 from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def answer(sql: str, tables: Mapping[str, pl.LazyFrame]) -> Answer:
     held = TemporaryFolder()
     target = held.path / "answer.arrow"
     copied = {}
-    with told(held.path, room=ROOM):
+    with writing(held.path, room=ROOM):
         for name, frame in tables.items():
             if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
                 copied[name] = str(held.path / f"{name}.parquet")
@@ -93,7 +93,7 @@ def answer(sql: str, tables: Mapping[str, pl.LazyFrame]) -> Answer:
     kind, why = said[0]
     if kind == "answer":
         return Answer(pl.read_ipc(BytesIO(target.read_bytes())))  # nothing of it is mapped
-    with told(held.path, room=ROOM):
+    with writing(held.path, room=ROOM):
         if "no space left" in why.lower():
             raise OSError(why)
     return Answer(why=why, of_files=kind == "files")
@@ -114,7 +114,7 @@ def _decoded(tables: Mapping[str, Sequence[Path]], columns: Mapping[str, Iterabl
     }
     said, end = _run(asked, 2 * time_s, {"POLARS_MAX_THREADS": "2"})
     for name, words in said:
-        with told(made.held.path, room=ROOM):
+        with writing(made.held.path, room=ROOM):
             if "no space left" in words.lower():
                 raise OSError(words)
         if words:

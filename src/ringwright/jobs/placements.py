@@ -122,7 +122,7 @@ def placed(
     rows: list[tuple[float, dict[str, object]]] = []
     stopped = False
     try:
-        for each in stepwise.told(wanted, progress, lambda _: "placement"):
+        for each in stepwise.track_progress(wanted, progress, lambda _: "placement"):
             job = plain if each.is_as_numbered else made(renumbered(topology, each.devices))
             rows.append(_row(answer(job, policy), each, levels))
     except KeyboardInterrupt:

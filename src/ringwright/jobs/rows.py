@@ -56,7 +56,7 @@ def document(
     rows: list[dict[str, Any]] = []
     named = NamedRemedies(job)
     refused: list[RingwrightError] = []
-    for spelling in stepwise.told(policies, progress):
+    for spelling in stepwise.track_progress(policies, progress):
         try:
             result = answer(job, spelling)
             fitting(result.workload, memory_bytes)

@@ -160,7 +160,7 @@ def compare_systems(
     """
     alone = [(first.row.system, True)] if first.row.in_network else []
     tried = [first]
-    for system, plain in stepwise.told([*alone, *((each, False) for each in systems)], progress, _label):
+    for system, plain in stepwise.track_progress([*alone, *((each, False) for each in systems)], progress, _label):
         label = _label((system, plain))
         try:
             job = by(system, plain)

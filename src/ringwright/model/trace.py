@@ -130,7 +130,7 @@ class Trace:
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the Trace as a folder of Parquet files and return it; refuse to overwrite without ``force``."""
-        with drafts.told(Path(path)):
+        with drafts.writing(Path(path)):
             target = claim_folder(Path(path), force=force)
         with drafts.draft_folder(target) as folder:
             for name, frame in self.tables.items():
@@ -198,14 +198,14 @@ def claim_folder(path: Path, *, force: bool) -> Path:
             raise UsageError(f"{path} is a file; it will not be removed", remedy="name a folder with -o")
         if not is_capture(path) and any(path.iterdir()):
             raise UsageError(f"{path} is not a capture; it will not be removed", remedy="name another output")
-    with drafts.told(path):
+    with drafts.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
     """Write ``meta.json``; written last, so that its presence means a complete capture."""
-    document = {"format": "ringwright.model.trace", "schema_version": SCHEMA_VERSION, **meta, SUMS: sums.of(folder)}
+    document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta, SUMS: sums.checksums(folder)}
     (folder / META_FILE).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 

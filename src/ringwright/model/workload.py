@@ -22,7 +22,7 @@ KINDS = ("F", "B", "dO", "dW", "U", "C", "CTRL")  # forward, backward, its halve
 PER = ("micro-batch", "step")
 PHASES = {"F": "forward", "B": "backward", "dO": "backward", "dW": "backward", "U": "optimizer"}  # as Traces call them
 # What a file of ours says of itself.
-FORMAT, SCHEMA_VERSION = "ringwright.model.workload", 1
+FORMAT, SCHEMA_VERSION = "ringwright.workload", 1
 PARTS = ("rewrites", "order", "queue", "boundary", "agreement")
 OPS = (
     "all-reduce",

@@ -48,7 +48,7 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: stepwise.Ad
             if net and not clock:
                 clock.append(net.start_faults())
 
-        for group in stepwise.told([*jobs.groups(question, usable, notes)], progress, _named):
+        for group in stepwise.track_progress([*jobs.groups(question, usable, notes)], progress, _named):
             try:
                 measured_samples, measured = jobs.measure(
                     question, group, made, net.places if net else None, rate, begin, samples, ports

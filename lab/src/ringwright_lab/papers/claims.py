@@ -58,7 +58,7 @@ def reproduce(paths: Iterable[Path], progress: stepwise.Advance | None = None) -
     cannot be run, before any is.
     """
     described = [(read(path), path) for path in paths]
-    papers = [rows.paper(*each) for each in stepwise.told(described, progress, lambda each: each[1].stem)]
+    papers = [rows.paper(*each) for each in stepwise.track_progress(described, progress, lambda each: each[1].stem)]
     single = {"slug": papers[0]["slug"], "rows": papers[0]["rows"]} if len(papers) == 1 else {}
     kinds = tally(row for paper in papers for row in paper["rows"])
     return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers}

@@ -219,7 +219,7 @@ def _run(
         (case for room in rooms.ROOMS for case in rooms.cases(room) if (room, case.slug) in members),
     )
     outcomes: dict[str, list[Outcome]] = {room: [] for room in campaign.ROOMS}
-    for case in stepwise.told([*cases], progress):
+    for case in stepwise.track_progress([*cases], progress):
         outcomes[campaign.room_of(case)].append(campaign.check(case))
     return {
         (room, slug): {**row, "recorded": False} for room, mine in outcomes.items() for slug, row in tally(mine).items()

@@ -51,7 +51,7 @@ def provision(
     assumptions = dict.fromkeys([told] if told else [])
     refused: list[RingwrightError] = []
     asked = [(name, topology) for name in spec.workloads for topology in fabrics]
-    for name, topology in stepwise.told(asked, progress, lambda each: f"{each[0]} on {each[1].name}"):
+    for name, topology in stepwise.track_progress(asked, progress, lambda each: f"{each[0]} on {each[1].name}"):
         row = ProvisionRow(name, topology.name)
         try:
             job = workloads.on(name, topology)

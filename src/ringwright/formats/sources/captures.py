@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ringwright.formats.sources.source import Source
 
 STDIN = "-"
-FORMAT = "ringwright.model.trace"
+FORMAT = "ringwright.trace"
 _HEAD = 512  # bytes that tell an archive
 _MAGIC = ((b"PK\x03\x04", ".zip"), (b"BZh", ".tar.bz2"), (b"\xfd7zXZ\x00", ".tar.xz"))
 _GZIP, _TAR, _TAR_AT = b"\x1f\x8b", b"ustar", 257
@@ -163,7 +163,7 @@ def _of_stream(made: Parted) -> None:
         return
     held = TemporaryFolder()
     kept = held.path / f"stdin{suffix}"
-    with drafts.told(kept, room=ROOM), source.open() as stream, kept.open("wb") as out:
+    with drafts.writing(kept, room=ROOM), source.open() as stream, kept.open("wb") as out:
         shutil.copyfileobj(stream, out)
     if is_archive(kept):
         _of_archive(made, kept, source.name)

@@ -224,7 +224,7 @@ def _workspace(keep: Path | None) -> Iterator[tuple[Path, str]]:
     """Give the folder of what is kept, and what has to be said of it; nobody else keeps anything there meanwhile."""
     folder = keep if keep is not None else usual_folder()
     try:
-        with drafts.told(folder):
+        with drafts.writing(folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         holding = contextlib.ExitStack()
         holding.enter_context(drafts.alone(folder))

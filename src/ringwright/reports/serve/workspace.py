@@ -77,7 +77,7 @@ class Workspace:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for name in ("jobs", "runs", "uploads"):
-            with drafts.told(folder):
+            with drafts.writing(folder):
                 (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         self.jobs = {job.id: job for job in self._records("jobs", "job.json", OpenedJob)}
         self.runs = {run.id: run for run in self._records("runs", "run.json", AskedRun)}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from ringwright.formats.sources.source import BOMB_FLOOR, Source
-from ringwright.ground.drafts import told
+from ringwright.ground.drafts import writing
 from ringwright.ground.errors import InputError, OutputError
 from ringwright.ground.scratch import ROOM, TemporaryFolder
 from ringwright.ground.trace_tables import TABLES
@@ -114,7 +114,7 @@ def _zip(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _copy(stream: IO[bytes], target: Path, most: int) -> tuple[int, bool]:
     """Copy a member; return its bytes and whether all of it came. A damaged one keeps what came before."""
     size = 0
-    with told(target.parent, room=ROOM), target.open("wb") as out:
+    with writing(target.parent, room=ROOM), target.open("wb") as out:
         while size <= most:
             piece = stream.read(_PIECE_BYTES)
             if not piece:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.ground.drafts import told
+from ringwright.ground.drafts import writing
 from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
@@ -30,6 +30,6 @@ class Store:
         self.folder = self.folder or TemporaryFolder()
         path = self.folder.path / f"part-{self._parts:05}.parquet"
         self._parts += 1
-        with told(self.folder.path, room=ROOM):
+        with writing(self.folder.path, room=ROOM):
             frame.write_parquet(path, compression="lz4")
         return pl.scan_parquet(path, glob=False)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ringwright.formats.sources.kinds.nsys import SQLITE
 from ringwright.formats.sources.members import members
-from ringwright.ground.drafts import told
+from ringwright.ground.drafts import writing
 from ringwright.ground.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def opened(source: Source, progress: Callable[[int], None] | None) -> Iterator[t
     for member in members(source, progress):
         held = TemporaryFolder()
         copy = held.path / "export.sqlite"
-        with told(held.path, room=ROOM), copy.open("wb") as out:
+        with writing(held.path, room=ROOM), copy.open("wb") as out:
             shutil.copyfileobj(member.stream, out, 1 << 20)
         try:
             if not _is_sqlite(copy):
