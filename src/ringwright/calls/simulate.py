@@ -13,13 +13,20 @@ from ringwright.calls.floors import Floors
 from ringwright.calls.lossy_times import LEFT_OUT
 from ringwright.calls.simulated_document import (
     SCHEMA,
+    CallBounds,
     DeclinedCall,
     Disagreement,
+    EngineRun,
     FastestCall,
+    LikelyTime,
+    PacketCounts,
     SimulatedCalls,
     SimulatedRow,
+    SwitchLease,
+    TimeGround,
     UnlikeSize,
     UsualTransport,
+    WorstStart,
 )
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.sums import sums
@@ -116,8 +123,8 @@ def swept(
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
             continue
-        row = replace(row, software=software_of(program, asked))
-        timed.setdefault(size, []).append(TimedSoftware(algorithm, row.time_us, row.software))
+        row = replace(row, ground=replace(row.ground, software=software_of(program, asked)))
+        timed.setdefault(size, []).append(TimedSoftware(algorithm, row.time_us, row.ground.software))
         rows.append(row)
         left_out |= dict.fromkeys(omitted) | _of_packets(question, told)
     if refused and len(refused) == len(rows):
@@ -159,7 +166,7 @@ def _lasting(
         question = asked.question
         program = algorithm(collective, question.topology)
         row, omitted, run = _measured(question, program, algorithm.spelling, asked.floors, asked.on(program))
-        longer = question.lasting(max(run.time_s, (row.worst_us or 0.0) / 1e6))
+        longer = question.lasting(max(run.time_s, (row.worst.worst_us or 0.0) / 1e6))
         if longer is question:
             return asked, program, row, omitted, run
         asked = AskedOnce(longer, asked.sizes_bytes)
@@ -174,13 +181,13 @@ def _begun_at_worst(
     row: SimulatedRow, asked: AskedOnce, algorithm: arguments.Algorithm, told: SaidTime
 ) -> SimulatedRow:
     """Return a row whose time at the worst moment is that of the same models, begun then."""
-    if not row.worst_start_s or row.worst_us is None or not asked.question.shows(told.said):
+    if not row.worst.worst_start_s or row.worst.worst_us is None or not asked.question.shows(told.said):
         return row
-    later = replace(asked.question, topology=asked.question.topology.starting_at(row.worst_start_s))
+    later = replace(asked.question, topology=asked.question.topology.starting_at(row.worst.worst_start_s))
     begun = AskedOnce(later, asked.sizes_bytes)
     machine = begun.on(told.program)
     worst = begun.of(algorithm, told.program, later.run(told.program, machine), machine)
-    return replace(row, worst_us=max(row.time_us, worst.time_us))
+    return replace(row, worst=replace(row.worst, worst_us=max(row.time_us, worst.time_us)))
 
 
 def _beside_healthy(
@@ -193,9 +200,8 @@ def _beside_healthy(
     if row.time_us >= least_us:
         return row
     algbw, busbw = _rates(told.program.collective, least_us)
-    names = ("time_us_p50", "time_us_p95", "mean_us", "worst_us")
-    others = {name: max(each, least_us) for name in names if (each := getattr(row, name)) is not None}
-    return replace(row, time_us=least_us, algbw_gbs=algbw, busbw_gbs=busbw, **others)
+    likely, worst = row.likely.at_least(least_us), row.worst.at_least(least_us)
+    return replace(row, time_us=least_us, algbw_gbs=algbw, busbw_gbs=busbw, likely=likely, worst=worst)
 
 
 def _named(asked: tuple[arguments.Algorithm, int]) -> str:
@@ -252,8 +258,6 @@ def _measured(
             remedy="report this: a simulator must not beat physics",
         )
     algbw, busbw = _rates(collective, time_s * 1e6)
-    worst_us, worst_start_s, worst_ends = _worst(question, program, machine, time_s)
-    stream, switch_memory_bytes = in_switches(program, machine)
     row = SimulatedRow(
         name,
         run.engine,
@@ -262,29 +266,24 @@ def _measured(
         time_s * 1e6,
         algbw,
         busbw,
-        floor * 1e6,
-        kind,
-        without * 1e6,
-        None if within is None else within * 1e6,
-        run.events,
-        program.cost.messages,
-        _choice(program),
-        run.bottleneck,
-        run.utilisation,
-        run.waited,
-        run.folded,
-        run.path(),
-        worst_us,
-        worst_start_s,
-        worst_ends,
+        CallBounds(floor * 1e6, kind, without * 1e6, None if within is None else within * 1e6),
+        EngineRun(
+            run.events,
+            program.cost.messages,
+            _choice(program),
+            run.bottleneck,
+            run.utilisation,
+            run.waited,
+            run.folded,
+            run.path(),
+        ),
+        WorstStart(*_worst(question, program, machine, time_s)),
         lowest_bound_us=(without if within is None else within) * 1e6,
         after_last_us=None if floors.come is None else run.after_last_s * 1e6,
         alone_us=_alone_us(question, program, machine),
-        transport=carriers(machine),
-        stream=stream,
-        switch_memory_bytes=switch_memory_bytes,
+        met=_met(carriers(machine), run.packets),
+        leased=SwitchLease(*in_switches(program, machine)),
     )
-    row = row if run.packets is None else _with_packets(row, run.packets)
     return row, run.left_out, run
 
 
@@ -295,16 +294,11 @@ def _alone_us(question: SimulationSpec, program: Program, machine: Topology) -> 
     return question.without_others(program, machine).time_s * 1e6
 
 
-def _with_packets(row: SimulatedRow, met: Packets) -> SimulatedRow:
-    """Return a row with what its packets met."""
-    return replace(
-        row,
-        retransmitted_bytes=met.retransmitted_bytes,
-        drops=met.drops,
-        lost=met.lost,
-        pauses=met.pauses,
-        queue_bytes_p99=met.queue_bytes_p99,
-    )
+def _met(transport: Mapping[str, str], met: Packets | None) -> PacketCounts:
+    """Return what packets met; nothing but how they are sent where none were followed."""
+    if met is None:
+        return PacketCounts(transport)
+    return PacketCounts(transport, met.retransmitted_bytes, met.drops, met.lost, met.pauses, met.queue_bytes_p99)
 
 
 def _rates(collective: Collective, time_us: float) -> tuple[float, float]:
@@ -317,14 +311,8 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
     """Return an engine's row with the most probable time beside it, or instead where no engine was asked for."""
     row = replace(
         row,
-        time_us_p05=said.p05_us,
-        time_us_p50=said.p50_us,
-        time_us_p95=said.p95_us,
-        calibration=said.calibration,
-        own_software=said.own_software,
-        outside=said.outside,
-        witnesses=said.witnesses,
-        mean_us=said.mean_us,
+        likely=LikelyTime(said.p05_us, said.p50_us, said.p95_us, said.mean_us),
+        ground=TimeGround(said.calibration, "", said.own_software, said.outside, said.witnesses),
     )
     if not question.shows(said):
         return row
@@ -338,7 +326,7 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
         algbw_gbs=algbw,
         busbw_gbs=busbw,
         alone_us=None if row.alone_us is None else row.alone_us * longer,
-        worst_us=None if row.worst_us is None else row.worst_us + more_us,
+        worst=row.worst.moved(more_us),
         after_last_us=None if row.after_last_us is None else row.after_last_us + more_us,
     )
 
@@ -364,13 +352,13 @@ def _apart(times_us: Collection[float]) -> float:
 def _disagreements(rows: Sequence[SimulatedRow]) -> list[Disagreement]:
     """Say where models of one call are far from each other: for each algorithm the size at which they are most so."""
     told: list[Disagreement] = []
-    known = [row for row in rows if LEARNT in row.witnesses and min(row.witnesses.values()) > 0]
+    known = [row for row in rows if LEARNT in row.ground.witnesses and min(row.ground.witnesses.values()) > 0]
     for name in dict.fromkeys(row.algorithm for row in known):
-        mine = [(_apart(row.witnesses.values()), row) for row in known if row.algorithm == name]
+        mine = [(_apart(row.ground.witnesses.values()), row) for row in known if row.algorithm == name]
         ratio, row = max(mine, key=lambda each: each[0])
         if ratio > FAR_APART:
             many = sum(each > FAR_APART for each, _ in mine)
-            told.append(Disagreement(name, many, len(mine), ratio, row.size_bytes, row.witnesses))
+            told.append(Disagreement(name, many, len(mine), ratio, row.size_bytes, row.ground.witnesses))
     return told
 
 
@@ -411,4 +399,4 @@ def _worst(
 
 def laid_out(question: SimulationSpec, told: SimulatedCalls) -> SimulationSpec:
     """Return the question with outages for as long as the longest of its answers."""
-    return question.lasting(max((row.worst_us or row.time_us for row in told.answered), default=0.0) / 1e6)
+    return question.lasting(max((row.worst.worst_us or row.time_us for row in told.answered), default=0.0) / 1e6)

@@ -42,7 +42,7 @@ def sums(question: SimulationSpec, rows: Sequence[SimulatedRow]) -> list[SumsOf]
 
 
 def _is_encoded(row: SimulatedRow) -> bool:
-    return row.stream is not None and row.stream.codec != "native"
+    return row.leased.stream is not None and row.leased.stream.codec != "native"
 
 
 def _of(question: SimulationSpec, name: str, rows: Iterable[SimulatedRow]) -> list[SumsOf]:

@@ -188,10 +188,10 @@ def _won(
         size_bytes=size,
         winner=_name(names, best.algorithm),
         algorithm=best.algorithm,
-        in_network=best.stream is not None,
+        in_network=best.leased.stream is not None,
         time_us=best.time_us,
-        time_us_p05=best.time_us_p05,
-        time_us_p95=best.time_us_p95,
+        time_us_p05=best.likely.time_us_p05,
+        time_us_p95=best.likely.time_us_p95,
         next=_name(names, others[0].algorithm) if others else None,
         next_us=others[0].time_us if others else None,
         chance=sure.chance if sure is not None and same else None,
@@ -201,8 +201,8 @@ def _won(
 
 def _gain(known: Sequence[SimulatedRow]) -> float | None:
     """Return how many times faster the best in the network is than the best of the hosts; None where one has no time."""
-    inside = min((row.time_us for row in known if row.stream is not None), default=None)
-    hosts = min((row.time_us for row in known if row.stream is None), default=None)
+    inside = min((row.time_us for row in known if row.leased.stream is not None), default=None)
+    hosts = min((row.time_us for row in known if row.leased.stream is None), default=None)
     return hosts / inside if inside and hosts is not None else None
 
 

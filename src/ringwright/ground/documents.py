@@ -6,13 +6,14 @@ A report reads the fields; `as_json` is the one place where they become keys, `r
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Document = TypeVar("Document")
 _Reader = Callable[[Any], Any]
+MERGED = "merged"  # metadata of a field whose own fields are keys of the object that holds it: of which class it is
 
 
 def keyed(key: str, default: object = "") -> Any:
@@ -20,10 +21,20 @@ def keyed(key: str, default: object = "") -> Any:
     return field(default=default, metadata={"key": key})
 
 
+def keys(kind: type[Any]) -> Iterator[str]:
+    """Yield the keys of a document in JSON, in their order."""
+    for each in fields(kind):
+        yield from keys(part) if (part := each.metadata.get(MERGED)) else (each.metadata.get("key", each.name),)
+
+
 def as_json(value: Any) -> Any:
     """Return a document as JSON values: a dictionary of its fields in their order, and so all that it holds."""
     if is_dataclass(value):
-        return {each.metadata.get("key", each.name): as_json(getattr(value, each.name)) for each in fields(value)}
+        made: dict[str, Any] = {}
+        for each in fields(value):
+            part = as_json(getattr(value, each.name))
+            made |= part if MERGED in each.metadata else {each.metadata.get("key", each.name): part}
+        return made
     if isinstance(value, list | tuple):
         return type(value)(map(as_json, value))
     return {key: as_json(part) for key, part in value.items()} if isinstance(value, dict) else value
@@ -46,12 +57,15 @@ def _of_class(kind: Hashable) -> _Reader:
     parts = [
         (each.name, each.metadata.get("key", each.name), _reader(hints[each.name]), _is_needed(each))
         for each in fields(made)
+        if MERGED not in each.metadata
     ]
+    whole = [(each.name, each.metadata[MERGED]) for each in fields(made) if MERGED in each.metadata]
 
     def read(value: Any) -> Any:
         if isinstance(value, made):
             return value
-        given = {
+        given = {name: _of_class(of)(value) for name, of in whole}
+        given |= {
             name: value[key] if of is None or value[key] is None else of(value[key])
             for name, key, of, needed in parts
             if needed or key in value

@@ -42,19 +42,19 @@ def ground(result: SimulatedCalls) -> list[tuple[str, str]]:
     rows = result.answered
     for name in dict.fromkeys(row.algorithm for row in rows):
         mine = [row for row in rows if row.algorithm == name]
-        asked = ASKED if mine[0].time_us != mine[0].time_us_p50 else ""
-        if "ranks" in mine[0].outside:
+        asked = ASKED if mine[0].time_us != mine[0].likely.time_us_p50 else ""
+        if "ranks" in mine[0].ground.outside:
             lines.append((name, "one rank alone has nobody to send to"))
-        elif "beside" in mine[0].outside:
+        elif "beside" in mine[0].ground.outside:
             lines.append((name, "an engine's time, without interval: nothing was measured beside another job"))
-        elif mine[0].time_us_p05 is None:
+        elif mine[0].likely.time_us_p05 is None:
             lines.append((name, "an engine's time, without interval: nothing was measured on such fabrics"))
-        elif mine[0].engine == PACKETS and "fabric" in mine[0].outside:
+        elif mine[0].engine == PACKETS and "fabric" in mine[0].ground.outside:
             lines.append(
                 (name, "the packet engine's median over draws of losses, and the interval of these draws alone")
             )
-        elif LEARNT in mine[0].witnesses:
-            lines.append((name, f"{asked}learnt from {_tables(mine[0].calibration)}{_beyond(mine)}"))
+        elif LEARNT in mine[0].ground.witnesses:
+            lines.append((name, f"{asked}learnt from {_tables(mine[0].ground.calibration)}{_beyond(mine)}"))
         else:
             costs = _costs(mine[0], result.transport)
             told = f"{asked}an engine's time with {costs}, corrected by what engines were off by on measured GPUs"
@@ -68,8 +68,8 @@ def _tables(calibration: str) -> str:
 
 def _costs(row: SimulatedRow, transport: UsualTransport) -> str:
     """Return whose costs of messages an engine counted."""
-    given = "" if row.calibration == PRIOR else f"the costs of calibration {row.calibration}"
-    if row.own_software:
+    given = "" if row.ground.calibration == PRIOR else f"the costs of calibration {row.ground.calibration}"
+    if row.ground.own_software:
         return "the library's own costs of messages" + (f" and {given}" if given else "")
     times = f"{transport.hop_us:g} us a hop, {transport.message_us:g} us a message"
     numbers = f"{times}, {transport.share:.0%} of the NICs' rate"
@@ -79,8 +79,8 @@ def _costs(row: SimulatedRow, transport: UsualTransport) -> str:
 def _beyond(rows: Sequence[SimulatedRow]) -> str:
     """Return what is extrapolated, with the sizes where it is only some."""
     told = []
-    for word in dict.fromkeys(word for row in rows for word in row.outside):
-        sizes = [format_size(row.size_bytes) for row in rows if word in row.outside]
+    for word in dict.fromkeys(word for row in rows for word in row.ground.outside):
+        sizes = [format_size(row.size_bytes) for row in rows if word in row.ground.outside]
         where = "" if len(sizes) == len(rows) else f" ({', '.join(sizes)})"
         told.append(OUTSIDE.get(word, word) + where)
     return f"; extrapolated beyond them in {', '.join(told)}" if told else ""

@@ -112,7 +112,7 @@ def _alone(out: Console, rows: list[SimulatedRow]) -> None:
     likely = has_interval(rows)
     columns = ["size", "time us", *(["90 % us"] if likely else []), "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
     shared = rows[0].alone_us is not None
-    faulty, late = any(row.worst_us is not None for row in rows), rows[0].after_last_us is not None
+    faulty, late = any(row.worst.worst_us is not None for row in rows), rows[0].after_last_us is not None
     layout.heading(out, rows[0].algorithm, "bandwidths as in nccl-tests")
     table = []
     for row in rows:
@@ -133,7 +133,7 @@ def _known(time_us: float | None) -> str:
 
 def _worst(row: SimulatedRow) -> str:
     """Return the time at the worst moment, or that the job ends then."""
-    return "job ends" if row.worst_us is None else time(row.worst_us)
+    return "job ends" if row.worst.worst_us is None else time(row.worst.worst_us)
 
 
 def _side_by_side(out: Console, rows: list[SimulatedRow], names: list[str], result: SimulatedCalls) -> None:
@@ -152,9 +152,9 @@ def _side_by_side(out: Console, rows: list[SimulatedRow], names: list[str], resu
     if any(row.after_last_us is not None for row in rows):
         layout.heading(out, "Time in us after the last rank came", "what could not be done before")
         _grid(out, rows, letters, lambda row: row.after_last_us, bound=False, unlike=unlike)
-    if any(row.worst_us is not None for row in rows):
+    if any(row.worst.worst_us is not None for row in rows):
         layout.heading(out, "Time in us at the worst moment", "started when a fault sets in or ends")
-        _grid(out, rows, letters, lambda row: row.worst_us, bound=False, unlike=unlike)
+        _grid(out, rows, letters, lambda row: row.worst.worst_us, bound=False, unlike=unlike)
 
 
 def _letters(out: Console, names: list[str]) -> dict[str, str]:
@@ -226,11 +226,12 @@ def declined(result: SimulatedCalls) -> list[tuple[str, str, list[int]]]:
 
 def _bounds(out: Console, result: SimulatedCalls) -> None:
     """Print both bounds where they differ: what no program can beat, and what none that adds at the ranks can."""
-    rows = {row.size_bytes: row for row in result.answered if row.lowest_bound_us != row.bound_at_ranks_us}
+    rows = {row.size_bytes: row for row in result.answered if row.lowest_bound_us != row.bounds.bound_at_ranks_us}
     if rows:
         layout.heading(out, "Bounds in us", result.bound_ground)
         cells = [
-            [format_size(size), time(row.lowest_bound_us), time(row.bound_at_ranks_us)] for size, row in rows.items()
+            [format_size(size), time(row.lowest_bound_us), time(row.bounds.bound_at_ranks_us)]
+            for size, row in rows.items()
         ]
         layout.table(out, ["size", "bound", "at the ranks"], cells)
 
@@ -247,7 +248,7 @@ def _declines(out: Console, result: SimulatedCalls) -> None:
 
 def _faults(out: Console, rows: Sequence[SimulatedRow], names: Sequence[str]) -> None:
     """Say which faults end the job at their worst moment, and why some cost nothing (at the largest size, if there too)."""
-    if not any(row.worst_ends or row.unaffected for row in rows):
+    if not any(row.worst.worst_ends or row.unaffected for row in rows):
         return
     layout.heading(out, "Faults that end the job, or change nothing")
     for name in names:
@@ -255,9 +256,9 @@ def _faults(out: Console, rows: Sequence[SimulatedRow], names: Sequence[str]) ->
         layout.line(out, f"{name}:")
         for end_row in (mine[0], mine[-1]) if len(mine) > 1 else mine:
             size = format_size(end_row.size_bytes)
-            if end_row.worst_ends:
-                moment = format_time(end_row.worst_start_s or 0.0)
-                layout.line(out, f"{size}: begun {moment} later, {end_row.worst_ends}", indent=4)
+            if end_row.worst.worst_ends:
+                moment = format_time(end_row.worst.worst_start_s or 0.0)
+                layout.line(out, f"{size}: begun {moment} later, {end_row.worst.worst_ends}", indent=4)
             known = [each.fault for each in mine[-1].unaffected] if end_row is not mine[-1] else []
             for each in (each for each in end_row.unaffected if each.fault not in known):
                 layout.line(out, f"{size}: {unaffected(each)}", style="yellow", indent=4)
@@ -278,17 +279,17 @@ def fault_costs(result: SimulatedCalls, rows: Sequence[SimulatedRow]) -> list[st
 
 def _at_worst(rows: Sequence[SimulatedRow]) -> str:
     """Say what the faults cost whoever begins at their worst moment; empty where no moment is worse."""
-    if any(row.worst_ends for row in rows):
+    if any(row.worst.worst_ends for row in rows):
         return "; begun at their worst moment the job ends"
-    worst = max((row for row in rows if row.worst_us is not None), key=_worst_ratio, default=None)
-    if worst is None or worst.worst_us is None or _worst_ratio(worst) < 1 + SAME:
+    worst = max((row for row in rows if row.worst.worst_us is not None), key=_worst_ratio, default=None)
+    if worst is None or worst.worst.worst_us is None or _worst_ratio(worst) < 1 + SAME:
         return ""
     size = format_size(worst.size_bytes)
-    return f"; begun at their worst moment {worst.algorithm} takes {time(worst.worst_us)} us at {size}"
+    return f"; begun at their worst moment {worst.algorithm} takes {time(worst.worst.worst_us)} us at {size}"
 
 
 def _worst_ratio(row: SimulatedRow) -> float:
-    return (row.worst_us or 0.0) / (row.healthy_us or 1.0)
+    return (row.worst.worst_us or 0.0) / (row.healthy_us or 1.0)
 
 
 def _beside_healthy(row: SimulatedRow) -> str:
@@ -314,11 +315,11 @@ def _limits(out: Console, rows: list[SimulatedRow], names: list[str]) -> None:
         mine = [row for row in rows if row.algorithm == name]
         layout.line(out, f"{name}:")
         for end_row in (mine[0], mine[-1]) if len(mine) > 1 else mine:
-            how = end_row.choice or f"{end_row.messages:.0f} messages in a row"
-            busy = f"{end_row.bottleneck or 'no link'} busy {100 * end_row.utilisation:.0f} %"
-            waiting = f", waiting {100 * end_row.waited:.0f} %" if end_row.waited >= 0.005 else ""
+            how = end_row.run.choice or f"{end_row.run.messages:.0f} messages in a row"
+            busy = f"{end_row.run.bottleneck or 'no link'} busy {100 * end_row.run.utilisation:.0f} %"
+            waiting = f", waiting {100 * end_row.run.waited:.0f} %" if end_row.run.waited >= 0.005 else ""
             layout.line(out, f"{format_size(end_row.size_bytes)}: {how}; {busy}{waiting}", indent=4)
-        layout.line(out, f"why: {mine[-1].why}", indent=4)
+        layout.line(out, f"why: {mine[-1].run.why}", indent=4)
 
 
 def _sums(out: Console, sums: Sequence[SumsOf]) -> None:
@@ -339,12 +340,12 @@ def time(time_us: float) -> str:
 
 def has_interval(rows: Sequence[SimulatedRow]) -> bool:
     """Return whether any time has an interval."""
-    return any(row.time_us_p05 is not None for row in rows)
+    return any(row.likely.time_us_p05 is not None for row in rows)
 
 
 def interval(row: SimulatedRow) -> str:
     """Return the 90 % interval of a row."""
-    return between(row.time_us_p05, row.time_us_p95)
+    return between(row.likely.time_us_p05, row.likely.time_us_p95)
 
 
 def between(low_us: float | None, high_us: float | None) -> str:

@@ -33,7 +33,7 @@ def curves(rows: Sequence[SimulatedRow]) -> dict[str, Any] | None:
     names = list(dict.fromkeys(row.algorithm for row in drawn))
     floor = {row.size_bytes: row.lowest_bound_us for row in drawn if row.lowest_bound_us > 0}
     across = _Axis([row.size_bytes for row in drawn], LEFT, WIDTH - RIGHT)
-    ends = [end for row in drawn for end in (row.time_us_p05, row.time_us_p95) if end]
+    ends = [end for row in drawn for end in (row.likely.time_us_p05, row.likely.time_us_p95) if end]
     upwards = _Axis([row.time_us for row in drawn] + list(floor.values()) + ends, HEIGHT - BOTTOM, TOP)
     lines = [
         {
@@ -42,7 +42,7 @@ def curves(rows: Sequence[SimulatedRow]) -> dict[str, Any] | None:
             "points": _points(
                 ((row.size_bytes, row.time_us) for row in drawn if row.algorithm == name), across, upwards
             ),
-            "band": _band([row for row in drawn if row.algorithm == name and row.time_us_p05], across, upwards),
+            "band": _band([row for row in drawn if row.algorithm == name and row.likely.time_us_p05], across, upwards),
         }
         for number, name in enumerate(names)
     ]
@@ -77,8 +77,8 @@ class _Axis:
 
 def _band(rows: Sequence[SimulatedRow], across: _Axis, upwards: _Axis) -> str:
     """Return the corners of a 90 % interval: its lower end from left to right, its upper one back."""
-    there = [(row.size_bytes, row.time_us_p05 or 0.0) for row in rows]
-    back = [(row.size_bytes, row.time_us_p95 or 0.0) for row in reversed(rows)]
+    there = [(row.size_bytes, row.likely.time_us_p05 or 0.0) for row in rows]
+    back = [(row.size_bytes, row.likely.time_us_p95 or 0.0) for row in reversed(rows)]
     return _points([*there, *back], across, upwards)
 
 

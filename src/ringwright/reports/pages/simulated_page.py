@@ -114,12 +114,12 @@ def _times(rows: list[SimulatedRow]) -> tables.PageTable:
             tables.number(row.time_us, time),
             *(
                 tables.text("none") if end is None else tables.number(end, time)
-                for end in (row.time_us_p05, row.time_us_p95)
+                for end in (row.likely.time_us_p05, row.likely.time_us_p95)
             ),
             tables.number(row.algbw_gbs, _two),
             tables.number(row.busbw_gbs, _two),
             tables.number(row.lowest_bound_us, time),
-            tables.number(row.bound_at_ranks_us, time),
+            tables.number(row.bounds.bound_at_ranks_us, time),
             tables.share(row.lowest_bound_us / row.time_us if row.time_us else 0.0),
         ]
         for row in rows
@@ -143,13 +143,13 @@ def _limits(rows: list[SimulatedRow]) -> tables.PageTable:
         [
             tables.text(row.algorithm),
             tables.size(row.size_bytes),
-            tables.text(row.choice),
+            tables.text(row.run.choice),
             tables.text(row.engine),
-            tables.text(row.bottleneck),
-            tables.share(row.utilisation),
-            tables.share(row.waited),
-            tables.number(row.messages, _none),
-            tables.count(row.events),
+            tables.text(row.run.bottleneck),
+            tables.share(row.run.utilisation),
+            tables.share(row.run.waited),
+            tables.number(row.run.messages, _none),
+            tables.count(row.run.events),
         ]
         for row in rows
     ]
