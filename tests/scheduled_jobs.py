@@ -8,13 +8,13 @@ from typing import Any
 
 from ringwright.engines.job.run import JobRun
 from ringwright.ground.plugins import HOUSE
-from ringwright.ground.units import PS
+from ringwright.ground.units import MIB, PS
 from ringwright.model.registry import schedulers
 from ringwright.model.stages import Costs
 from ringwright.model.workload import Queue, Workload
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright_lab.contracts.outcome import beside
-from ringwright_lab.contracts.small_jobs import MIB, Layers, layers, link, on_mesh, operation_rows, sent
+from ringwright_lab.contracts.small_jobs import Layers, layers, link, on_mesh, operation_rows, sent
 
 __all__ = [
     "MIB",

@@ -30,12 +30,13 @@ from ringwright.execute.job import AskedCollective
 from ringwright.execute.plan import plans
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.formats.exports import chakra_workload, ddp_buckets
+from ringwright.formats.exports import chakra_workload
 from ringwright.formats.exports.astra_network import astra_network
 from ringwright.formats.exports.goal import goal
 from ringwright.formats.exports.msccl_xml import msccl_xml
 from ringwright.formats.exports.mscclpp_json import mscclpp_json
 from ringwright.formats.exports.topology_json import topology_json
+from ringwright.formats.settings import ddp_buckets
 from ringwright.formats.sources.programs.program_files import verify_file
 from ringwright.graph.algebra import RULES, replayed
 from ringwright.graph.algebra.equality import prove
