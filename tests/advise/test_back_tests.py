@@ -311,10 +311,10 @@ def test_a_step_that_reaches_into_the_next_one_is_replayed(seed: int) -> None:
 @pytest.mark.once
 def test_a_small_campaign() -> None:
     said: list[JudgedPair | JudgedCause] = []
-    told = campaign(BackTestSizes(1, 0, 1, 0, 1), SEED, said.append)
-    assert len(said) == len(told["pairs"]) + len(told["causes"]) == 1 + 1 + 1
+    told = campaign(BackTestSizes(1, 0, 2, 0, 1), SEED, said.append)
+    assert len(said) == len(told["pairs"]) + len(told["causes"]) == 1 + 2 + 1
     assert told["figures"]["pairs"] == 1
-    assert told["figures"]["planted"] == 1
+    assert told["figures"]["planted"] == 2
     assert (told["figures"]["cause_first"] or 0) >= 0.5
     assert told["figures"]["false_promises"] == 0
     assert json.loads(json.dumps(told)) == told

@@ -56,7 +56,7 @@ def test_ranks_that_are_not_late_change_nothing() -> None:
 
 
 def test_a_later_rank_makes_no_step_shorter() -> None:
-    workload, machine = ringwright.job("llama3-8b", gpus=8, parallel="tp2,pp2"), ringwright.fabric("dgx-h100:1")
+    workload, machine = ringwright.job("gpt3-125m", gpus=8, parallel="tp2,pp2"), ringwright.fabric("dgx-h100:1")
     for policy in ("none", "pytorch-ddp"):
         steps = [
             ringwright.simulate(workload, machine, policy=policy, arrivals=f"late:{rank}={late}").step_s

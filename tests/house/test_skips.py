@@ -30,7 +30,7 @@ def test_is_independent():
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    for name in ("conftest.py", "shared_data.py"):
+    for name in ("campaigns.py", "conftest.py", "shared_data.py"):
         shutil.copy(TESTS / name, tmp_path / name)
     (tmp_path / "test_suite.py").write_text(SUITE)
     markers = "\n".join(f"    {name}: tried here" for name in ("shared_data", "browser"))

@@ -31,7 +31,7 @@ from sources.test_perf_table import CSV
 from sources.test_pytorch_et import GROUPS, comms, document, tensor
 from written import attribute, framed, metadata, sources, tar_of, varint
 
-CASES = 150
+CASES = 50
 MOST_BYTES = 64 << 20
 STRANGE: list[Any] = [
     None,
