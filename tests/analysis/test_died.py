@@ -151,11 +151,11 @@ PROGRAM = """
 import sys, os, itertools, importlib.util
 spec = importlib.util.spec_from_file_location("recorder", {front!r}, submodule_search_locations=[{here!r}])
 package = importlib.util.module_from_spec(spec); sys.modules["recorder"] = package; spec.loader.exec_module(package)
-from recorder import fate, writer
+from recorder import exit_status, writer
 import atexit
 class Job: pass
 job = Job(); job.pid = os.getpid(); job.calls = itertools.count(); job.writer = writer.Writer({folder!r}, "t", "t")
-atexit.register(fate.leaving); fate.watch(job)
+atexit.register(exit_status.leaving); exit_status.watch(job)
 {what}
 """
 ENDS = {
