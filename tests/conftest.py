@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,10 +54,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only a campaign runs, unless it is one, or tests are named one by one."""
-    if config.getoption("--campaigns") or any("::" in each for each in config.args):
+    """Leave out what only a campaign runs, unless it is one, or a test is named itself."""
+    if config.getoption("--campaigns"):
         return
-    out = left_out(items)
+    parts = (each.partition("::") for each in config.args if "::" in each)
+    named = tuple(f"{Path(file).name}::{test}" for file, _, test in parts)
+    out = left_out(
+        each for each in items if not f"{each.path.name}::{each.nodeid.partition('::')[2]}".startswith(named)
+    )
     if out:
         config.hook.pytest_deselected(items=out)
         gone = {id(item) for item in out}

@@ -55,3 +55,6 @@ def test_what_is_left_out_is_run_by_a_campaign(pytester: pytest.Pytester) -> Non
     assert pytester.runpytest_inprocess("--campaigns").parseoutcomes() == {"passed": 9}
     (named,) = (each for each in pytester.path.glob("test_*.py"))
     assert pytester.runpytest_inprocess(f"{named.name}::test_it").parseoutcomes() == {"passed": 9}
+    other = pytester.makepyfile(test_other=named.read_text())
+    asked = pytester.runpytest_inprocess(f"{named.name}::test_it", other.name).parseoutcomes()
+    assert asked == {"passed": 12, "deselected": 6}, "of the file that is not named some run"
