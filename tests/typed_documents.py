@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 
@@ -14,6 +15,8 @@ def departures(value: Any, kind: Any, where: str = "document") -> Iterator[str]:
     origin, inner = get_origin(kind), get_args(kind)
     if is_typeddict(kind):
         yield from _keys(value, kind, where)
+    elif is_dataclass(kind):
+        yield from _fields(value, kind, where)
     elif origin in (Union, types.UnionType):
         if all([*departures(value, each, where)] for each in inner):
             yield f"{where}: {value!r:.80} is none of {inner}"
@@ -52,6 +55,17 @@ def _keys(value: Any, kind: Any, where: str) -> Iterator[str]:
         return
     for key in told:
         yield from departures(value[key], hints[key], f"{where}.{key}")
+
+
+def _fields(value: Any, kind: Any, where: str) -> Iterator[str]:
+    """Yield what departs in an object of a dataclass, or in the JSON object that it makes."""
+    hints = get_type_hints(kind)
+    told = value if isinstance(value, dict) else {name: getattr(value, name) for name in hints}
+    if list(told) != list(hints):
+        yield f"{where}: keys {list(told)}, where {kind.__name__} has {list(hints)}"
+        return
+    for key, each in told.items():
+        yield from departures(each, hints[key], f"{where}.{key}")
 
 
 def _is_plain(value: Any, kind: Any) -> bool:

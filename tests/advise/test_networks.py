@@ -28,14 +28,14 @@ def told() -> tuple[ProvisionDocument, list[AdvisedFile]]:
 
 
 def test_what_is_drawn_lies_about_what_is_simulated(told: tuple[ProvisionDocument, list[AdvisedFile]]) -> None:
-    (row,) = told[0]["rows"]
-    low, middle, high = row["longer_p05"], row["longer_p50"], row["longer_p95"]
+    (row,) = told[0].rows
+    low, middle, high = row.longer_p05, row.longer_p50, row.longer_p95
     assert low is not None
     assert middle is not None
     assert high is not None
-    assert row["step_us"] is not None
-    assert row["reference_us"] is not None
-    simulated = row["step_us"] / row["reference_us"] - 1
+    assert row.step_us is not None
+    assert row.reference_us is not None
+    simulated = row.step_us / row.reference_us - 1
     assert low <= middle <= high
     assert low < high, "what is not known moves the step"
     assert low - 0.01 <= simulated <= high + 0.01
@@ -46,18 +46,16 @@ def test_what_is_drawn_lies_about_what_is_simulated(told: tuple[ProvisionDocumen
 
 def test_the_network_comes_back(told: tuple[ProvisionDocument, list[AdvisedFile]], tmp_path: Path) -> None:
     result, files = told
-    networks.write(files, result, tmp_path)
-    (row,) = result["rows"]
-    assert row["export"] == str(tmp_path / "resnet-18-on-switch-2-rate-400Gb-s.json")
-    again = read_topology(row["export"])
-    assert row["nic_gbs"] is not None
+    (row,) = networks.write(files, result, tmp_path).rows
+    assert row.export is not None
+    assert row.export == str(tmp_path / "resnet-18-on-switch-2-rate-400Gb-s.json")
+    again = read_topology(row.export)
+    assert row.nic_gbs is not None
     assert again.n_ranks == 2
-    assert np.isclose(again.rate.max(), row["nic_gbs"] * 1e9)
+    assert np.isclose(again.rate.max(), row.nic_gbs * 1e9)
     assert (
-        main(["simulate", "all-reduce", "--topology", row["export"], "--algorithm", "ring", "-b", "1M", "-e", "1M"])
-        == 0
+        main(["simulate", "all-reduce", "--topology", row.export, "--algorithm", "ring", "-b", "1M", "-e", "1M"]) == 0
     )
-    row["export"] = None
 
 
 def test_a_network_that_differs_is_not_written(

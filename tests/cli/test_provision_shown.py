@@ -48,17 +48,17 @@ def test_no_line_is_wider_than_the_terminal(document: ProvisionDocument, width: 
 
 
 def test_what_is_shown_is_what_was_simulated(document: ProvisionDocument) -> None:
-    row = document["rows"][0]
+    row = document.rows[0]
     text = " ".join(shown(document, 200).split())
-    assert row["nic_gbs"] is not None
-    assert row["headroom"] is not None
-    assert f"{row['nic_gbs'] * 8:.4g} (400)" in text
-    assert row["headroom"]["fault"] in text
-    assert f"{row['cost']:,.6g}" in text
-    assert f"{(row['step_us'] or 0) / 1e3:.2f}" in text
-    for edge in row["edges"] or ():
-        if edge["step_us"] is not None:
-            assert f"{edge['step_us'] / 1e3:.2f}" in text
+    assert row.nic_gbs is not None
+    assert row.headroom is not None
+    assert f"{row.nic_gbs * 8:.4g} (400)" in text
+    assert row.headroom.fault in text
+    assert f"{row.cost:,.6g}" in text
+    assert f"{(row.step_us or 0) / 1e3:.2f}" in text
+    for edge in row.edges or ():
+        if edge.step_us is not None:
+            assert f"{edge.step_us / 1e3:.2f}" in text
     assert text.startswith("does not fit, llama3-70b on leaf-spine:4: no simple form fits 4 GPUs")
     assert "resnet-18 on dgx-h100:1: dgx-h100:1 has no NIC" in text
 

@@ -114,7 +114,7 @@ def told(call: AskedCall) -> dict[str, Ends]:
     asked = library_call(collective, call.question.topology, call.algorithm.knobs, sizes)
     assert asked is not None
     table = judged([MeasuredCall(asked, (1.0,) * len(sizes))], [], shipped())
-    won = winners(call.question, [spelling], [size])["points"][-1]  # of the whole group
+    won = winners(call.question, [spelling], [size]).points[-1]  # of the whole group
     assert {"library", "closed-form", "events"} == set(row["witnesses"]), "an engine's own time has its name"
     assert line["time_us"] is not None, "the library's own estimate stands beside"
     return {
@@ -123,7 +123,7 @@ def told(call: AskedCall) -> dict[str, Ends]:
         "ringwright.simulate": (said.p05_us, said.p50_us, said.p95_us),
         "library": ends(line),
         "accuracy": ends(next(vars(each) for each in table if each.size_bytes == size)),
-        "winners": (won["time_us_p05"], won["time_us"], won["time_us_p95"]),
+        "winners": (won.time_us_p05, won.time_us, won.time_us_p95),
     }
 
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from fixtures_summary import changed_summary, job_summary
 from ringwright.analysis.compared import diff
+from ringwright.calls.simulated_document import SimulatedCalls
 from ringwright.cli import main
+from ringwright.ground.documents import read_json
 from ringwright.reports import changes, folding, layout, terminal
 from ringwright.reports.calls import simulated
 from ringwright_lab.reports import benched
@@ -131,9 +133,11 @@ def eight() -> dict[str, Any]:
 
 
 def test_eight_algorithms_stand_whole_at_every_width(eight: dict[str, Any]) -> None:
-    at_each_width(lambda file, width: simulated.write(eight, file, width=width), EIGHT)
+    at_each_width(lambda file, width: simulated.write(read_json(SimulatedCalls, eight), file, width=width), EIGHT)
     for width in WIDTHS:
-        shown = numbers(drawn(lambda file, width=width: simulated.write(eight, file, width=width)))  # type: ignore[misc]
+        shown = numbers(
+            drawn(lambda file, width=width: simulated.write(read_json(SimulatedCalls, eight), file, width=width))
+        )  # type: ignore[misc]
         assert not Counter(simulated.time(row["time_us"]) for row in eight["rows"]) - shown
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.fabrics import fabric
+from ringwright.ground.documents import as_json, read_json
 from ringwright.ground.errors import EXIT_USAGE, FanInError, UsageError
 from ringwright.jobs import aggregated, generated
 from ringwright.jobs.explained.exposed_operations import exposed_operations
@@ -38,7 +39,7 @@ def maker(machine: Topology, model: str = "resnet-50", parallel: str | None = No
 def compared(by: Callable[[str, bool], Job], *systems: str) -> Any:
     job = by("", False)
     first = aggregated.stepped(job, "nccl-2-4", answer(job, "pytorch-ddp"))
-    return aggregated.compare_systems(first, "pytorch-ddp", systems, by)
+    return as_json(aggregated.compare_systems(first, "pytorch-ddp", systems, by))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_of_steps_alike_the_one_with_quicker_operations_is_best() -> None:
         aggregated.stepped(job := by(name, False), name, answer(job, "pytorch-ddp")) for name in ("ring", "sharp")
     )
     assert aggregated._step(quick) < aggregated._step(slow)
-    alike = [replace(each, row={**each.row, "step_us": 1.0}) for each in (slow, quick)]
+    alike = [replace(each, row=replace(each.row, step_us=1.0)) for each in (slow, quick)]
     assert aggregated._step(alike[1]) < aggregated._step(alike[0])
 
 
@@ -125,10 +126,10 @@ def test_each_answer_follows_the_field_that_it_names(
 ) -> None:
     asked = _obstacles(lambda can: can)[obstacle]
     changed = _obstacles(lambda can: replace(can, **change))[obstacle]
-    assert asked["verdict"] == ("with care" if obstacle == "order" else "clear")
-    assert changed["verdict"] == verdict
-    assert answered in changed["answer"]
-    assert any(f".{field} = " in each for each in changed["decided_by"])
+    assert asked.verdict == ("with care" if obstacle == "order" else "clear")
+    assert changed.verdict == verdict
+    assert answered in changed.answer
+    assert any(f".{field} = " in each for each in changed.decided_by)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +137,10 @@ def test_each_answer_follows_the_field_that_it_names(
 )
 def test_groups_that_add_at_once_share_what_one_alone_would_have(change: dict[str, int], answered: str) -> None:
     asked = _obstacles(lambda can: can, "bert-base", "tp2")["memory and leases"]
-    assert (asked["verdict"], "2 groups at once" in asked["answer"]) == ("clear", True)
+    assert (asked.verdict, "2 groups at once" in asked.answer) == ("clear", True)
     changed = _obstacles(lambda can: replace(can, **change), "bert-base", "tp2")["memory and leases"]
-    assert changed["verdict"] == "in the way"
-    assert answered in changed["answer"]
+    assert changed.verdict == "in the way"
+    assert answered in changed.answer
 
 
 def _obstacles(
@@ -154,7 +155,7 @@ def _obstacles(
     assert step.costs is not None
     why = [each for key, mine in step.operations.items() if (each := aggregated.refusal(step.costs, key, mine))]
     told = obstacles(step.costs, step.operations, {}, why)
-    return {each["obstacle"]: each for each in told if each["tier"] == "core"}
+    return {each.obstacle: each for each in told if each.tier == "core"}
 
 
 def test_the_size_is_in_the_way_where_hosts_are_as_quick_and_refusals_go_by_their_kind() -> None:
@@ -164,16 +165,16 @@ def test_the_size_is_in_the_way_where_hosts_are_as_quick_and_refusals_go_by_thei
     for factor, verdict in ((2.0, "clear"), (0.5, "in the way")):
         hosts_s = {key: factor * mine.alone_s for key, mine in step.operations.items()}
         told = obstacles(step.costs, step.operations, hosts_s, ())
-        assert next(each for each in told if each["obstacle"] == "size")["verdict"] == verdict
+        assert next(each for each in told if each.obstacle == "size").verdict == verdict
     # A refusal counts by its kind, whatever its words are.
     for refused, verdict in (
         (FanInError("the tree is too wide"), "with care"),
         (UsageError("no contributions"), "clear"),
     ):
         told = obstacles(step.costs, step.operations, {}, [refused, refused])
-        fan_in = next(each for each in told if each["obstacle"] == "fan-in and topology")
-        assert fan_in["verdict"] == verdict
-        assert fan_in["answer"].count(refused.what) == (verdict == "with care"), "each is told once"
+        fan_in = next(each for each in told if each.obstacle == "fan-in and topology")
+        assert fan_in.verdict == verdict
+        assert fan_in.answer.count(refused.what) == (verdict == "with care"), "each is told once"
 
 
 def test_all_six_are_answered_and_cite_a_field(slow: dict[str, Any]) -> None:
@@ -185,10 +186,11 @@ def test_all_six_are_answered_and_cite_a_field(slow: dict[str, Any]) -> None:
 @pytest.mark.parametrize("width", [40, 200])
 def test_tables_fit_and_say_what_is_saved(slow: dict[str, Any], width: int) -> None:
     file = io.StringIO()
-    report.write(layout.console(file, width=width), slow)
+    told = read_json(aggregated.JobInNetwork, slow)
+    report.write(layout.console(file, width=width), told)
     assert max(map(len, file.getvalue().splitlines())) <= width
-    assert report.saved(slow) in " ".join(file.getvalue().split())
-    assert [table["name"] for table in report.of_page(slow)] == ["systems", "gains", "obstacles"]
+    assert report.saved(told) in " ".join(file.getvalue().split())
+    assert [table.name for table in report.of_page(told)] == ["systems", "gains", "obstacles"]
     assert report.of_page(None) == []
 
 

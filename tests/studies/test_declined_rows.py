@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ringwright.calls.simulated_document import SimulatedCalls
 from ringwright.cli import main
+from ringwright.ground.documents import read_json
 from ringwright.ground.errors import DeclinedError
 from ringwright.reports.calls import simulated
 
@@ -27,7 +29,7 @@ def test_what_declines_is_a_row_and_the_others_stand(capsys: pytest.CaptureFixtu
     assert all(rows[name, size]["time_us"] > 0 for name in ("ring", "binary-tree") for size in (1 << 10, 1 << 20))
     assert rows["ring", 1024]["declined"] is None
     text = io.StringIO()
-    simulated.write(result, text, width=80)
+    simulated.write(read_json(SimulatedCalls, result), text, width=80)
     assert text.getvalue().count("declines") == 4
     assert "pat does no all-reduce" in text.getvalue()
 

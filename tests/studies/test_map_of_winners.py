@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,37 +40,38 @@ def test_a_point_is_the_least_that_simulate_says(mapped: WinnerMap) -> None:
     told = sweep(question("switch:36,switches=quantum", range(8)), list(ARCHITECTURES.values()), SIZES)
     for size in SIZES:
         rows = [row for row in told["rows"] if row["size_bytes"] == size and row["declined"] is None]
-        point = next(each for each in mapped["points"] if (each["ranks"], each["size_bytes"]) == (8, size))
-        assert point["time_us"] == pytest.approx(min(row["time_us"] for row in rows), rel=1e-3)
+        point = next(each for each in mapped.points if (each.ranks, each.size_bytes) == (8, size))
+        assert point.time_us == pytest.approx(min(row.time_us for row in rows), rel=1e-3)
         hosts = min(row["time_us"] for row in rows if row["stream"] is None)
         inside = min(row["time_us"] for row in rows if row["stream"] is not None)
-        assert point["gain_in_network"] == pytest.approx(hosts / inside)
+        assert point.gain_in_network == pytest.approx(hosts / inside)
 
 
 def test_nothing_is_gained_by_two_ranks_and_all_of_the_bound_by_many(mapped: WinnerMap) -> None:
-    large = {each["ranks"]: each["gain_in_network"] for each in mapped["points"] if each["size_bytes"] == SIZES[-1]}
+    large = {each.ranks: each.gain_in_network for each in mapped.points if each.size_bytes == SIZES[-1]}
     assert large[2] == pytest.approx(1.0, rel=0.01)
     for ranks in (4, 8, 16, 32):
         assert large[ranks] == pytest.approx(2 * (ranks - 1) / ranks, rel=0.03)
 
 
 def test_equals_go_to_what_needs_less_of_the_network(mapped: WinnerMap) -> None:
-    at_two = [each["winner"] for each in mapped["points"] if each["ranks"] == 2 and each["size_bytes"] == SIZES[-1]]
+    at_two = [each.winner for each in mapped.points if each.ranks == 2 and each.size_bytes == SIZES[-1]]
     assert at_two == ["ring"]
 
 
 def test_regions_cover_every_point_once(mapped: WinnerMap) -> None:
-    for ranks in mapped["ranks"]:
-        mine = [each for each in mapped["regions"] if each["ranks"] == ranks]
-        covered = [size for size in SIZES for each in mine if each["first_bytes"] <= size <= each["last_bytes"]]
+    for ranks in mapped.ranks:
+        mine = [each for each in mapped.regions if each.ranks == ranks]
+        covered = [size for size in SIZES for each in mine if each.first_bytes <= size <= each.last_bytes]
         assert covered == SIZES
-        assert all(one["winner"] != two["winner"] for one, two in pairwise(mine))
+        assert all(one.winner != two.winner for one, two in pairwise(mine))
 
 
 def test_a_region_ends_where_the_winner_changes() -> None:
     point = {"ranks": 2, "in_network": False, "time_us": 1.0, "next_us": 3.0}
-    told = [{**point, "winner": who, "size_bytes": size} for who, size in (("a", 1), ("a", 2), ("b", 4), ("a", 8))]
-    assert [(each["winner"], each["first_bytes"], each["last_bytes"]) for each in regions(told)] == [  # type: ignore[arg-type]
+    ends = (("a", 1), ("a", 2), ("b", 4), ("a", 8))
+    told = [SimpleNamespace(**point, winner=who, size_bytes=size) for who, size in ends]
+    assert [(each.winner, each.first_bytes, each.last_bytes) for each in regions(told)] == [  # type: ignore[arg-type]
         ("a", 1, 2),
         ("b", 4, 4),
         ("a", 8, 8),
@@ -81,11 +83,11 @@ def test_a_region_ends_where_the_winner_changes() -> None:
 )
 def test_more_ranks_than_a_switch_adds_are_left_to_hosts(machine: str, who: str) -> None:
     told = winners(question(machine), None, [1 << 20])
-    last = told["points"][-1]
-    assert not last["in_network"]
-    assert last["gain_in_network"] is None
-    why = next(each for each in told["declined"] if each["name"] == who and last["ranks"] in each["ranks"])
-    assert "contributions" in why["why"]
+    last = told.points[-1]
+    assert not last.in_network
+    assert last.gain_in_network is None
+    why = next(each for each in told.declined if each.name == who and last.ranks in each.ranks)
+    assert "contributions" in why.why
 
 
 def test_bounds_are_searched_once_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +114,7 @@ def test_the_map_fits_a_terminal(mapped: WinnerMap, width: int) -> None:
     report.write(mapped, file, width=width)
     text = file.getvalue()
     assert max(map(len, text.splitlines())) <= width
-    gain = next(each["gain_in_network"] for each in mapped["points"] if each["ranks"] == 32)
+    gain = next(each.gain_in_network for each in mapped.points if each.ranks == 32)
     assert f" {gain:.2f}x" in text
 
 

@@ -22,6 +22,7 @@ from ringwright.advise.provision.sized import SizedNetwork
 from ringwright.advise.provision.study import provision
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.ground.documents import as_json
 from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import generated, study
 from ringwright.jobs.generated import GeneratedJobSpec
@@ -48,8 +49,8 @@ def asked(
 
 
 def only(document: ProvisionDocument) -> ProvisionRow:
-    (row,) = document["rows"]
-    assert row["declined"] is None
+    (row,) = document.rows
+    assert row.declined is None
     return row
 
 
@@ -61,39 +62,39 @@ def simulated_us(model: str, spelled: str, parallel: str, *faults: str) -> float
 # --------------------------------------------------------------------------------------------------------- the promise
 def test_the_contract_of_a_row() -> None:
     row = only(asked("resnet-50"))
-    assert all(row[key] is not None for key in IN_CONTRACT)  # type: ignore[literal-required]
-    assert row["bursts"] is not None
-    assert set(row["bursts"]) >= {"size_bytes_p50", "size_bytes_p99", "gap_us_p50", "duty"}
-    assert json.loads(json.dumps(asked("resnet-50")))["schema"] == "ringwright.provision/1"
+    assert all(as_json(row)[key] is not None for key in IN_CONTRACT)
+    assert row.bursts is not None
+    assert row.bursts.size_bytes_p50 is not None
+    assert json.loads(json.dumps(as_json(asked("resnet-50"))))["schema"] == "ringwright.provision/1"
 
 
 @pytest.mark.parametrize("spelled", [LEAVES, "fat-tree:8", "dgx-h100:2", "torus:4x2", "dragonfly:2x2x2"])
 def test_the_recommendation_keeps_the_promise_and_one_step_less_breaks_it(spelled: str) -> None:
     model = "resnet-18" if spelled == "dgx-h100:2" else "resnet-50"  # the smaller one for 16 GPUs
     row = only(asked(model, on=(spelled,)))
-    assert row["most_us"] == pytest.approx(1.05 * (row["reference_us"] or 0))
-    assert row["step_us"] is not None
-    assert row["step_us"] <= (row["most_us"] or 0)
-    assert row["edges"]
-    for edge in row["edges"]:
-        assert edge["step_us"] is None or edge["step_us"] > (row["most_us"] or 0)
-        assert not edge["keeps"]
-    assert (row["unlimited_us"] or 0) <= (row["reference_us"] or 0) * 1.005
+    assert row.most_us == pytest.approx(1.05 * (row.reference_us or 0))
+    assert row.step_us is not None
+    assert row.step_us <= (row.most_us or 0)
+    assert row.edges
+    for edge in row.edges:
+        assert edge.step_us is None or edge.step_us > (row.most_us or 0)
+        assert not edge.keeps
+    assert (row.unlimited_us or 0) <= (row.reference_us or 0) * 1.005
 
 
 def test_the_recommended_fabric_can_be_typed_and_gives_the_same_step() -> None:
     row = only(asked("resnet-50", on=("fat-tree:8",), within=0.5))
-    ratios = set((row["oversubscription"] or {}).values())
-    assert row["nic_gbs"] is not None
-    assert row["nic_gbs"] < 50
+    ratios = set((row.oversubscription or {}).values())
+    assert row.nic_gbs is not None
+    assert row.nic_gbs < 50
     if len(ratios) == 1:
-        spelled = f"fat-tree:8,rate={row['nic_gbs']}GB/s,oversubscription={ratios.pop()}"
-        assert simulated_us("resnet-50", spelled, "dp8") == pytest.approx(row["step_us"], rel=1e-6)
-    assert simulated_us("resnet-50", "fat-tree:8", "dp8") == row["reference_us"]
+        spelled = f"fat-tree:8,rate={row.nic_gbs}GB/s,oversubscription={ratios.pop()}"
+        assert simulated_us("resnet-50", spelled, "dp8") == pytest.approx(row.step_us, rel=1e-6)
+    assert simulated_us("resnet-50", "fat-tree:8", "dp8") == row.reference_us
 
 
 def test_a_looser_promise_needs_no_more_network() -> None:
-    sizes = [only(asked("resnet-50", within=within))["cable_gbits"] or 0 for within in (0.01, 0.05, 0.2, 1.0)]
+    sizes = [only(asked("resnet-50", within=within)).cable_gbits or 0 for within in (0.01, 0.05, 0.2, 1.0)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < sizes[0]
 
@@ -101,39 +102,39 @@ def test_a_looser_promise_needs_no_more_network() -> None:
 def test_prices_change_what_is_least() -> None:
     """A NIC that costs more than one of twice its rate is not taken, though it would keep the step."""
     plain = only(asked("resnet-50", within=0.5))
-    assert plain["cost"] is None
-    assert plain["nic_gbs"] == 25
+    assert plain.cost is None
+    assert plain.nic_gbs == 25
     document = asked("resnet-50", within=0.5, prices="nic@200=9000,nic@400=10")
     row = only(document)
-    assert row["nic_gbs"] == 50
-    assert row["cost"] == 8 * 10
-    assert row["given"] is not None
-    assert row["given"]["cost"] == 8 * 10
-    assert any(edge["what"] == "nic" and edge["keeps"] for edge in row["edges"] or ())
-    assert any("no price: port, optic" in each for each in document["assumptions"])
+    assert row.nic_gbs == 50
+    assert row.cost == 8 * 10
+    assert row.given is not None
+    assert row.given.cost == 8 * 10
+    assert any(edge.what == "nic" and edge.keeps for edge in row.edges or ())
+    assert any("no price: port, optic" in each for each in document.assumptions)
 
 
 def test_rates_without_a_price_are_not_chosen() -> None:
     row = only(asked("resnet-50", within=1.0, prices="nic@400=2,nic@100=1"))
-    assert (row["nic_gbs"] or 0) * 8 in (400, 100)
-    assert all((edge["value"] or 50) * 8 in (400, 100) for edge in row["edges"] or () if edge["what"] == "nic")
+    assert (row.nic_gbs or 0) * 8 in (400, 100)
+    assert all((edge.value or 50) * 8 in (400, 100) for edge in row.edges or () if edge.what == "nic")
 
 
 # ---------------------------------------------------------------------------------------------------------- one optic
 def test_one_failed_optic_is_simulated_and_what_bears_it_keeps_the_promise() -> None:
     row = only(asked("resnet-50", on=("fat-tree:8",)))
-    lost = row["headroom"]
+    lost = row.headroom
     assert lost is not None
-    assert lost["fault"].endswith("rate 50%")
-    assert lost["given_us"] == pytest.approx(simulated_us("resnet-50", "fat-tree:8", "dp8", lost["fault"]))
-    assert not lost["keeps"]
-    assert lost["step_us"] > (row["most_us"] or 0)
-    assert lost["nic_gbs"] is not None
-    assert lost["factor"] == pytest.approx(lost["nic_gbs"] / (row["nic_gbs"] or 0))
-    if len(set((row["oversubscription"] or {}).values())) == 1:
-        ratio = next(iter((row["oversubscription"] or {}).values()))
-        bearing = f"fat-tree:8,rate={lost['nic_gbs']}GB/s,oversubscription={ratio}"
-        assert simulated_us("resnet-50", bearing, "dp8", lost["fault"]) <= (row["most_us"] or 0)
+    assert lost.fault.endswith("rate 50%")
+    assert lost.given_us == pytest.approx(simulated_us("resnet-50", "fat-tree:8", "dp8", lost.fault))
+    assert not lost.keeps
+    assert lost.step_us > (row.most_us or 0)
+    assert lost.nic_gbs is not None
+    assert lost.factor == pytest.approx(lost.nic_gbs / (row.nic_gbs or 0))
+    if len(set((row.oversubscription or {}).values())) == 1:
+        ratio = next(iter((row.oversubscription or {}).values()))
+        bearing = f"fat-tree:8,rate={lost.nic_gbs}GB/s,oversubscription={ratio}"
+        assert simulated_us("resnet-50", bearing, "dp8", lost.fault) <= (row.most_us or 0)
 
 
 def test_the_least_rate_that_bears_a_failed_optic_is_the_first_that_does() -> None:
@@ -158,8 +159,8 @@ def test_the_least_rate_that_bears_a_failed_optic_is_the_first_that_does() -> No
 
 def test_the_failed_optic_slows_its_cable_and_not_the_bus_behind_the_nic() -> None:
     row = only(asked("resnet-18", on=("dgx-h100:2",)))
-    assert row["headroom"] is not None
-    faulty = apply(fabric("dgx-h100:2"), [row["headroom"]["fault"]])
+    assert row.headroom is not None
+    faulty = apply(fabric("dgx-h100:2"), [row.headroom.fault])
     touched = {fault.target for fault in faulty.faults}
     assert len(touched) == 2
     assert {faulty.classes[faulty.link_class[link]] for link in touched} == {"nic"}
@@ -207,21 +208,21 @@ def test_groups_that_share_a_nic_send_by_it_what_each_sends(
 
 
 def test_bursts_grow_with_the_model() -> None:
-    small, large = (only(asked(model))["bursts"] for model in ("resnet-18", "resnet-152"))
+    small, large = (only(asked(model)).bursts for model in ("resnet-18", "resnet-152"))
     assert small is not None
     assert large is not None
-    assert 0 < small["bytes_per_nic"] < large["bytes_per_nic"]
-    assert 0 < (small["duty"] or 0) <= 1
-    assert (small["size_bytes_p50"] or 0) <= (small["size_bytes_p99"] or 0)
+    assert 0 < small.bytes_per_nic < large.bytes_per_nic
+    assert 0 < (small.duty or 0) <= 1
+    assert (small.size_bytes_p50 or 0) <= (small.size_bytes_p99 or 0)
 
 
 def test_links_that_nothing_passes_buy_nothing() -> None:
     row = only(asked("resnet-18", on=("dgx-h100:2",)))
-    by_links = {each["links"]: each for each in row["sensitivity"] or ()}
-    assert by_links["spine"]["slower"] == by_links["spine"]["faster"] == 0  # rails change inside the box
-    assert by_links["nic"]["slower"] > 0 >= by_links["nic"]["faster"]
-    assert [each["slower"] for each in row["sensitivity"] or ()] == sorted(
-        (each["slower"] for each in by_links.values()), reverse=True
+    by_links = {each.links: each for each in row.sensitivity or ()}
+    assert by_links["spine"].slower == by_links["spine"].faster == 0  # rails change inside the box
+    assert by_links["nic"].slower > 0 >= by_links["nic"].faster
+    assert [each.slower for each in row.sensitivity or ()] == sorted(
+        (each.slower for each in by_links.values()), reverse=True
     )
 
 
@@ -348,19 +349,19 @@ def _words(parallel: str) -> list[tuple[str, str]]:
 
 def test_a_model_that_no_device_holds_is_a_row() -> None:
     document = asked("llama3-70b", "resnet-18", on=("leaf-spine:4",))
-    large, small = document["rows"]
-    assert (large["fits"], small["fits"]) == (False, True)
-    assert "no simple form fits 4 GPUs" in (large["too_large"] or "")
-    assert large["nic_gbs"] is None
-    assert large["device_memory_bytes"] == 80_000_000_000
-    assert (large["peak_memory_bytes"] or 0) > 80e9
+    large, small = document.rows
+    assert (large.fits, small.fits) == (False, True)
+    assert "no simple form fits 4 GPUs" in (large.too_large or "")
+    assert large.nic_gbs is None
+    assert large.device_memory_bytes == 80_000_000_000
+    assert (large.peak_memory_bytes or 0) > 80e9
 
 
 def test_a_form_that_is_asked_for_may_be_too_large() -> None:
     spec = ProvisionSpec(["llama3-8b"], model=WorkloadSpec("", parallel="dp4"))
-    (row,) = provision(spec, [fabric("leaf-spine:4")])["rows"]
-    assert row["fits"] is False
-    assert (row["too_large"] or "").startswith("dp4 needs ")
+    (row,) = provision(spec, [fabric("leaf-spine:4")]).rows
+    assert row.fits is False
+    assert (row.too_large or "").startswith("dp4 needs ")
 
 
 def test_serving_has_no_pipeline_where_it_fits_without() -> None:
@@ -372,18 +373,18 @@ def test_serving_has_no_pipeline_where_it_fits_without() -> None:
 
 def test_fabrics_that_cannot_answer_are_rows_beside_those_that_can() -> None:
     document = asked("resnet-18", on=("leaf-spine:4", "dgx-h100:1", "leaf-spine:8"))
-    reasons = {row["fabric"]: row["declined"] for row in document["rows"]}
+    reasons = {row.fabric: row.declined for row in document.rows}
     assert reasons["leaf-spine:4"] is None
     assert "no network to size" in (reasons["dgx-h100:1"] or "")
-    assert {row["gpus"] for row in document["rows"]} == {4, None}
-    assert any("4 GPUs on every fabric" in each for each in document["assumptions"])
+    assert {row.gpus for row in document.rows} == {4, None}
+    assert any("4 GPUs on every fabric" in each for each in document.assumptions)
 
 
 def test_gpus_that_a_fabric_has_not() -> None:
     spec = ProvisionSpec(["resnet-18"], model=WorkloadSpec("", gpus=8))
-    small, large = provision(spec, [fabric("leaf-spine:4"), fabric("leaf-spine:8")])["rows"]
-    assert small["declined"] == "8 ranks do not fit on leaf-spine:4, which has 4"
-    assert large["declined"] is None
+    small, large = provision(spec, [fabric("leaf-spine:4"), fabric("leaf-spine:8")]).rows
+    assert small.declined == "8 ranks do not fit on leaf-spine:4, which has 4"
+    assert large.declined is None
 
 
 @pytest.mark.parametrize(
@@ -440,9 +441,9 @@ def workload_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_workload_file_is_a_workload(workload_file: Path) -> None:
     row = only(provision(ProvisionSpec([str(workload_file)]), [fabric("leaf-spine:4")]))
-    assert row["gpus"] == 4
-    assert row["fits"] is True
-    assert row["reference_us"] is not None
+    assert row.gpus == 4
+    assert row.fits is True
+    assert row.reference_us is not None
 
 
 def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
@@ -458,10 +459,10 @@ def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
     sized = SizedNetwork(workloads.on(str(tmp_path / "job.trace"), top), top, 0.05, None)
     assert sized.reference_s == pytest.approx(result.step_s, rel=0.02)
     assert sized.plan.nic_rate < sized.tiers.given.nic_rate
-    (row,) = provision(ProvisionSpec([str(tmp_path / "job.trace")]), [top])["rows"]
-    assert row["declined"] is None
-    assert row["bursts"] is not None
-    assert row["bursts"]["count"] > 0
+    (row,) = provision(ProvisionSpec([str(tmp_path / "job.trace")]), [top]).rows
+    assert row.declined is None
+    assert row.bursts is not None
+    assert row.bursts.count > 0
 
 
 @needs_shared_data
@@ -470,6 +471,6 @@ def test_a_recording_that_sends_nothing_recommends_no_network() -> None:
     files = str(real("foreign/provision_zero"))
     with pytest.raises(InfeasibleError, match="its step takes no time"):
         asked(files, on=("switch:4",))
-    rows = asked(files, "resnet-18", on=("switch:2",))["rows"]
-    assert [bool(row["declined"]) for row in rows] == [True, False]
-    assert rows[0]["sensitivity"] is None or not rows[0]["sensitivity"]
+    rows = asked(files, "resnet-18", on=("switch:2",)).rows
+    assert [bool(row.declined) for row in rows] == [True, False]
+    assert rows[0].sensitivity is None or not rows[0].sensitivity

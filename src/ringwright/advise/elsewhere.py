@@ -75,12 +75,12 @@ def _in_network(evaluator: Evaluator, result: PolicyResult) -> Iterator[RefusedA
             tried.append(stepped(situation.job(setup), system, evaluator.result(setup)))
         except RingwrightError:
             continue
-    network = min((each for each in tried if each.row["in_network"]), key=lambda each: each.step_us, default=None)
+    network = min((each for each in tried if each.row.in_network), key=lambda each: each.step_us, default=None)
     known = {(each.op, each.size_bytes) for each in operations}
     for row in gains(hosts, network, tried):
-        if row["verdict"] != "gains" and (row["op"], row["size_bytes"]) in known:
+        if row.verdict != "gains" and (row.op, row.size_bytes) in known:
             yield {
-                "what": f"switch: {row['op']} of {format_size(row['size_bytes'])} along {row['role']}",
-                "why": row["why"],
+                "what": f"switch: {row.op} of {format_size(row.size_bytes)} along {row.role}",
+                "why": row.why,
                 "remedy": f"ringwright simulate --algorithm {LIBRARY},{','.join(competitors(LIBRARY))} tells of every operation",
             }

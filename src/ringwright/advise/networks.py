@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise import said
@@ -47,29 +48,35 @@ def provisioned(
     """
     files: list[AdvisedFile] = []
 
-    def kept(row: ProvisionRow, sized: SizedNetwork) -> None:
+    def kept(row: ProvisionRow, sized: SizedNetwork) -> ProvisionRow:
         files.append(_file(row, sized))
-        if drawn:
-            low, middle, high = Draws(Evaluator(_situation(spec, sized), inexact=True), seed=seed).gain(LEAST).ends
-            row["longer_p05"], row["longer_p50"], row["longer_p95"] = 0.0 - high, 0.0 - middle, 0.0 - low
+        if not drawn:
+            return row
+        low, middle, high = Draws(Evaluator(_situation(spec, sized), inexact=True), seed=seed).gain(LEAST).ends
+        return replace(row, longer_p05=0.0 - high, longer_p50=0.0 - middle, longer_p95=0.0 - low)
 
     return provision(spec, fabrics, advance, kept), files
 
 
-def write(files: Sequence[AdvisedFile], result: ProvisionDocument, output: Path) -> None:
-    """Write the networks into a claimed folder, each read back, and name each in its row; OutputError for one that differs."""
+def write(files: Sequence[AdvisedFile], result: ProvisionDocument, output: Path) -> ProvisionDocument:
+    """Write the networks into a claimed folder, each read back, and return the rows that name them.
+
+    Raises OutputError for one that differs.
+    """
     with drafts.alone(output):
         for file in files:
             with drafts.draft(output / file.name) as path:
                 path.write_bytes(file.data)
                 read_back(path, file)
-    rows = [row for row in result["rows"] if row["nic_gbs"] is not None]
-    for row, file in zip(rows, files, strict=True):
-        row["export"] = str(output / file.name)
+    written = iter(files)
+    rows = [
+        row if row.nic_gbs is None else replace(row, export=str(output / next(written).name)) for row in result.rows
+    ]
+    return replace(result, rows=rows)
 
 
 def _file(row: ProvisionRow, sized: SizedNetwork) -> AdvisedFile:
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{row['workload']}-on-{row['fabric']}").strip("-.")
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{row.workload}-on-{row.fabric}").strip("-.")
     return AdvisedFile(f"{name}.json", "", topology_json(sized.machine), *said.of_machine(sized.machine))
 
 

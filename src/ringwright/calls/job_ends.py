@@ -12,8 +12,8 @@ channels keep to one even if they are (NVIDIA/nccl issue 2192).
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,7 +37,8 @@ FAILOVER = "no failover: NCCL has one since 2.29 (NCCL_IB_RESILIENCY_PORT_FAILOV
 XID = "unhandled cuda error (run with NCCL_DEBUG=INFO for details)"
 
 
-class JobEnd(TypedDict):
+@dataclass(frozen=True, slots=True)
+class JobEnd:
     """How a job ends: ``kind`` and ``why``, ``between`` whom, when, what is printed, and why nothing goes on."""
 
     kind: str

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.calls import job_ends, spelled
 from ringwright.calls.answers import FAR_APART, Answered, Answers
 from ringwright.calls.floors import Floors
-from ringwright.calls.in_switches import StreamAsUsed, in_switches
+from ringwright.calls.in_switches import in_switches
 from ringwright.calls.lossy_times import LEFT_OUT
+from ringwright.calls.simulated_document import (
+    SCHEMA,
+    DeclinedCall,
+    Disagreement,
+    FastestCall,
+    SimulatedCalls,
+    SimulatedRow,
+    UnlikeSize,
+    UsualTransport,
+)
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.calls.sums import sums
 from ringwright.calls.unlike_software import TimedSoftware, notes, software_of, unlike
@@ -26,74 +36,15 @@ from ringwright.ground.units import format_size
 from ringwright.model.collective import CARRYING_NOTHING, Collective, carried
 
 if TYPE_CHECKING:
-    from ringwright.calls.unaffected import Unaffected
-    from ringwright.calls.without_faults import HealthyTime, SaidTime
+    from ringwright.calls.without_faults import SaidTime
     from ringwright.costs.probable import Probable
     from ringwright.engines.packets.run import Packets
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
     from ringwright.model.topology import Topology
 
-SCHEMA = "ringwright.simulate/1"
 MOST_SIZES = 200
 MOST_STARTS = 8
-
-
-@dataclass(frozen=True)
-class SimulatedRow:
-    """One simulated time; bandwidths as nccl-tests defines them, in decimal GB/s.
-
-    ``time_us`` is the most probable time where no engine is asked for, else that engine's; ``witnesses`` holds what each model
-    says, ``outside`` what nothing was learnt of. ``bound_us`` holds for this program, ``bound_kind`` says which bound it is.
-    """
-
-    algorithm: str
-    engine: str
-    ranks: int
-    size_bytes: int
-    time_us: float
-    algbw_gbs: float
-    busbw_gbs: float
-    bound_us: float
-    bound_kind: str
-    bound_at_ranks_us: float
-    bound_in_network_us: float | None
-    events: int
-    messages: float
-    choice: str
-    bottleneck: str
-    utilisation: float
-    waited: float
-    folded: bool
-    why: str  # what the critical path spent its time on
-    worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
-    worst_start_s: float | None = None
-    worst_ends: str = ""  # started at that moment the job ends: how, in the library's words where packets were followed
-    lowest_bound_us: float | None = None  # of any program: where switches can add, they may
-    after_last_us: float | None = None  # from the arrival of the last rank to the end, where arrivals are given
-    time_us_p05: float | None = None
-    time_us_p50: float | None = None
-    time_us_p95: float | None = None
-    mean_us: float | None = None  # over draws of what is lost; None where nothing is drawn
-    calibration: str = ""  # its name, or prior
-    software: str = ""  # that is in the time: library (start, protocol, messages), messages alone, or none
-    own_software: bool = False  # whether a corrected time is that of an engine with the library's own software
-    outside: tuple[str, ...] = ()
-    witnesses: Mapping[str, float] = field(default_factory=dict)  # us by model
-    alone_us: float | None = None  # without the other jobs on the fabric, where there are any
-    healthy_us: float | None = None  # without the faults, where lines of faults were given, by the same models
-    unaffected: tuple[Unaffected, ...] = ()  # faults that cost less than a per mille, each with the reason
-    transport: Mapping[str, str] = field(default_factory=dict)  # how packets are sent, by class of links
-    retransmitted_bytes: int | None = None  # this and what follows: where packets were followed
-    drops: int | None = None  # packets that queues had no room for
-    lost: int | None = None  # packets lost on links
-    pauses: int | None = None
-    queue_bytes_p99: int | None = None  # 99 of 100 packets found no more in front of them at a switch
-    stream: StreamAsUsed | None = None  # how packets go through switches that add; this and what follows: where they do
-    switch_memory_bytes: int | None = None  # leased of the switch that lends the most
-    healthy: HealthyTime | None = None  # as ``healthy_us``, with its interval
-    ends: Mapping[str, Any] | None = None  # how the job ends, in a row without times for that reason
-    declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
 def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
@@ -112,14 +63,21 @@ def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
 
 
 def sweep(
+    question: SimulationSpec, spellings: Iterable[str], wanted: Sequence[int], *, sums_too: bool = True
+) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.simulate/1`` as JSON values; the rest as ``swept``."""
+    return swept(question, spellings, wanted, sums_too=sums_too).document()
+
+
+def swept(
     question: SimulationSpec,
     spellings: Iterable[str],
     wanted: Sequence[int],
     progress: steps.Advance | None = None,
     *,
     sums_too: bool = True,
-) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out.
+) -> SimulatedCalls:
+    """Return a row per algorithm and size, and what was left out.
 
     ``sums_too``: say as well what sums are worth that switches make in a number format of their own.
 
@@ -129,7 +87,7 @@ def sweep(
     """
     left_out: dict[str, None] = {}
     spellings = list(spellings)
-    rows: list[dict[str, Any]] = []
+    rows: list[SimulatedRow | DeclinedCall] = []
     timed: dict[int, list[TimedSoftware]] = {}
     asked = AskedOnce(question, wanted)
     by_size: dict[int, list[tuple[str, Answered]]] = {}
@@ -148,7 +106,10 @@ def sweep(
             row = _beside_healthy(row, asked, algorithm, told)
             by_size.setdefault(size, []).append((spelling, Answered(algorithm.knobs, told.said)))
         except JobEndsError as error:
-            rows.append({**_declined(spelling, collective, error), **_ended(asked, algorithm, size, error)})
+            well_us = _healthy_us(asked, algorithm, size)
+            rows.append(
+                replace(_declined(spelling, collective, error), ends=job_ends.as_row(error), healthy_us=well_us)
+            )
             continue
         except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
@@ -156,36 +117,37 @@ def sweep(
             continue
         row = replace(row, software=software_of(program, asked))
         timed.setdefault(size, []).append(TimedSoftware(algorithm, row.time_us, row.software))
-        rows.append(asdict(row))
+        rows.append(row)
         left_out |= dict.fromkeys(omitted) | _of_packets(question, told)
     if refused and len(refused) == len(rows):
         raise refused[0]
     top, come = asked.question.topology, question.come()
+    answered = [row for row in rows if isinstance(row, SimulatedRow)]
     unlike_sizes = unlike(asked, timed)
     alike = {size: given for size, given in by_size.items() if size not in unlike_sizes}
-    return {
-        "schema": SCHEMA,
-        "asked": question.asked(spellings),
-        "collective": question.op,
-        "fabric": top.name,
-        "ranks": question.collective(0).p,
-        "latency_model": question.alpha,
-        "link_model": NAME_OF[question.alpha],
-        "faults": len(top.faults),
-        "provenance": top.provenance,
-        "transport": _transport(top),
-        "bound_ground": _ground(top),
-        "arrivals": None if come is None else come.said,
-        "beside": [other.text for other in question.beside],
-        "last_arrival_us": None if come is None else come.last_s * 1e6,
-        "rows": rows,
-        "notes": notes(timed, unlike_sizes),
-        "unlike": [{"size_bytes": size, "most_us": most_us} for size, most_us in unlike_sizes.items()],
-        "sums": sums(question, rows) if sums_too else [],
-        "fastest": [] if question.asks_engine else _fastest(question, asked.answers, alike),
-        "disagreements": [] if question.asks_engine else _disagreements(rows),
-        "left_out": list(left_out),
-    }
+    return SimulatedCalls(
+        schema=SCHEMA,
+        asked=question.asked(spellings),
+        collective=question.op,
+        fabric=top.name,
+        ranks=question.collective(0).p,
+        latency_model=question.alpha,
+        link_model=NAME_OF[question.alpha],
+        faults=len(top.faults),
+        provenance=top.provenance,
+        transport=_transport(top),
+        bound_ground=_ground(top),
+        arrivals=None if come is None else come.said,
+        beside=[other.text for other in question.beside],
+        last_arrival_us=None if come is None else come.last_s * 1e6,
+        rows=rows,
+        notes=notes(timed, unlike_sizes),
+        unlike=[UnlikeSize(size, most_us) for size, most_us in unlike_sizes.items()],
+        sums=sums(question, answered) if sums_too else [],
+        fastest=[] if question.asks_engine else _fastest(question, asked.answers, alike),
+        disagreements=[] if question.asks_engine else _disagreements(answered),
+        left_out=list(left_out),
+    )
 
 
 def _lasting(
@@ -242,33 +204,25 @@ def _ground(topology: Topology) -> str:
     return "switches may add and copy here; what adds at the ranks alone cannot go below the bound at the ranks"
 
 
-def _transport(topology: Topology) -> Mapping[str, Any]:
-    """Return what carries messages between nodes and the numbers that it usually has, with their source."""
+def _transport(topology: Topology) -> UsualTransport:
     carrier = TRANSPORTS[topology.transport or USUAL_TRANSPORT]
-    return {
-        "name": carrier.name,
-        "hop_us": carrier.hop_s * 1e6,
-        "message_us": carrier.message_s * 1e6,
-        "share": carrier.efficiency,
-        "source": carrier.source,
-    }
+    return UsualTransport(
+        carrier.name, carrier.hop_s * 1e6, carrier.message_s * 1e6, carrier.efficiency, carrier.source
+    )
 
 
-def _declined(name: str, collective: Collective, error: RingwrightError) -> dict[str, Any]:
-    """Return the row of an algorithm that has no answer at this size: its reason, and null for all that was measured."""
-    known = {"algorithm": name, "ranks": collective.p, "size_bytes": collective.size_bytes, "declined": error.what}
-    return {field.name: known.get(field.name) for field in fields(SimulatedRow)}
+def _declined(name: str, collective: Collective, error: RingwrightError) -> DeclinedCall:
+    """Return the row of an algorithm that has no answer at this size."""
+    return DeclinedCall(name, collective.p, collective.size_bytes, None, None, error.what)
 
 
-def _ended(
-    asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int, error: JobEndsError
-) -> Mapping[str, object]:
-    """Return what a row says of a job that ends, beside the time without the faults."""
-    well_us = None
-    if asked.question.faults is not None:
-        with suppress(RingwrightError):
-            well_us = asked.without_faults.healthy(algorithm, size_bytes).time_us
-    return {"ends": job_ends.as_row(error), "healthy_us": well_us}
+def _healthy_us(asked: AskedOnce, algorithm: spelled.Algorithm, size_bytes: int) -> float | None:
+    """Return the time without the faults of a call that ends with them; None where there are none, or it has no time either."""
+    if asked.question.faults is None:
+        return None
+    with suppress(RingwrightError):
+        return asked.without_faults.healthy(algorithm, size_bytes).time_us
+    return None
 
 
 def measure(
@@ -386,15 +340,15 @@ def _answered(row: SimulatedRow, said: Probable, question: SimulationSpec) -> Si
 
 def _fastest(
     question: SimulationSpec, answers: Answers, by_size: Mapping[int, Sequence[tuple[str, Answered]]]
-) -> list[Mapping[str, Any]]:
+) -> list[FastestCall]:
     """Return for each size which algorithm is the fastest, which the next, and the chance that they come in this order."""
-    told: list[Mapping[str, Any]] = []
+    told: list[FastestCall] = []
     for size, given in by_size.items():
         if len(given) < 2:
             continue
         (name, best), (following, second) = sorted(given, key=lambda each: each[1].said.p50_us)[:2]
         sure = answers.faster(question.collective(size), best, second)
-        told.append({"size_bytes": size, "algorithm": name, "next": following, "chance": sure})
+        told.append(FastestCall(size, name, following, sure))
     return told
 
 
@@ -402,24 +356,16 @@ def _apart(times_us: Collection[float]) -> float:
     return max(times_us) / min(times_us)
 
 
-def _disagreements(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _disagreements(rows: Sequence[SimulatedRow]) -> list[Disagreement]:
     """Say where models of one call are far from each other: for each algorithm the size at which they are most so."""
-    told: list[Mapping[str, Any]] = []
-    known = [row for row in rows if LEARNT in (row["witnesses"] or ()) and min(row["witnesses"].values()) > 0]
-    for name in dict.fromkeys(row["algorithm"] for row in known):
-        mine = [(_apart(row["witnesses"].values()), row) for row in known if row["algorithm"] == name]
+    told: list[Disagreement] = []
+    known = [row for row in rows if LEARNT in row.witnesses and min(row.witnesses.values()) > 0]
+    for name in dict.fromkeys(row.algorithm for row in known):
+        mine = [(_apart(row.witnesses.values()), row) for row in known if row.algorithm == name]
         ratio, row = max(mine, key=lambda each: each[0])
         if ratio > FAR_APART:
-            told.append(
-                {
-                    "algorithm": name,
-                    "sizes": sum(each > FAR_APART for each, _ in mine),
-                    "of": len(mine),
-                    "ratio": ratio,
-                    "size_bytes": row["size_bytes"],
-                    "witnesses": row["witnesses"],
-                }
-            )
+            many = sum(each > FAR_APART for each, _ in mine)
+            told.append(Disagreement(name, many, len(mine), ratio, row.size_bytes, row.witnesses))
     return told
 
 
@@ -458,7 +404,6 @@ def _worst(
     return worst * 1e6, when, ""
 
 
-def laid_out(question: SimulationSpec, result: Mapping[str, Any]) -> SimulationSpec:
+def laid_out(question: SimulationSpec, told: SimulatedCalls) -> SimulationSpec:
     """Return the question with outages for as long as the longest of its answers."""
-    times_us = [row["worst_us"] or row["time_us"] for row in result["rows"] if row["declined"] is None]
-    return question.lasting(max(times_us, default=0.0) / 1e6)
+    return question.lasting(max((row.worst_us or row.time_us for row in told.answered), default=0.0) / 1e6)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from ringwright.calls.placed import hosts_of
 from ringwright.engines.machine import PS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from ringwright.calls.simulated_document import SimulatedRow
     from ringwright.calls.simulation_spec import SimulationSpec
     from ringwright.engines.result import Run
     from ringwright.model.program import Program
@@ -42,17 +44,18 @@ def bursts(
     return {**told(transfers, gap_s), "algorithm": spelling, "size_bytes": size_bytes}, ""
 
 
-def burst_keys(
-    question: SimulationSpec, rows: Sequence[Mapping[str, Any]], gap_s: float | None = None
-) -> dict[str, SimulatedBursts | str | None]:
-    """Return the keys ``bursts`` and ``bursts_unknown``: of the first algorithm that answers, at the largest size."""
-    answered = [row for row in rows if row.get("declined") is None]
-    if not answered:
-        return {"bursts": None, "bursts_unknown": "no algorithm answered"}
-    name = answered[0]["algorithm"]
-    size = max(row["size_bytes"] for row in answered if row["algorithm"] == name)
-    told_bursts, unknown = bursts(question, name, size, gap_s)
-    return {"bursts": told_bursts, "bursts_unknown": unknown}
+@dataclass(frozen=True, slots=True)
+class BurstAnswer:
+    """The bursts of one algorithm at one size, or why none are known: two keys of the object of schema ``simulate/1``."""
+
+    bursts: SimulatedBursts | None = None
+    bursts_unknown: str = ""
+
+
+def burst_answer(question: SimulationSpec, rows: Sequence[SimulatedRow], gap_s: float | None = None) -> BurstAnswer:
+    """Return the bursts of the first algorithm that answers, at the largest size."""
+    name = rows[0].algorithm
+    return BurstAnswer(*bursts(question, name, max(row.size_bytes for row in rows if row.algorithm == name), gap_s))
 
 
 def transfers_of(program: Program, topology: Topology, run: Run) -> Transfers | str:

@@ -8,11 +8,12 @@ streaming tree of switches, a pool of slots, at the edge the switch inside a hos
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
-from ringwright.calls.simulate import sweep
+from ringwright.calls.simulate import swept
+from ringwright.calls.simulated_document import DeclinedCall, FastestCall, SimulatedRow
 from ringwright.ground import steps
 from ringwright.ground.errors import UsageError
 
@@ -34,7 +35,8 @@ ARCHITECTURES: Mapping[str, str] = {
 }
 
 
-class WonPoint(TypedDict):
+@dataclass(frozen=True, slots=True)
+class WonPoint:
     """The winner among ``ranks`` at a size, and the next; times in us.
 
     ``gain_in_network`` is how many times faster the best that adds in the network is than the best that does not (null: one of
@@ -55,7 +57,8 @@ class WonPoint(TypedDict):
     gain_in_network: float | None
 
 
-class WonRegion(TypedDict):
+@dataclass(frozen=True, slots=True)
+class WonRegion:
     """Neighbouring sizes among ``ranks`` that one algorithm wins, both ends among them, and the most that it gains there."""
 
     ranks: int
@@ -66,7 +69,8 @@ class WonRegion(TypedDict):
     most_gain_over_next: float | None
 
 
-class DeclinedWinner(TypedDict):
+@dataclass(frozen=True, slots=True)
+class DeclinedWinner:
     """Who has no time among so many ranks, at which sizes, and why."""
 
     name: str
@@ -75,7 +79,8 @@ class DeclinedWinner(TypedDict):
     sizes_bytes: list[int]
 
 
-class WinnerMap(TypedDict):
+@dataclass(frozen=True, slots=True)
+class WinnerMap:
     """The object of schema ``ringwright.winners/1``; ``algorithms``: what each is called on the map, and its spelling."""
 
     schema: str
@@ -111,32 +116,32 @@ def winners(
     left_out: dict[str, None] = {}
     groups = groups_of(question)
     for ranks in steps.told(groups, progress, _named):
-        told = sweep(replace(question, group=_group(question)[:ranks]), list(names.values()), wanted, sums_too=False)
-        left_out |= dict.fromkeys((*told["left_out"], *told["notes"]))
-        chances = {each["size_bytes"]: each for each in told["fastest"]}
-        for size, rows in groupby(sorted(told["rows"], key=_size), key=_size):
+        told = swept(replace(question, group=_group(question)[:ranks]), list(names.values()), wanted, sums_too=False)
+        left_out |= dict.fromkeys((*told.left_out, *told.notes))
+        chances = {each.size_bytes: each for each in told.fastest}
+        for size, rows in groupby(sorted(told.rows, key=_size), key=_size):
             given = list(rows)
-            for row in (row for row in given if row["declined"] is not None):
-                whom = refused.setdefault((_name(names, row["algorithm"]), row["declined"]), ({}, {}))
+            for row in (row for row in given if isinstance(row, DeclinedCall)):
+                whom = refused.setdefault((_name(names, row.algorithm), row.declined), ({}, {}))
                 whom[0][ranks], whom[1][size] = None, None
             points += _won(names, ranks, size, given, chances.get(size))
-    return {
-        "schema": SCHEMA,
-        "asked": question.asked(names.values()),
-        "collective": question.op,
-        "fabric": question.topology.name,
-        "provenance": question.topology.provenance,
-        "ranks": groups,
-        "sizes_bytes": sorted({point["size_bytes"] for point in points}),
-        "algorithms": names,
-        "points": points,
-        "regions": list(regions(points)),
-        "declined": [
+    return WinnerMap(
+        schema=SCHEMA,
+        asked=question.asked(names.values()),
+        collective=question.op,
+        fabric=question.topology.name,
+        provenance=question.topology.provenance,
+        ranks=groups,
+        sizes_bytes=sorted({point.size_bytes for point in points}),
+        algorithms=names,
+        points=points,
+        regions=list(regions(points)),
+        declined=[
             DeclinedWinner(name=name, why=why, ranks=list(ranks), sizes_bytes=list(sizes))
             for (name, why), (ranks, sizes) in refused.items()
         ],
-        "left_out": list(left_out),
-    }
+        left_out=list(left_out),
+    )
 
 
 def groups_of(question: SimulationSpec) -> list[int]:
@@ -149,51 +154,55 @@ def groups_of(question: SimulationSpec) -> list[int]:
 
 def regions(points: Sequence[WonPoint]) -> Iterator[WonRegion]:
     """Yield neighbouring sizes with one winner, group by group, the smallest first."""
-    for (ranks, winner), same in groupby(points, key=lambda each: (each["ranks"], each["winner"])):
+    for (ranks, winner), same in groupby(points, key=lambda each: (each.ranks, each.winner)):
         mine = list(same)
-        gains = [each["next_us"] / each["time_us"] for each in mine if each["next_us"] and each["time_us"]]
+        gains = [each.next_us / each.time_us for each in mine if each.next_us and each.time_us]
         yield WonRegion(
             ranks=ranks,
             winner=winner,
-            in_network=mine[0]["in_network"],
-            first_bytes=mine[0]["size_bytes"],
-            last_bytes=mine[-1]["size_bytes"],
+            in_network=mine[0].in_network,
+            first_bytes=mine[0].size_bytes,
+            last_bytes=mine[-1].size_bytes,
             most_gain_over_next=max(gains, default=None),
         )
 
 
 def _won(
-    names: Mapping[str, str], ranks: int, size: int, rows: Sequence[Mapping[str, Any]], sure: Mapping[str, Any] | None
+    names: Mapping[str, str],
+    ranks: int,
+    size: int,
+    rows: Sequence[SimulatedRow | DeclinedCall],
+    sure: FastestCall | None,
 ) -> Iterator[WonPoint]:
     """Yield the point of one size; nothing where all decline."""
-    known = [row for row in rows if row["declined"] is None]
+    known = [row for row in rows if isinstance(row, SimulatedRow)]
     if not known:
         return
-    least = min(row["time_us"] for row in known)
-    best = next(row for row in known if row["time_us"] <= NEAR * least)
-    others = sorted((row for row in known if row is not best), key=lambda row: float(row["time_us"]))
+    least = min(row.time_us for row in known)
+    best = next(row for row in known if row.time_us <= NEAR * least)
+    others = sorted((row for row in known if row is not best), key=lambda row: row.time_us)
     # Of two that are equally fast the chance is that of another order, which says nothing about the winner.
-    same = sure is not None and others and sure["algorithm"] == best["algorithm"]
+    same = sure is not None and others and sure.algorithm == best.algorithm
     yield WonPoint(
         ranks=ranks,
         size_bytes=size,
-        winner=_name(names, best["algorithm"]),
-        algorithm=best["algorithm"],
-        in_network=best["stream"] is not None,
-        time_us=best["time_us"],
-        time_us_p05=best["time_us_p05"],
-        time_us_p95=best["time_us_p95"],
-        next=_name(names, others[0]["algorithm"]) if others else None,
-        next_us=others[0]["time_us"] if others else None,
-        chance=sure["chance"] if sure is not None and same else None,
+        winner=_name(names, best.algorithm),
+        algorithm=best.algorithm,
+        in_network=best.stream is not None,
+        time_us=best.time_us,
+        time_us_p05=best.time_us_p05,
+        time_us_p95=best.time_us_p95,
+        next=_name(names, others[0].algorithm) if others else None,
+        next_us=others[0].time_us if others else None,
+        chance=sure.chance if sure is not None and same else None,
         gain_in_network=_gain(known),
     )
 
 
-def _gain(known: Sequence[Mapping[str, Any]]) -> float | None:
+def _gain(known: Sequence[SimulatedRow]) -> float | None:
     """Return how many times faster the best in the network is than the best of the hosts; None where one has no time."""
-    inside = min((row["time_us"] for row in known if row["stream"] is not None), default=None)
-    hosts = min((row["time_us"] for row in known if row["stream"] is None), default=None)
+    inside = min((row.time_us for row in known if row.stream is not None), default=None)
+    hosts = min((row.time_us for row in known if row.stream is None), default=None)
     return hosts / inside if inside and hosts is not None else None
 
 
@@ -205,8 +214,8 @@ def _name(names: Mapping[str, str], spelling: str) -> str:
     return next((name for name, each in names.items() if each == spelling), spelling)
 
 
-def _size(row: Mapping[str, Any]) -> int:
-    return int(row["size_bytes"])
+def _size(row: SimulatedRow | DeclinedCall) -> int:
+    return row.size_bytes
 
 
 def _named(ranks: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ringwright.cli import options
+from ringwright.ground.documents import as_json, read_json
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
@@ -285,13 +286,14 @@ class JobOptions:
             )
             if stepped and compared is not None:
                 (policy, first), by = stepped[0], compared.by
-                result["in_network"] = aggregated.compare_systems(
+                compared_steps = aggregated.compare_systems(
                     first,
                     policy,
                     systems,
                     lambda system, plain: self._settled(by(system, plain), told, results, limit),
                     advance,
                 )
+                result["in_network"] = as_json(compared_steps)
         result |= bursts | (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
 
@@ -347,6 +349,7 @@ class Results:
     def show(self, result: dict[str, Any]) -> int:
         """Print the answers, and write the page if one is asked for."""
         from ringwright.cli import reading
+        from ringwright.jobs.job_document import JobSteps
         from ringwright.reports.pages import job_page
         from ringwright.reports.steps import jobs
 
@@ -354,11 +357,12 @@ class Results:
         if self.json:
             reading.print_json(result)
             return EXIT_INFEASIBLE if ends else EXIT_GOOD
-        jobs.write(result, sys.stdout, shows_bursts=self.bursts)
+        steps = read_json(JobSteps, result)
+        jobs.write(steps, sys.stdout, shows_bursts=self.bursts)
         if ends:
             return EXIT_INFEASIBLE
         if self.output:
-            reading.write_page(self.output, job_page.page(result, reading.command_line()), force=self.force)
+            reading.write_page(self.output, job_page.page(steps, reading.command_line()), force=self.force)
         return 0
 
 

@@ -84,6 +84,7 @@ def provision(
     from ringwright.advise.provision.prices import read_prices
     from ringwright.calls.spelled import machine
     from ringwright.formats.exports.placement import claim_folder
+    from ringwright.ground.documents import as_json
     from ringwright.jobs.model_workload import WorkloadSpec
 
     common = WorkloadSpec(
@@ -104,9 +105,9 @@ def provision(
     with progress.steps("provisioning") as advance:
         result, files = networks.provisioned(spec, [machine(each) for each in fabric], drawn=interval, advance=advance)
     if output is not None:
-        networks.write(files, result, output)
+        result = networks.write(files, result, output)
     if json:
-        reading.print_json(result)
+        reading.print_json(as_json(result))
         return 0
     from ringwright.reports.steps import provisioned
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.cli import options, progress, reading
 from ringwright.cli.sizes import Sizes
+from ringwright.ground.documents import as_json
 from ringwright.ground.errors import EXIT_INFEASIBLE, UsageError
 
 OF_A_MAP, NOBODY = Sizes(begin="4", end="1G", factor=4), Sizes()
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from ringwright.calls.simulated_document import SimulatedCalls
     from ringwright.calls.simulation_spec import SimulationSpec
 
 
@@ -41,8 +41,8 @@ def show(
     gap_s = options.gap_seconds(gap)
     names = algorithms.split(",")
     with progress.steps("simulating") as advance:
-        result = study.sweep(question, names, wanted, advance)
-    if not any(row["declined"] is None for row in result["rows"]):
+        result = study.swept(question, names, wanted, advance)
+    if not result.answered:
         return _ends(result, json=json)
     question = study.laid_out(question, result)
     if trace:
@@ -52,34 +52,37 @@ def show(
         run = traced(first.program, question.topology, first.run, question.asked(names[:1]))
         reading.save_run(run, trace, force=force)
     shows_bursts = bursts or gap is not None
+    told_bursts = None
     if json or output or shows_bursts:
-        from ringwright.calls import simulated_bursts
+        from ringwright.calls.simulated_bursts import burst_answer
 
-        result |= simulated_bursts.burst_keys(question, result["rows"], gap_s)
+        told_bursts = burst_answer(question, result.answered, gap_s)
     if json:
-        reading.print_json(result)
+        reading.print_json(result.document() | as_json(told_bursts))
         return 0
     from ringwright.calls import followed
     from ringwright.reports.calls import simulated
     from ringwright.reports.pages import simulated_page
 
-    simulated.write(result, sys.stdout, shows_bursts=shows_bursts)
+    simulated.write(result, sys.stdout, bursts_told=told_bursts if shows_bursts else None)
     if output:
-        ran = {row["algorithm"] for row in simulated.answered(result) if row["size_bytes"] == wanted[-1]}
+        ran = {row.algorithm for row in result.answered if row.size_bytes == wanted[-1]}
         details = [detail(question, name, wanted[-1]) for name in names if name in ran]
         seen = followed.all_followed(question, details)
-        reading.write_page(output, simulated_page.page(result, details, reading.command_line(), seen), force=force)
+        reading.write_page(
+            output, simulated_page.page(result, details, reading.command_line(), seen, told_bursts), force=force
+        )
     return 0
 
 
-def _ends(result: Mapping[str, Any], *, json: bool) -> int:
+def _ends(result: SimulatedCalls, *, json: bool) -> int:
     """Show an answer without any time: how the job ends; there is nothing to draw or to save."""
     if json:
-        reading.print_json({**result, "bursts": None, "bursts_unknown": "the job ends"})
+        reading.print_json({**result.document(), "bursts": None, "bursts_unknown": "the job ends"})
     else:
         from ringwright.reports.calls import simulated
 
-        simulated.write(dict(result), sys.stdout)
+        simulated.write(result, sys.stdout)
     return EXIT_INFEASIBLE
 
 
@@ -102,7 +105,7 @@ def show_winners(
     with progress.steps("simulating") as advance:
         result = study.winners(question, algorithms.split(",") if algorithms else None, wanted, advance)
     if json:
-        reading.print_json(result)
+        reading.print_json(as_json(result))
         return 0
     from ringwright.reports.calls import winners
 

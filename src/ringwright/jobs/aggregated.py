@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from ringwright.algorithms.switch_trees import network_switches
 from ringwright.ground import steps
@@ -30,7 +30,8 @@ LEAST_US = 0.1  # exposed time of a step below which an operation counts as hidd
 ALONE = ("send-recv", "copy", *SHIFTS)  # from one rank to another: there is nothing to add
 
 
-class SystemStep(TypedDict):
+@dataclass(frozen=True, slots=True)
+class SystemStep:
     """A step with one system for the collectives, in us, with the interval of such steps on GPUs (null: none were measured).
 
     ``in_network`` says whether the network's switches add for it; ``declined`` why it has no step.
@@ -46,7 +47,8 @@ class SystemStep(TypedDict):
     declined: str | None
 
 
-class OperationGain(TypedDict):
+@dataclass(frozen=True, slots=True)
+class OperationGain:
     """Operations alike, and what a step gains by adding them in the network; ``*_us`` alone, ``exposed_*_us`` of a step.
 
     ``verdict``: gains, hidden, as quick, in line or not added; ``why`` says it in a sentence.
@@ -68,7 +70,8 @@ class OperationGain(TypedDict):
     why: str
 
 
-class JobInNetwork(TypedDict):
+@dataclass(frozen=True, slots=True)
+class JobInNetwork:
     """A job by each system; ``hosts`` and ``network`` name the best of hosts alone and the best that adds in the network.
 
     ``saved_us`` of a step with its interval, null where one of both is missing.
@@ -96,7 +99,7 @@ class SteppedSystem:
     @property
     def step_us(self) -> float:
         """The simulated step."""
-        return self.row["step_us"] or 0.0
+        return self.row.step_us or 0.0
 
     def adds(self, key: OperationKey) -> bool:
         """Return whether the network's switches add for operations of a kind."""
@@ -155,7 +158,7 @@ def compare_systems(
     ``first`` was simulated already, by what was asked for or by the library; ``by`` makes the same job with another system, on
     the same machine or, where it is told so, on one whose switches add nothing.
     """
-    alone = [(first.row["system"], True)] if first.row["in_network"] else []
+    alone = [(first.row.system, True)] if first.row.in_network else []
     tried = [first]
     for system, plain in steps.told([*alone, *((each, False) for each in systems)], progress, _label):
         label = _label((system, plain))
@@ -164,21 +167,21 @@ def compare_systems(
             tried.append(stepped(job, label, answer(job, policy)))
         except RingwrightError as error:
             tried.append(SteppedSystem(_declined(label, error), {}, None))
-    able = [each for each in tried if each.row["declined"] is None]
-    hosts = min((each for each in able if not each.row["in_network"]), key=_step, default=None)
-    network = min((each for each in able if each.row["in_network"]), key=_step, default=None)
+    able = [each for each in tried if each.row.declined is None]
+    hosts = min((each for each in able if not each.row.in_network), key=_step, default=None)
+    network = min((each for each in able if each.row.in_network), key=_step, default=None)
     saved = None if hosts is None or network is None else hosts.step_us - network.step_us
-    return {
-        "policy": policy,
-        "systems": [each.row for each in tried],
-        "hosts": hosts.row["system"] if hosts else None,
-        "network": network.row["system"] if network else None,
-        "saved_us": saved,
-        "saved_us_p05": _scaled(saved, hosts, None if hosts is None else hosts.row["step_us_p05"]),
-        "saved_us_p95": _scaled(saved, hosts, None if hosts is None else hosts.row["step_us_p95"]),
-        "operations": [] if hosts is None else gains(hosts, network, tried),
-        "obstacles": _obstacles(tried, network),
-    }
+    return JobInNetwork(
+        policy=policy,
+        systems=[each.row for each in tried],
+        hosts=hosts.row.system if hosts else None,
+        network=network.row.system if network else None,
+        saved_us=saved,
+        saved_us_p05=_scaled(saved, hosts, None if hosts is None else hosts.row.step_us_p05),
+        saved_us_p95=_scaled(saved, hosts, None if hosts is None else hosts.row.step_us_p95),
+        operations=[] if hosts is None else gains(hosts, network, tried),
+        obstacles=_obstacles(tried, network),
+    )
 
 
 def _label(asked: tuple[str, bool]) -> str:
@@ -217,7 +220,7 @@ def gains(
                 why=why,
             )
         )
-    return sorted(told, key=lambda each: (each["verdict"] != "gains", -each["gain_us"], -each["exposed_hosts_us"]))
+    return sorted(told, key=lambda each: (each.verdict != "gains", -each.gain_us, -each.exposed_hosts_us))
 
 
 def _judged(before: OperationsAlike, after: OperationsAlike, gain_us: float) -> tuple[str, str]:
@@ -249,7 +252,7 @@ def _not_added(
 
 
 def _in_network_first(each: SteppedSystem) -> bool:
-    return each.row["system"].partition(":")[0] not in IN_NETWORK
+    return each.row.system.partition(":")[0] not in IN_NETWORK
 
 
 def refusal(costs: FabricCosts, key: OperationKey, mine: OperationsAlike) -> UsageError | None:
@@ -270,7 +273,7 @@ def _obstacles(tried: Sequence[SteppedSystem], network: SteppedSystem | None) ->
     known = network or next((each for each in tried if each.costs is not None), None)
     if known is None or known.costs is None:
         return []
-    hosts = [each for each in tried if not each.row["in_network"] and each.row["declined"] is None]
+    hosts = [each for each in tried if not each.row.in_network and each.row.declined is None]
     reasons = [
         why
         for each in sorted(tried, key=_in_network_first)

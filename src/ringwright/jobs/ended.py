@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ringwright.calls import job_ends
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.step import PS
+from ringwright.ground.documents import as_json
 from ringwright.ground.errors import JobEndsError
 from ringwright.jobs.pricing.costs import FabricCosts
 from ringwright.jobs.recorded import Changed
@@ -16,6 +17,7 @@ from ringwright.jobs.study import Job, PolicyResult, simulated, without_faults
 from ringwright.model.workload import Workload
 
 
+@dataclass(frozen=True, slots=True)
 class JobEndInStep(job_ends.JobEnd):
     """How a job ends, and in which step, from 1."""
 
@@ -36,8 +38,8 @@ def in_step(job: Job, policy: str | Callable[..., Workload], ends: JobEndsError)
     begin_s = min((each for each in begins_s if each >= since_s - further * well.step_s), default=simulated_s)
     done = sum(run.finished(step) / PS <= begin_s for step in range(run.laid.steps))
     at_s = further * well.step_s + begin_s + ends.at_s
-    told = job_ends.as_row(ends) | {"at_us": at_s * 1e6}
-    return JobEndInStep(**told, step=done + further + 1)
+    told = replace(job_ends.as_row(ends), at_us=at_s * 1e6)
+    return JobEndInStep(**as_json(told), step=done + further + 1)
 
 
 def _sound(job: Job) -> tuple[Job, float]:

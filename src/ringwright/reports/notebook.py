@@ -31,7 +31,7 @@ from ringwright.reports.pages import job_page
 from ringwright.reports.terminal import ground_of
 
 if TYPE_CHECKING:
-    from ringwright.analysis.document import Summary
+    from ringwright.analysis.summary_view import SeenSummary
     from ringwright.calls import spelled
     from ringwright.engines.result import Run
     from ringwright.jobs.study import PolicyResult
@@ -133,14 +133,14 @@ def timeline(what: Recording | PolicyResult) -> Picture:
         return _step(what)
     view = _summary(what)
     ranks = ranks_picture.picture(view)
-    if ranks is None or ranks["refused"]:
-        why = ranks["refused"] if ranks else "it holds calls without their durations"
+    if ranks is None or ranks.refused:
+        why = ranks.refused if ranks else "it holds calls without their durations"
         raise UsageError(
             f"no timeline can be drawn: {why}",
             where=_name(what, view),
             remedy=f"record with times: ringwright run -- COMMAND, or PyTorch's profiler. {no_timeline(view)}".strip(),
         )
-    height = min(26 + 18 * len(ranks["rows"]), 640) + 340
+    height = min(26 + 18 * len(ranks.rows), 640) + 340
     return _picture(f"Timeline: {_name(what, view)}", height, {"ranks": ranks}, data={"timeline": ranks})
 
 
@@ -318,7 +318,7 @@ def curves(
     from ringwright.calls.asked_faults import AskedFaults
     from ringwright.calls.library_calls import usual_algorithm
     from ringwright.calls.simulation_spec import SimulationSpec
-    from ringwright.reports.calls.simulated import answered, declined, ended
+    from ringwright.reports.calls.simulated import declined, ended
 
     if isinstance(algorithms, str) or isinstance(sizes, str):
         raise UsageError("algorithms and sizes are lists", remedy="algorithms=['ring'], sizes=['1M', '64M']")
@@ -328,10 +328,10 @@ def curves(
     topology = healthy if asked is None else asked.on(healthy)
     question = SimulationSpec(what, topology, healthy=healthy, faults=asked)
     names = list(algorithms) or [usual_algorithm(spelled.collective(what, topology), topology, None)]
-    result = simulate.sweep(question, names, sorted({spelled.bytes_of(size) for size in sizes}))
-    if not answered(result):
+    result = simulate.swept(question, names, sorted({spelled.bytes_of(size) for size in sizes}))
+    if not result.answered:
         raise InfeasibleError(ended(result)[0], remedy="a shorter outage")
-    drawn = geometry.curves(answered(result))
+    drawn = geometry.curves(result.answered)
     if drawn is None:
         raise UsageError(WITHOUT_SIZES, where=f"sizes={list(sizes)}", remedy="sizes=['1M', '64M']")
     notes = [*(f"{name} declined: {why}" for name, why, _ in declined(result)), *ended(result)]
@@ -369,21 +369,21 @@ def steps(program: Program) -> Picture:
             f"{program.name} cannot be drawn step by step: too many ranks or messages, or no step",
             remedy=f"draw it over {geometry.MOST_RANKS} ranks or fewer",
         )
-    cut = [f"The first {drawn['shown']} of {drawn['steps']} steps."] if drawn["shown"] < drawn["steps"] else []
+    cut = [f"The first {drawn.shown} of {drawn.steps} steps."] if drawn.shown < drawn.steps else []
     lead = "Ranks from top to bottom, steps from left to right."
-    return _picture(f"Steps: {_program(program)}", round(drawn["height"]) + HEAD + 60, {"steps": drawn}, lead, cut)
+    return _picture(f"Steps: {_program(program)}", round(drawn.height) + HEAD + 60, {"steps": drawn}, lead, cut)
 
 
 def _step(result: PolicyResult) -> Picture:
     from ringwright.jobs.explained.tracks import tracks
 
     timed = tracks(result.run)
-    made = job_page.timeline(f"policy {result.policy}", f"{result.step_s * 1e3:,.1f} ms", timed, timed["span_s"])
+    made = job_page.timeline(f"policy {result.policy}", f"{result.step_s * 1e3:,.1f} ms", timed, timed.span_s)
     on = f" on {result.fabric}" if result.fabric else ""
     drawn = {"step": made, "legend": job_page.timeline_legend([timed])}
     lead = "One rank of each kind: what it computed above what was on its wires."
     return _picture(
-        f"One step: {result.workload.name}{on}, policy {result.policy}", made["height"] + HEAD + 80, drawn, lead
+        f"One step: {result.workload.name}{on}, policy {result.policy}", made.height + HEAD + 80, drawn, lead
     )
 
 
@@ -407,16 +407,16 @@ def _picture(
     return Picture(cuts.short(title, 200), page, min(height, TALLEST))
 
 
-def _summary(recording: Recording) -> Summary:
+def _summary(recording: Recording) -> SeenSummary:
     from ringwright.analysis.summary import summarise
 
     return complete(summarise(recording) if isinstance(recording, Trace) else recording)
 
 
-def _name(recording: Recording, view: Summary) -> str:
+def _name(recording: Recording, view: SeenSummary) -> str:
     if isinstance(recording, Trace):
         return repr(recording).removeprefix("Trace(").removesuffix(")")
-    return f"{view['kind'] or 'recording'}, {view['ranks_seen']:,} ranks"
+    return f"{view.kind or 'recording'}, {view.ranks_seen:,} ranks"
 
 
 def _program(program: Program) -> str:

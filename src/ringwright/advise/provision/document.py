@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from dataclasses import dataclass
 
 from ringwright.calls.asked import AskedOf
 
 SCHEMA = "ringwright.provision/1"
 
 
-class NetworkRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class NetworkRow:
     """A network of a fabric: its ports, tiers, size in Gb/s of all cables, and what it costs where prices are given."""
 
     nics_per_gpu: float
@@ -19,7 +20,8 @@ class NetworkRow(TypedDict):
     cost: float | None
 
 
-class ProvisionEdge(TypedDict):
+@dataclass(frozen=True, slots=True)
+class ProvisionEdge:
     """The recommended network with one part a step smaller: its step, longer than the promise; null where there is none.
 
     ``keeps`` is true only where that would cost more and keep the step too.
@@ -31,7 +33,8 @@ class ProvisionEdge(TypedDict):
     keeps: bool
 
 
-class BurstRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class BurstRow:
     """What a port sends with no pause that ``gap_rule`` counts: bytes, pauses between bursts, the share of time it sends."""
 
     size_bytes_p50: float | None
@@ -44,7 +47,8 @@ class BurstRow(TypedDict):
     gap_rule: str
 
 
-class QueuedRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class QueuedRow:
     """An operation that was sent through queues: of which role, its size, the size that was sent, groups at work at once."""
 
     role: str
@@ -54,7 +58,8 @@ class QueuedRow(TypedDict):
     groups: int
 
 
-class BufferRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class BufferRow:
     """The step with buffers of ``buffer_bytes``, with half of them, and what packets met; ``why`` where no buffer is named."""
 
     buffer_bytes: int | None
@@ -71,7 +76,8 @@ class BufferRow(TypedDict):
     why: str
 
 
-class HeadroomRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class HeadroomRow:
     """One failed optic: see ``optics.Headroom``."""
 
     fault: str
@@ -82,7 +88,8 @@ class HeadroomRow(TypedDict):
     factor: float | None
 
 
-class SensitivityRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class SensitivityRow:
     """See ``sensitivity.ClassSensitivity``."""
 
     links: str
@@ -91,7 +98,8 @@ class SensitivityRow(TypedDict):
     faster: float
 
 
-class ProvisionRow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class ProvisionRow:
     """A workload on a fabric; all but the first four are null where ``declined`` or a device that is too small says why.
 
     ``longer_*``: by which share of the step on the fabric as it is the step is longer, of 5, 50 and 95 % of draws; null unless
@@ -102,46 +110,47 @@ class ProvisionRow(TypedDict):
 
     workload: str
     fabric: str
-    declined: str | None
-    fits: bool | None
-    too_large: str | None
-    parallel: str | None
-    gpus: int | None
-    micro_batches: int | None
-    samples: float | None
-    peak_memory_bytes: int | None
-    device_memory_bytes: int | None
-    given: NetworkRow | None
-    reference_us: float | None
-    reference_us_p05: float | None
-    reference_us_p50: float | None
-    reference_us_p95: float | None
-    unlimited_us: float | None
-    most_us: float | None
-    step_us: float | None
-    longer_p05: float | None
-    longer_p50: float | None
-    longer_p95: float | None
-    export: str | None
-    step_us_p05: float | None
-    step_us_p50: float | None
-    step_us_p95: float | None
-    nics_per_gpu: float | None
-    nic_gbs: float | None
-    rails: int | None
-    oversubscription: dict[str, float] | None
-    cable_gbits: float | None
-    cost: float | None
-    edges: list[ProvisionEdge] | None
-    buffer_bytes: int | None
-    buffers: BufferRow | None
-    headroom: HeadroomRow | None
-    bursts: BurstRow | None
-    sensitivity: list[SensitivityRow] | None
-    simulated: int | None
+    declined: str | None = None
+    fits: bool | None = None
+    too_large: str | None = None
+    parallel: str | None = None
+    gpus: int | None = None
+    micro_batches: int | None = None
+    samples: float | None = None
+    peak_memory_bytes: int | None = None
+    device_memory_bytes: int | None = None
+    given: NetworkRow | None = None
+    reference_us: float | None = None
+    reference_us_p05: float | None = None
+    reference_us_p50: float | None = None
+    reference_us_p95: float | None = None
+    unlimited_us: float | None = None
+    most_us: float | None = None
+    step_us: float | None = None
+    longer_p05: float | None = None
+    longer_p50: float | None = None
+    longer_p95: float | None = None
+    export: str | None = None
+    step_us_p05: float | None = None
+    step_us_p50: float | None = None
+    step_us_p95: float | None = None
+    nics_per_gpu: float | None = None
+    nic_gbs: float | None = None
+    rails: int | None = None
+    oversubscription: dict[str, float] | None = None
+    cable_gbits: float | None = None
+    cost: float | None = None
+    edges: list[ProvisionEdge] | None = None
+    buffer_bytes: int | None = None
+    buffers: BufferRow | None = None
+    headroom: HeadroomRow | None = None
+    bursts: BurstRow | None = None
+    sensitivity: list[SensitivityRow] | None = None
+    simulated: int | None = None
 
 
-class ProvisionDocument(TypedDict):
+@dataclass(frozen=True, slots=True)
+class ProvisionDocument:
     """All rows, and what they rest on."""
 
     schema: str
@@ -151,10 +160,3 @@ class ProvisionDocument(TypedDict):
     rows: list[ProvisionRow]
     assumptions: list[str]
     left_out: list[str]
-
-
-def empty_row(workload: str, fabric: str) -> ProvisionRow:
-    """Return a row of which nothing is known yet."""
-    row: ProvisionRow = dict.fromkeys(ProvisionRow.__annotations__)  # type: ignore[assignment]
-    row["workload"], row["fabric"] = workload, fabric
-    return row

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.advise.provision import search
+from ringwright.advise.provision.document import NetworkRow, ProvisionEdge
 from ringwright.advise.provision.network import NetworkPlan, NetworkTiers
 from ringwright.advise.provision.variants import with_fewer_nics
 from ringwright.ground.errors import InfeasibleError
@@ -16,7 +17,6 @@ from ringwright.jobs.recorded import Changed
 
 if TYPE_CHECKING:
     from ringwright.advise.provision.asked import SizedJob
-    from ringwright.advise.provision.document import NetworkRow, ProvisionEdge
     from ringwright.advise.provision.prices import Prices
     from ringwright.costs.probable import Probable
     from ringwright.jobs.study import PolicyResult
@@ -131,13 +131,13 @@ class SizedNetwork:
 
     def network(self, plan: NetworkPlan) -> NetworkRow:
         """Return a network as figures."""
-        return {
-            "nics_per_gpu": plan.nics_per_gpu,
-            "nic_gbs": plan.nic_rate / 1e9,
-            "oversubscription": dict(zip(self.of_plan(plan).tiers, plan.oversubscription, strict=True)),
-            "cable_gbits": round(self.of_plan(plan).capacity_gbits(plan), 3),
-            "cost": self.cost(plan),
-        }
+        return NetworkRow(
+            nics_per_gpu=plan.nics_per_gpu,
+            nic_gbs=plan.nic_rate / 1e9,
+            oversubscription=dict(zip(self.of_plan(plan).tiers, plan.oversubscription, strict=True)),
+            cable_gbits=round(self.of_plan(plan).capacity_gbits(plan), 3),
+            cost=self.cost(plan),
+        )
 
     def edges(self) -> list[ProvisionEdge]:
         """Return for each axis the network that is one step smaller, and its step."""
@@ -149,11 +149,11 @@ class SizedNetwork:
                 continue
             if axis not in smaller:
                 if name != NICS or len(self._by_nics) > 1:
-                    rows.append({"what": name, "value": None, "step_us": None, "keeps": False})
+                    rows.append(ProvisionEdge(name, None, None, keeps=False))
                 continue
             value, taken = self._axes[axis][smaller[axis][axis]], self._at(self._plan(smaller[axis]))
             told = value / 1e9 if name == NIC else value
-            rows.append({"what": name, "value": told, "step_us": taken * 1e6, "keeps": taken <= self.most_s})
+            rows.append(ProvisionEdge(name, told, taken * 1e6, keeps=taken <= self.most_s))
         return rows
 
     def unlimited_us(self) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise.provision import figures
 from ringwright.advise.provision.asked import ProvisionSpec, SizedJob, Workloads, gpus_of
-from ringwright.advise.provision.document import SCHEMA, ProvisionDocument, ProvisionRow, empty_row
+from ringwright.advise.provision.document import SCHEMA, ProvisionDocument, ProvisionRow
 from ringwright.advise.provision.sized import SizedNetwork
 from ringwright.calls.asked import asked_of
 from ringwright.ground import steps
@@ -30,13 +31,13 @@ def provision(
     spec: ProvisionSpec,
     fabrics: Sequence[Topology],
     progress: steps.Advance | None = None,
-    kept: Callable[[ProvisionRow, SizedNetwork], None] | None = None,
+    kept: Callable[[ProvisionRow, SizedNetwork], ProvisionRow] | None = None,
 ) -> ProvisionDocument:
     """Return the object of schema ``ringwright.provision/1``.
 
     A workload that cannot be on a fabric is a row with its reason in ``declined``; one that does not fit its devices has ``fits``
-    false. ``kept`` is shown each answered row with its network. Raises the error of the first row where none can be answered, and
-    UsageError where nothing or the same twice is asked.
+    false. ``kept`` returns each answered row, which it is shown with its network. Raises the error of the first row where none
+    can be answered, and UsageError where nothing or the same twice is asked.
     """
     for what, names in (("fabric", [each.name for each in fabrics]), ("workload", list(spec.workloads))):
         if not names:
@@ -50,78 +51,99 @@ def provision(
     refused: list[RingwrightError] = []
     asked = [(name, topology) for name in spec.workloads for topology in fabrics]
     for name, topology in steps.told(asked, progress, lambda each: f"{each[0]} on {each[1].name}"):
-        row = empty_row(name, topology.name)
+        row = ProvisionRow(name, topology.name)
         try:
             job = workloads.on(name, topology)
             assumptions |= dict.fromkeys(job.remarks)
-            sized = _fill(row, job, topology, spec, assumptions)
-            if sized is not None and kept is not None:
-                kept(row, sized)
+            told_row, sized = _filled(row, job, topology, spec, assumptions)
+            rows.append(kept(told_row, sized) if sized is not None and kept is not None else told_row)
         except (UsageError, WorkloadError, InfeasibleError) as error:
             refused.append(error)
-            row = empty_row(name, topology.name)
-            row["declined"] = error.what
-        rows.append(row)
+            rows.append(replace(row, declined=error.what))
     if len(refused) == len(rows):
         raise refused[0]
     if spec.prices is not None and spec.prices.free:
         assumptions[f"no price: {', '.join(spec.prices.free)}, taken as 0"] = None
-    return {
-        "schema": SCHEMA,
-        "asked": asked_of(
+    return ProvisionDocument(
+        schema=SCHEMA,
+        asked=asked_of(
             None,
             (spec.algorithm or LIBRARY,),
             policies=[spec.policy] if spec.policy else (),
             networks={each.name: each for each in fabrics},
         ),
-        "within": spec.within,
-        "reference": REFERENCE,
-        "rows": rows,
-        "assumptions": list(assumptions),
-        "left_out": list(LEFT_OUT),
-    }
+        within=spec.within,
+        reference=REFERENCE,
+        rows=rows,
+        assumptions=list(assumptions),
+        left_out=list(LEFT_OUT),
+    )
 
 
-def _fill(
+def _filled(
     row: ProvisionRow, job: SizedJob, topology: Topology, spec: ProvisionSpec, assumptions: dict[str, None]
-) -> SizedNetwork | None:
-    """Put what is known of a job into its row, all of it where the job fits; return its network then."""
-    row["parallel"], row["gpus"], row["micro_batches"] = job.parallel or None, job.ranks, job.micro_batches
-    row["samples"], row["fits"], row["too_large"] = job.samples, not job.refused, job.refused or None
-    row["peak_memory_bytes"], row["device_memory_bytes"] = job.peak_bytes, job.device_bytes
+) -> tuple[ProvisionRow, SizedNetwork | None]:
+    """Return the row with what is known of a job, all of it where the job fits, and its network then."""
+    row = replace(
+        row,
+        parallel=job.parallel or None,
+        gpus=job.ranks,
+        micro_batches=job.micro_batches,
+        samples=job.samples,
+        fits=not job.refused,
+        too_large=job.refused or None,
+        peak_memory_bytes=job.peak_bytes,
+        device_memory_bytes=job.device_bytes,
+    )
     if job.refused:
-        return None
+        return row, None
     sized = SizedNetwork(job, topology, spec.within, spec.prices)
     held = peak(sized.result.workload)
-    row["peak_memory_bytes"] = held["peak_memory_bytes"]
+    row = replace(row, peak_memory_bytes=held["peak_memory_bytes"])
     if why := too_large(job.parallel, held["peak_memory_bytes"], held["device_memory_bytes"]):
-        row["fits"], row["too_large"] = False, why
-        return None
-    network, likely = sized.network(sized.plan), sized.result.probable
-    row["given"] = sized.network(sized.tiers.given)
-    row["reference_us"], row["most_us"] = sized.reference_s * 1e6, sized.most_s * 1e6
-    row["unlimited_us"] = sized.unlimited_us()
-    row["step_us"] = sized.result.step_s * 1e6
-    if (given := sized.reference) is not None:
-        row["reference_us_p05"], row["reference_us_p50"], row["reference_us_p95"] = (
-            given.p05_us,
-            given.p50_us,
-            given.p95_us,
-        )
-    if likely is not None:
-        row["step_us_p05"], row["step_us_p50"], row["step_us_p95"] = likely.p05_us, likely.p50_us, likely.p95_us
-    row["nics_per_gpu"], row["nic_gbs"] = network["nics_per_gpu"], network["nic_gbs"]
-    row["rails"], row["oversubscription"] = sized.of_plan(sized.plan).rails, network["oversubscription"]
-    row["cable_gbits"], row["cost"] = network["cable_gbits"], network["cost"]
-    row["edges"] = sized.edges()
-    costs = figures.carrier(sized)
-    buffers = figures.buffer_row(sized, costs)
-    row["buffers"], row["buffer_bytes"] = buffers, buffers["buffer_bytes"]
-    row["bursts"] = figures.burst_row(sized, costs)
-    row["headroom"] = figures.headroom_row(sized)
-    row["sensitivity"] = figures.sensitivity_rows(sized)
-    row["simulated"] = sized.simulated
+        return replace(row, fits=False, too_large=why), None
+    row = _networked(_timed(row, sized), sized)
     if not sized.tiers.draws_nics:
         assumptions[f"{topology.name} draws no NICs: a rank's own links to the network are its ports"] = None
     assumptions |= dict.fromkeys(f"{topology.name}: {each}" for each in sized.said())
-    return sized
+    return row, sized
+
+
+def _timed(row: ProvisionRow, sized: SizedNetwork) -> ProvisionRow:
+    """Return the row with the steps on the fabric as it is, without limit, and on the least network."""
+    given, likely = sized.reference, sized.result.probable
+    return replace(
+        row,
+        reference_us=sized.reference_s * 1e6,
+        reference_us_p05=None if given is None else given.p05_us,
+        reference_us_p50=None if given is None else given.p50_us,
+        reference_us_p95=None if given is None else given.p95_us,
+        unlimited_us=sized.unlimited_us(),
+        most_us=sized.most_s * 1e6,
+        step_us=sized.result.step_s * 1e6,
+        step_us_p05=None if likely is None else likely.p05_us,
+        step_us_p50=None if likely is None else likely.p50_us,
+        step_us_p95=None if likely is None else likely.p95_us,
+    )
+
+
+def _networked(row: ProvisionRow, sized: SizedNetwork) -> ProvisionRow:
+    """Return the row with the least network, and what is simulated on it; ``simulated`` counts last."""
+    network, costs = sized.network(sized.plan), figures.carrier(sized)
+    row = replace(
+        row,
+        given=sized.network(sized.tiers.given),
+        nics_per_gpu=network.nics_per_gpu,
+        nic_gbs=network.nic_gbs,
+        rails=sized.of_plan(sized.plan).rails,
+        oversubscription=network.oversubscription,
+        cable_gbits=network.cable_gbits,
+        cost=network.cost,
+        edges=sized.edges(),
+        buffers=(buffers := figures.buffer_row(sized, costs)),
+        buffer_bytes=buffers.buffer_bytes,
+        bursts=figures.burst_row(sized, costs),
+        headroom=figures.headroom_row(sized),
+        sensitivity=figures.sensitivity_rows(sized),
+    )
+    return replace(row, simulated=sized.simulated)

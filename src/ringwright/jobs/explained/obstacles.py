@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -33,7 +33,8 @@ MOST_SIBLINGS = 64
 INTEGERS = ("int8", "uint8", "int32", "uint32", "int64", "uint64")
 
 
-class Obstacle(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Obstacle:
     """An obstacle at the ``core`` or the ``edge``: clear, with care or in the way, what that is, and the fields that say so."""
 
     obstacle: str

@@ -23,7 +23,7 @@ from ringwright.reports.draw.tree_pictures import TreePicture, TreeRun, runs_of,
 from ringwright.reports.topology_names import MOST_PICTURES, MOST_RANKS, hosts_of, name_of
 
 if TYPE_CHECKING:
-    from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator
+    from ringwright.analysis.summary_view import CommunicatorView, TopologyView
 
 MOST_MESSAGES = 8_100  # of one ring or tree
 STEP = 1000  # ticks
@@ -40,20 +40,20 @@ class DrawnOrder(NamedTuple):
     chunks: int
 
 
-def log_play(view: ReadTopology) -> Play | None:
+def log_play(view: TopologyView) -> Play | None:
     """Return the different rings and trees of the shown communicator, played in steps; None where none is drawn."""
-    shown = view.get("shown")
+    shown = view.shown
     if not shown:
         return None
     hosts = hosts_of(shown)
     made = [
         _ring(order, drawn, shown, hosts)
-        for order, drawn in zip(list(orders(view, shown))[:MOST_PICTURES], rings(view)["pictures"], strict=False)
+        for order, drawn in zip(list(orders(view, shown))[:MOST_PICTURES], rings(view).pictures, strict=False)
         if len(order) > 1
     ]
     made += [
         _tree(edges, drawn, shown, hosts)
-        for edges, drawn in zip(list(shapes(view, shown))[:MOST_PICTURES], trees(view)["pictures"], strict=False)
+        for edges, drawn in zip(list(shapes(view, shown))[:MOST_PICTURES], trees(view).pictures, strict=False)
         if edges
     ]
     if not made:
@@ -68,89 +68,89 @@ def _named(kind: str, channels: list[int]) -> str:
     return f"{kind} of channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels))}"
 
 
-def _ring(order: tuple[int, ...], drawn: RingPicture, shown: ShownCommunicator, hosts: list[str]) -> DrawnOrder:
+def _ring(order: tuple[int, ...], drawn: RingPicture, shown: CommunicatorView, hosts: list[str]) -> DrawnOrder:
     n = len(order)
-    stops = visits(order, hosts, folded=shown["size"] > MOST_RANKS)
+    stops = visits(order, hosts, folded=shown.size > MOST_RANKS)
     node_of = {rank: number for number, stop in enumerate(stops) for rank in stop}
     ends = [(stop[-1], stops[(number + 1) % len(stops)][0]) for number, stop in enumerate(stops)]
     picture = PlayedPicture(
-        width=drawn["width"],
-        height=drawn["height"],
+        width=drawn.width,
+        height=drawn.height,
         frames=[
-            {"x": each["x"], "y": each["y"], "width": each["width"], "height": each["height"], "text": each["host"]}
-            for each in drawn["frames"]
+            {"x": each.x, "y": each.y, "width": each.width, "height": each.height, "text": each.host}
+            for each in drawn.frames
         ],
         nodes=[
             PlayedNode(
-                x=each["x"],
-                y=each["y"],
-                width=each["width"],
+                x=each.x,
+                y=each.y,
+                width=each.width,
                 height=30,
-                text=each["text"],
+                text=each.text,
                 kind="rank",
-                title=each["title"],
+                title=each.title,
             )
-            for each in drawn["squares"]
+            for each in drawn.squares
         ],
         links=[
             PlayedLink(
-                path=each["path"],
+                path=each.path,
                 width=2,
                 ends=(number, (number + 1) % len(stops)),
                 title=_between(ends[number], shown),
             )
-            for number, each in enumerate(drawn["lines"])
+            for number, each in enumerate(drawn.lines)
         ],
     )
-    links = {pair: 2 * number for number, pair in enumerate(ends)} if drawn["lines"] else {}
+    links = {pair: 2 * number for number, pair in enumerate(ends)} if drawn.lines else {}
     moves = [
         (step, order[at], order[(at + 1) % n], int(step < n - 1), (at - step) % n)
         for step in range(2 * (n - 1))
         for at in range(n)
     ]
-    return DrawnOrder(picture, _named("ring", drawn["channels"]), moves, node_of, links, n)
+    return DrawnOrder(picture, _named("ring", drawn.channels), moves, node_of, links, n)
 
 
-def _between(ends: tuple[int, int], shown: ShownCommunicator) -> str:
+def _between(ends: tuple[int, int], shown: CommunicatorView) -> str:
     return f"rank {name_of(shown, ends[0])} and rank {name_of(shown, ends[1])}"
 
 
 def _tree(
-    edges: tuple[tuple[int, int], ...], drawn: TreePicture, shown: ShownCommunicator, hosts: list[str]
+    edges: tuple[tuple[int, int], ...], drawn: TreePicture, shown: CommunicatorView, hosts: list[str]
 ) -> DrawnOrder:
-    runs = runs_of(edges, shown["size"], hosts)
+    runs = runs_of(edges, shown.size, hosts)
     node_of = {rank: number for number, run in enumerate(runs) for rank in run.ranks}
     crossing = _crossing(edges, runs, node_of)
     picture = PlayedPicture(
-        width=drawn["width"],
-        height=drawn["height"],
+        width=drawn.width,
+        height=drawn.height,
         frames=[],
         nodes=[
             PlayedNode(
-                x=each["x"],
-                y=each["y"],
-                width=each["width"],
-                height=each["height"],
-                text="\n".join([each["host"], *(row["text"] for row in each["ranks"])]),
+                x=each.x,
+                y=each.y,
+                width=each.width,
+                height=each.height,
+                text="\n".join([each.host, *(row.text for row in each.ranks)]),
                 kind="host",
-                title=each["title"],
+                title=each.title,
             )
-            for each in drawn["frames"]
+            for each in drawn.frames
         ],
         links=[
             PlayedLink(
-                path=f"M{line['x1']} {line['y1']}L{line['x2']} {line['y2']}",
+                path=f"M{line.x1} {line.y1}L{line.x2} {line.y2}",
                 width=2,
                 ends=(node_of[parent], node_of[child]),
                 title=_between((child, parent), shown),
             )
-            for line, (child, parent) in zip(drawn["lines"], crossing, strict=True)
+            for line, (child, parent) in zip(drawn.lines, crossing, strict=True)
         ],
     )
     links: dict[tuple[int, int], int] = {}
     for number, (child, parent) in enumerate(crossing):
         links[parent, child], links[child, parent] = 2 * number, 2 * number + 1
-    return DrawnOrder(picture, _named("tree", drawn["channels"]), _up_and_down(edges), node_of, links, 1)
+    return DrawnOrder(picture, _named("tree", drawn.channels), _up_and_down(edges), node_of, links, 1)
 
 
 def _crossing(
@@ -182,7 +182,7 @@ def _up_and_down(edges: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int
     return sorted(moves, key=lambda move: move[0])
 
 
-def _played(number: int, made: DrawnOrder, shown: ShownCommunicator) -> PlayedRun:
+def _played(number: int, made: DrawnOrder, shown: CommunicatorView) -> PlayedRun:
     whole, moves = made.moves[-1][0] + 1, made.moves
     if len(moves) > MOST_MESSAGES:
         last = max(moves[MOST_MESSAGES][0], 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ringwright.ground.units import format_size
 
 if TYPE_CHECKING:
+    from ringwright.calls.simulated_document import SimulatedRow
     from ringwright.model.program import Program
 
 WIDTH, HEIGHT = 1000, 420
@@ -20,27 +22,27 @@ MOST_LINKS = 12
 LAST_COLOUR = 9
 
 
-def curves(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def curves(rows: Sequence[SimulatedRow]) -> dict[str, Any] | None:
     """Return one line per algorithm, with the band of its 90 % interval, and one of the bound; None where nothing is to draw.
 
     Both axes are logarithmic.
     """
-    drawn = [row for row in rows if row["size_bytes"] > 0 and row["time_us"] > 0]
-    if len({row["size_bytes"] for row in drawn}) < 2:
+    drawn = [row for row in rows if row.size_bytes > 0 and row.time_us > 0]
+    if len({row.size_bytes for row in drawn}) < 2:
         return None
-    names = list(dict.fromkeys(row["algorithm"] for row in drawn))
-    floor = {row["size_bytes"]: row["lowest_bound_us"] for row in drawn if row["lowest_bound_us"] > 0}
-    across = _Axis([row["size_bytes"] for row in drawn], LEFT, WIDTH - RIGHT)
-    ends = [row[end] for row in drawn for end in ("time_us_p05", "time_us_p95") if row[end]]
-    upwards = _Axis([row["time_us"] for row in drawn] + list(floor.values()) + ends, HEIGHT - BOTTOM, TOP)
+    names = list(dict.fromkeys(row.algorithm for row in drawn))
+    floor = {row.size_bytes: row.lowest_bound_us for row in drawn if row.lowest_bound_us > 0}
+    across = _Axis([row.size_bytes for row in drawn], LEFT, WIDTH - RIGHT)
+    ends = [end for row in drawn for end in (row.time_us_p05, row.time_us_p95) if end]
+    upwards = _Axis([row.time_us for row in drawn] + list(floor.values()) + ends, HEIGHT - BOTTOM, TOP)
     lines = [
         {
             "name": name,
             "colour": min(number + 1, LAST_COLOUR),
             "points": _points(
-                ((row["size_bytes"], row["time_us"]) for row in drawn if row["algorithm"] == name), across, upwards
+                ((row.size_bytes, row.time_us) for row in drawn if row.algorithm == name), across, upwards
             ),
-            "band": _band([row for row in drawn if row["algorithm"] == name and row["time_us_p05"]], across, upwards),
+            "band": _band([row for row in drawn if row.algorithm == name and row.time_us_p05], across, upwards),
         }
         for number, name in enumerate(names)
     ]
@@ -73,10 +75,10 @@ class _Axis:
         return [base**power for power in range(max(first, 0), last + 1, max(1, -(-(last - first) // most)))]
 
 
-def _band(rows: Sequence[Mapping[str, Any]], across: _Axis, upwards: _Axis) -> str:
+def _band(rows: Sequence[SimulatedRow], across: _Axis, upwards: _Axis) -> str:
     """Return the corners of a 90 % interval: its lower end from left to right, its upper one back."""
-    there = [(row["size_bytes"], row["time_us_p05"]) for row in rows]
-    back = [(row["size_bytes"], row["time_us_p95"]) for row in reversed(rows)]
+    there = [(row.size_bytes, row.time_us_p05 or 0.0) for row in rows]
+    back = [(row.size_bytes, row.time_us_p95 or 0.0) for row in reversed(rows)]
     return _points([*there, *back], across, upwards)
 
 
@@ -84,7 +86,20 @@ def _points(pairs: Iterable[tuple[float, float]], across: _Axis, upwards: _Axis)
     return " ".join(f"{across(size)},{upwards(time)}" for size, time in pairs)
 
 
-def steps(program: Program) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class StepPicture:
+    """Messages as lines with their ends and colour, labels of steps and names of ranks; ``shown`` of ``steps``."""
+
+    lines: list[tuple[list[float], str]]
+    labels: list[tuple[float, str]]
+    names: list[tuple[float, str]]
+    width: int
+    height: float
+    shown: int
+    steps: int
+
+
+def steps(program: Program) -> StepPicture | None:
     """Return who sends to whom step by step, a line per message; None where the group is too large to see."""
     nodes = program.n_nodes
     if nodes > MOST_RANKS or not program.n_steps:
@@ -104,15 +119,7 @@ def steps(program: Program) -> dict[str, Any] | None:
         (round(row * (node + 0.5), 1), str(node) if node < program.p else f"sw{node - program.p}")
         for node in range(nodes)
     ]
-    return {
-        "lines": lines,
-        "labels": labels,
-        "names": names,
-        "width": WIDTH,
-        "height": round(row * nodes, 1),
-        "shown": shown,
-        "steps": program.n_steps,
-    }
+    return StepPicture(lines, labels, names, WIDTH, round(row * nodes, 1), shown, program.n_steps)
 
 
 def load(resources: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:

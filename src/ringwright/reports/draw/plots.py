@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ringwright.ground.units import format_size
@@ -34,35 +35,55 @@ def _left(labels: Iterable[str]) -> int:
     return min(WIDTH // 2, max(120, round(max(map(len, labels), default=0) * LETTER) + 20))
 
 
-def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return a track per row (``label``, ``sizes``): a dot per size and operation, its area the share of the row's bytes."""
-    sizes = [each["size_bytes"] for row in rows for each in row["sizes"] if each["size_bytes"]]
+@dataclass(frozen=True, slots=True)
+class SizedRequest:
+    """How often an operation is called with a size."""
+
+    op: str
+    size_bytes: int | None
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class RatioRow:
+    """A ratio with its interval (None: not known), and what is said of it."""
+
+    label: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    text: str
+
+
+def request_sizes(rows: Sequence[tuple[str, Sequence[SizedRequest]]]) -> dict[str, Any] | None:
+    """Return a track per row (label, requests): a dot per size and operation, its area the share of the row's bytes."""
+    sizes = [each.size_bytes for _, requests in rows for each in requests if each.size_bytes]
     if not sizes:
         return None
     low, high = math.floor(math.log2(min(sizes))), math.ceil(math.log2(max(sizes)) + 0.01)
     span = max(1, high - low)
-    left = _left(row["label"] for row in rows)
+    left = _left(label for label, _ in rows)
 
     def across(size: float) -> float:
         return round(left + (math.log2(size) - low) / span * (WIDTH - left - RIGHT), 1)
 
     tracks = []
-    for number, row in enumerate(rows):
-        total = sum((each["size_bytes"] or 0) * each["calls"] for each in row["sizes"]) or 1
+    for number, (label, requests) in enumerate(rows):
+        total = sum((each.size_bytes or 0) * each.calls for each in requests) or 1
         dots = [
             {
-                "x": across(each["size_bytes"]),
-                "r": round(2.5 + 8 * math.sqrt(each["size_bytes"] * each["calls"] / total), 1),
-                "colour": colour(each["op"]),
-                "title": f"{each['calls']} x {each['op']} of {format_size(each['size_bytes'])} ({each['size_bytes']:,} B)",
+                "x": across(each.size_bytes),
+                "r": round(2.5 + 8 * math.sqrt(each.size_bytes * each.calls / total), 1),
+                "colour": colour(each.op),
+                "title": f"{each.calls} x {each.op} of {format_size(each.size_bytes)} ({each.size_bytes:,} B)",
             }
-            for each in row["sizes"]
-            if each["size_bytes"]
+            for each in requests
+            if each.size_bytes
         ]
-        tracks.append({"y": round((number + 0.5) * TRACK, 1), "label": row["label"], "dots": dots})
+        tracks.append({"y": round((number + 0.5) * TRACK, 1), "label": label, "dots": dots})
     every = max(1, math.ceil(span / 9))
     ticks = [(across(2.0**power), format_size(2.0**power)) for power in range(low, high + 1, every)]
-    used = {each["op"]: colour(each["op"]) for row in rows for each in row["sizes"] if each["size_bytes"]}
+    used = {each.op: colour(each.op) for _, requests in rows for each in requests if each.size_bytes}
     return {
         "tracks": tracks,
         "ticks": ticks,
@@ -95,14 +116,14 @@ def step_lines(usual_s: Sequence[float], steps_s: Sequence[float], height: int =
     }
 
 
-def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return a track per row (``label``, ``mean``, ``low``, ``high``) of ratios on a logarithmic axis with a rule at 1."""
-    values = [value for row in rows for value in (row["mean"], row["low"], row["high"]) if value]
+def intervals(rows: Sequence[RatioRow]) -> dict[str, Any] | None:
+    """Return a track per row of ratios on a logarithmic axis with a rule at 1."""
+    values = [value for row in rows for value in (row.mean, row.low, row.high) if value]
     if not values:
         return None
     low, high = min(0.9, *values), max(1.2, *values)
     span = math.log(high / low)
-    left = _left(row["label"] for row in rows)
+    left = _left(row.label for row in rows)
 
     def across(value: float) -> float:
         return round(left + math.log(value / low) / span * (WIDTH - left - RIGHT), 1)
@@ -110,14 +131,14 @@ def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     tracks = [
         {
             "y": round((number + 0.5) * TRACK, 1),
-            "label": row["label"],
-            "x": across(row["mean"]),
-            "text": row["text"],
-            "from": across(row["low"] or row["mean"]),
-            "to": across(row["high"] or row["mean"]),
+            "label": row.label,
+            "x": across(row.mean),
+            "text": row.text,
+            "from": across(row.low or row.mean),
+            "to": across(row.high or row.mean),
         }
         for number, row in enumerate(rows)
-        if row["mean"]
+        if row.mean
     ]
     ticks = [(across(value), f"{value:g}x") for value in (0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 20) if low <= value <= high]
     return {

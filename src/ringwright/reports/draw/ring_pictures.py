@@ -7,9 +7,10 @@ square is a host with its range of ranks, beyond :data:`MOST_HOSTS` hosts nothin
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypedDict
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator
+from ringwright.analysis.summary_view import CommunicatorView, TopologyView
 from ringwright.reports.topology_names import (
     MOST_HOSTS,
     MOST_PICTURES,
@@ -28,7 +29,8 @@ GAP_X, GAP_Y, EDGE = 44, 34, 26
 MOST_IN_ROW = 8
 
 
-class HostFrame(TypedDict):
+@dataclass(frozen=True, slots=True)
+class HostFrame:
     """The box of a host, its name as it fits, and the row of boxes that it stands in."""
 
     x: float
@@ -40,7 +42,8 @@ class HostFrame(TypedDict):
     row: int
 
 
-class DrawnSquare(TypedDict):
+@dataclass(frozen=True, slots=True)
+class DrawnSquare:
     """The square of a rank, or of a host's ranks, with its text at (cx, cy)."""
 
     x: float
@@ -53,7 +56,8 @@ class DrawnSquare(TypedDict):
     small: bool
 
 
-class RingArrow(TypedDict):
+@dataclass(frozen=True, slots=True)
+class RingArrow:
     """The arrow between two squares, "in" a host or over the "net", and its text at (x, y)."""
 
     path: str
@@ -64,7 +68,8 @@ class RingArrow(TypedDict):
     anchor: str
 
 
-class RingPicture(TypedDict):
+@dataclass(frozen=True, slots=True)
+class RingPicture:
     """One ring, of the channels that have it."""
 
     channels: list[int]
@@ -75,7 +80,8 @@ class RingPicture(TypedDict):
     lines: list[RingArrow]
 
 
-class RingPictures(TypedDict):
+@dataclass(frozen=True, slots=True)
+class RingPictures:
     """The different rings, and what is folded or left out."""
 
     pictures: list[RingPicture]
@@ -91,16 +97,16 @@ class Square(NamedTuple):
     half: float  # of its width
 
 
-def rings(view: ReadTopology) -> RingPictures:
+def rings(view: TopologyView) -> RingPictures:
     """Return ``pictures`` of the shown communicator's different rings, and a ``note`` on what is folded or left out."""
-    shown = view.get("shown")
+    shown = view.shown
     if not shown:
-        return {"pictures": [], "note": ""}
+        return RingPictures([], "")
     different = orders(view, shown)
     hosts = hosts_of(shown)
-    note = too_many(shown["size"], hosts)
+    note = too_many(shown.size, hosts)
     if note and len(set(hosts)) > MOST_HOSTS:
-        return {"pictures": [], "note": note}
+        return RingPictures([], note)
     first = list(different.items())[:MOST_PICTURES]
     left = len(different) - len(first)
     more = (
@@ -109,67 +115,67 @@ def rings(view: ReadTopology) -> RingPictures:
         else ""
     )
     nics = _nic_of(shown)
-    return {
-        "pictures": [_ring(order, channels, shown, hosts, nics) for order, channels in first],
-        "note": ". ".join(part for part in (note, more) if part),
-    }
+    return RingPictures(
+        [_ring(order, channels, shown, hosts, nics) for order, channels in first],
+        ". ".join(part for part in (note, more) if part),
+    )
 
 
-def orders(view: ReadTopology, shown: ShownCommunicator) -> dict[tuple[int, ...], list[int]]:
+def orders(view: TopologyView, shown: CommunicatorView) -> dict[tuple[int, ...], list[int]]:
     """Return the channels of each different ring of the shown communicator, by its ranks in their order."""
     different: dict[tuple[int, ...], list[int]] = {}
-    for ring in view["rings"]:
-        if ring["communicator"] == shown["communicator"]:
-            different.setdefault(tuple(ring["ranks"]), []).append(ring["channel"])
+    for ring in view.rings:
+        if ring.communicator == shown.communicator:
+            different.setdefault(tuple(ring.ranks), []).append(ring.channel)
     return different
 
 
-def _nic_of(shown: ShownCommunicator) -> dict[tuple[int, int], str]:
+def _nic_of(shown: CommunicatorView) -> dict[tuple[int, int], str]:
     """Return what is written beside a link between hosts: ``NIC 2 > 3``, sender's and receiver's."""
     nics = {}
-    for link in shown["links"]:
-        ends = ["/".join(link["nic_sends"]), "/".join(link["nic_receives"])]
-        if link["between_hosts"] and any(ends):
-            nics[link["src"], link["dst"]] = f"{ends[0] or '?'}>{ends[1] or '?'}"
+    for link in shown.links:
+        ends = ["/".join(link.nic_sends), "/".join(link.nic_receives)]
+        if link.between_hosts and any(ends):
+            nics[link.src, link.dst] = f"{ends[0] or '?'}>{ends[1] or '?'}"
     return nics
 
 
 def _ring(
     order: tuple[int, ...],
     channels: list[int],
-    shown: ShownCommunicator,
+    shown: CommunicatorView,
     hosts: list[str],
     nics: dict[tuple[int, int], str],
 ) -> RingPicture:
     """Return boxes, squares and lines of one ring."""
-    stops = visits(order, hosts, folded=shown["size"] > MOST_RANKS)
+    stops = visits(order, hosts, folded=shown.size > MOST_RANKS)
     boxes: dict[str, list[int]] = {}
     for number, stop in enumerate(stops):
         boxes.setdefault(hosts[stop[0]], []).append(number)
-    square = FOLDED if shown["size"] > MOST_RANKS else SQUARE
+    square = FOLDED if shown.size > MOST_RANKS else SQUARE
     frames, places, height = _laid_out(boxes, square)
     lines = [_line(stops, number, places, frames, nics, height) for number in range(len(stops))]
-    squares: list[DrawnSquare] = [
-        {
-            "x": round(at.x - at.half, 1),
-            "width": square,
-            "y": round(at.y - SQUARE / 2, 1),
-            "cx": round(at.x, 1),
-            "cy": round(at.y + 4, 1),
-            "text": _label(stop, shown),
-            "title": _title(stop, shown),
-            "small": len(_label(stop, shown)) * 8 > square,
-        }
+    squares = [
+        DrawnSquare(
+            x=round(at.x - at.half, 1),
+            width=square,
+            y=round(at.y - SQUARE / 2, 1),
+            cx=round(at.x, 1),
+            cy=round(at.y + 4, 1),
+            text=_label(stop, shown),
+            title=_title(stop, shown),
+            small=len(_label(stop, shown)) * 8 > square,
+        )
         for stop, at in zip(stops, places, strict=True)
     ]
-    return {
-        "channels": channels,
-        "width": WIDTH,
-        "height": round(height, 1),
-        "frames": frames,
-        "squares": squares,
-        "lines": [line for line in lines if line],
-    }
+    return RingPicture(
+        channels=channels,
+        width=WIDTH,
+        height=round(height, 1),
+        frames=frames,
+        squares=squares,
+        lines=[line for line in lines if line],
+    )
 
 
 def visits(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[list[int]]:
@@ -183,15 +189,15 @@ def visits(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[li
     return stops
 
 
-def _label(stop: list[int], shown: ShownCommunicator) -> str:
+def _label(stop: list[int], shown: CommunicatorView) -> str:
     names = [name_of(shown, rank) for rank in (stop[0], stop[-1])]
     return names[0] if len(stop) == 1 else f"{names[0]}..{names[1]}"
 
 
-def _title(stop: list[int], shown: ShownCommunicator) -> str:
-    member = shown["members"][stop[0]]
-    device = "" if member["device"] is None else f", GPU {member['device']}"
-    return f"rank {_label(stop, shown)} on {member['host'] or UNKNOWN}{device}"
+def _title(stop: list[int], shown: CommunicatorView) -> str:
+    member = shown.members[stop[0]]
+    device = "" if member.device is None else f", GPU {member.device}"
+    return f"rank {_label(stop, shown)} on {member.host or UNKNOWN}{device}"
 
 
 def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[HostFrame], list[Square], float]:
@@ -210,9 +216,7 @@ def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[HostFrame]
         back = row % 2 == 1
         column = in_row - 1 - at if back else at
         x, y = EDGE + column * (wide + GAP_X), 6 + row * (tall + GAP_Y)
-        frames.append(
-            {"x": x, "y": y, "width": wide, "height": tall, "host": shortened(host, wide), "title": host, "row": row}
-        )
+        frames.append(HostFrame(x=x, y=y, width=wide, height=tall, host=shortened(host, wide), title=host, row=row))
         for position, stop in enumerate(inside):
             line, step = divmod(position, across)
             turn = back != (line % 2 == 1)
@@ -242,21 +246,21 @@ def _line(
     src, dst = stops[number][-1], stops[(number + 1) % len(stops)][0]
     inside = here.box == there.box
     is_last = number + 1 == len(stops)
-    rows = frames[here.box]["row"], frames[there.box]["row"]
+    rows = frames[here.box].row, frames[there.box].row
     if not is_last and (inside or _is_clear(here, there, places, rows)):
         path, middle = _straight(here, there), ((here.x + there.x) / 2, (here.y + there.y) / 2 - 6)
     elif not inside and rows[0] == rows[1] and (not is_last or abs(here.box - there.box) == 1):
         path, middle = _arc(here, there)
     else:
         path, middle = _home(here, there, frames, height), (here.x + 8, height - 10)
-    return {
-        "path": path,
-        "kind": "in" if inside else "net",
-        "text": "" if inside else nics.get((src, dst), ""),
-        "x": round(middle[0], 1),
-        "y": round(middle[1], 1),
-        "anchor": "start" if path.count("L") > 2 else "middle",
-    }
+    return RingArrow(
+        path=path,
+        kind="in" if inside else "net",
+        text="" if inside else nics.get((src, dst), ""),
+        x=round(middle[0], 1),
+        y=round(middle[1], 1),
+        anchor="start" if path.count("L") > 2 else "middle",
+    )
 
 
 def _is_clear(here: Square, there: Square, places: list[Square], rows: tuple[int, int]) -> bool:
@@ -293,10 +297,10 @@ def _straight(here: Square, there: Square) -> str:
 def _home(here: Square, there: Square, frames: list[HostFrame], height: float) -> str:
     """Return a way around the boxes: down, along the bottom, up the left edge, and in from the left."""
     bottom = height - 6
-    same_row = frames[here.box]["row"] == frames[there.box]["row"]
+    same_row = frames[here.box].row == frames[there.box].row
     margin = 8.0
     if same_row and here.box == there.box:
-        low = frames[here.box]["y"] + frames[here.box]["height"] + 10
+        low = frames[here.box].y + frames[here.box].height + 10
         return (
             f"M{here.x:.1f} {here.y + SQUARE / 2:.1f}L{here.x:.1f} {low:.1f}L{there.x:.1f} {low:.1f}"
             f"L{there.x:.1f} {there.y + SQUARE / 2 + 3:.1f}"

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TypedDict
 
-from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator
+from ringwright.analysis.summary_view import CommunicatorView, TopologyView
 from ringwright.reports.topology_names import MOST_HOSTS, MOST_PICTURES, hosts_of, name_of, shortened, too_many
 
 MOST_IN_ROW = 8
 GAP_X, GAP_Y = 14, 34  # between siblings, and between a box and those below it
 
 
-class RankLine(TypedDict):
+@dataclass(frozen=True, slots=True)
+class RankLine:
     """A line of ranks in a box, at the height y."""
 
     text: str
     y: float
 
 
-class TreeFrame(TypedDict):
+@dataclass(frozen=True, slots=True)
+class TreeFrame:
     """The box of a host's ranks, with its texts centred on cx."""
 
     x: float
@@ -36,7 +37,8 @@ class TreeFrame(TypedDict):
     ranks: list[RankLine]
 
 
-class TreeLine(TypedDict):
+@dataclass(frozen=True, slots=True)
+class TreeLine:
     """The line from a box to one below it, "in" a host or over the "net", and its text at (tx, ty)."""
 
     x1: float
@@ -49,7 +51,8 @@ class TreeLine(TypedDict):
     ty: float
 
 
-class TreePicture(TypedDict):
+@dataclass(frozen=True, slots=True)
+class TreePicture:
     """One tree, of the channels that have it."""
 
     channels: list[int]
@@ -60,7 +63,8 @@ class TreePicture(TypedDict):
     lines: list[TreeLine]
 
 
-class TreePictures(TypedDict):
+@dataclass(frozen=True, slots=True)
+class TreePictures:
     """The different trees, and what is left out."""
 
     pictures: list[TreePicture]
@@ -84,38 +88,38 @@ class TreeRun:
     room: float = 0.0  # width that it takes with all that is below
 
 
-def trees(view: ReadTopology) -> TreePictures:
+def trees(view: TopologyView) -> TreePictures:
     """Return ``pictures`` of the shown communicator's different trees, a box per host, from the root downwards."""
-    shown = view.get("shown")
+    shown = view.shown
     if not shown:
-        return {"pictures": [], "note": ""}
+        return TreePictures([], "")
     hosts = hosts_of(shown)
     different = shapes(view, shown)
     if not different:
-        return {"pictures": [], "note": ""}
+        return TreePictures([], "")
     if len(set(hosts)) > MOST_HOSTS:
-        return {"pictures": [], "note": too_many(shown["size"], hosts)}
+        return TreePictures([], too_many(shown.size, hosts))
     drawn = [_tree(edges, channels, shown, hosts) for edges, channels in list(different.items())[:MOST_PICTURES]]
     left = len(different) - len(drawn)
     note = f"{left} further tree{'s' if left > 1 else ''} of another shape in the data only" if left else ""
-    return {"pictures": drawn, "note": note}
+    return TreePictures(drawn, note)
 
 
-def shapes(view: ReadTopology, shown: ShownCommunicator) -> dict[tuple[tuple[int, int], ...], list[int]]:
+def shapes(view: TopologyView, shown: CommunicatorView) -> dict[tuple[tuple[int, int], ...], list[int]]:
     """Return the channels of each different tree of the shown communicator, by its edges (child, parent)."""
     different: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for tree in view["trees"]:
-        if tree["communicator"] == shown["communicator"]:
-            edges = tuple((child, parent) for child, parent in tree["edges"])
-            different.setdefault(edges, []).append(tree["channel"])
+    for tree in view.trees:
+        if tree.communicator == shown.communicator:
+            edges = tuple((child, parent) for child, parent in tree.edges)
+            different.setdefault(edges, []).append(tree.channel)
     return different
 
 
 def _tree(
-    edges: tuple[tuple[int, int], ...], channels: list[int], shown: ShownCommunicator, hosts: list[str]
+    edges: tuple[tuple[int, int], ...], channels: list[int], shown: CommunicatorView, hosts: list[str]
 ) -> TreePicture:
     """Return one tree: nodes are runs of ranks in one host, each below its parent."""
-    nodes = runs_of(edges, shown["size"], hosts)
+    nodes = runs_of(edges, shown.size, hosts)
     root = nodes[0].ranks[0]
     _spread(nodes)
     lines: list[TreeLine] = []
@@ -123,25 +127,25 @@ def _tree(
         for number in above.below:
             below, y = nodes[number], above.y + above.tall
             lines.append(
-                {
-                    "x1": round(above.x, 1),
-                    "y1": y,
-                    "x2": round(below.x, 1),
-                    "y2": below.y,
-                    "kind": "in" if above.host == below.host else "net",
-                    "text": below.joins,
-                    "tx": round((above.x + 2 * below.x) / 3, 1),
-                    "ty": round((y + 2 * below.y) / 3 - 1, 1),
-                }
+                TreeLine(
+                    x1=round(above.x, 1),
+                    y1=y,
+                    x2=round(below.x, 1),
+                    y2=below.y,
+                    kind="in" if above.host == below.host else "net",
+                    text=below.joins,
+                    tx=round((above.x + 2 * below.x) / 3, 1),
+                    ty=round((y + 2 * below.y) / 3 - 1, 1),
+                )
             )
-    return {
-        "channels": channels,
-        "root": name_of(shown, root),
-        "width": round(max(nodes[0].room + 16, 120), 1),
-        "height": round(max(node.y + node.tall for node in nodes) + 8, 1),
-        "frames": [_frame(node, shown) for node in nodes],
-        "lines": lines,
-    }
+    return TreePicture(
+        channels=channels,
+        root=name_of(shown, root),
+        width=round(max(nodes[0].room + 16, 120), 1),
+        height=round(max(node.y + node.tall for node in nodes) + 8, 1),
+        frames=[_frame(node, shown) for node in nodes],
+        lines=lines,
+    )
 
 
 def _spread(nodes: list[TreeRun]) -> None:
@@ -159,22 +163,22 @@ def _spread(nodes: list[TreeRun]) -> None:
             left += nodes[child].room + GAP_X
 
 
-def _frame(node: TreeRun, shown: ShownCommunicator) -> TreeFrame:
+def _frame(node: TreeRun, shown: CommunicatorView) -> TreeFrame:
     """Return a node as a box with its host and at most two rows of ranks."""
     names = [name_of(shown, rank) for rank in node.ranks]
     rows = [names[at : at + MOST_IN_ROW] for at in range(0, len(names), MOST_IN_ROW)]
     if len(rows) > 2:
         rows = [[*names[: MOST_IN_ROW - 2], "..."], ["...", *names[-MOST_IN_ROW + 2 :]]]
-    return {
-        "x": round(node.x - node.wide / 2, 1),
-        "y": node.y,
-        "width": node.wide,
-        "height": node.tall,
-        "cx": round(node.x, 1),
-        "host": shortened(node.host, node.wide),
-        "title": f"{node.host}: ranks {' '.join(names)}",
-        "ranks": [{"text": " ".join(row), "y": node.y + 32 + 16 * at} for at, row in enumerate(rows)],
-    }
+    return TreeFrame(
+        x=round(node.x - node.wide / 2, 1),
+        y=node.y,
+        width=node.wide,
+        height=node.tall,
+        cx=round(node.x, 1),
+        host=shortened(node.host, node.wide),
+        title=f"{node.host}: ranks {' '.join(names)}",
+        ranks=[RankLine(" ".join(row), node.y + 32 + 16 * at) for at, row in enumerate(rows)],
+    )
 
 
 def runs_of(edges: tuple[tuple[int, int], ...], size: int, hosts: list[str]) -> list[TreeRun]:

@@ -74,8 +74,8 @@ def jobs_for_hash(compute_ticks: int, most: int) -> float:
 def map_gain(machine: str, size_bytes: int) -> float:
     """Return how many times faster than hosts alone all ranks of a machine are by what the map of winners names."""
     told = winners(SimulationSpec("all-reduce", fabric(machine)), None, [size_bytes])
-    point = told["points"][-1]
-    return point["gain_in_network"] or 1.0 if point["in_network"] else 1.0
+    point = told.points[-1]
+    return point.gain_in_network or 1.0 if point.in_network else 1.0
 
 
 def map_share(machine: str, lowest: int, highest: int, factor: int) -> float:
@@ -83,5 +83,5 @@ def map_share(machine: str, lowest: int, highest: int, factor: int) -> float:
     sizes = [lowest]
     while sizes[-1] * factor <= highest:
         sizes.append(sizes[-1] * factor)
-    points = winners(SimulationSpec("all-reduce", fabric(machine)), None, sizes)["points"]
-    return len([point for point in points if point["in_network"]]) / len(points)
+    points = winners(SimulationSpec("all-reduce", fabric(machine)), None, sizes).points
+    return len([point for point in points if point.in_network]) / len(points)
