@@ -97,8 +97,8 @@ def test_published_logs_without_operations_show_rings_trees_and_neighbours(name:
 @pytest.mark.parametrize(("hosts", "gpus"), [(1, 8), (4, 8), (16, 8)])
 def test_every_rank_and_host_stands_in_the_picture(tmp_path: Any, hosts: int, gpus: int) -> None:
     summary = summary_of(tmp_path, hosts, gpus)
-    view = summary["topology"]
-    pictures = ring_pictures.rings(read_json(TopologyView, view)).pictures
+    view = read_json(TopologyView, summary["topology"])
+    pictures = ring_pictures.rings(view).pictures
     assert [picture.channels for picture in pictures] == [[0], [1]]
     for picture, ring in zip(pictures, view.rings, strict=True):
         assert [square.text for square in picture.squares] == [str(rank) for rank in ring.ranks]
@@ -108,7 +108,7 @@ def test_every_rank_and_host_stands_in_the_picture(tmp_path: Any, hosts: int, gp
         for shape in (*picture.frames, *picture.squares):
             assert 0 <= shape.x < picture.width - shape.width
             assert 0 <= shape.y < picture.height
-    drawn = tree_pictures.trees(read_json(TopologyView, view)).pictures
+    drawn = tree_pictures.trees(view).pictures
     told = {rank for box in drawn[0].frames for row in box.ranks for rank in row.text.split()}
     assert told == {str(rank) for rank in range(hosts * gpus)}
     page = html.page(summary)
@@ -149,7 +149,7 @@ def test_a_whole_ring_of_one_hosts_log_is_used_and_unread_hosts_are_said(tmp_pat
     assert topology["rings"][0]["host_crossings"] is None
     assert load_of(topology, "all-gather", "ring")["total_bytes"] == 15 * GIB
     assert any("8 of 16 ranks wrote no line" in note for note in topology["shown"]["notes"])
-    assert {box.title for box in ring_pictures.rings(topology).pictures[0].frames} == {
+    assert {box.title for box in ring_pictures.rings(read_json(TopologyView, topology)).pictures[0].frames} == {
         "node001",
         topology_names.UNKNOWN,
     }
@@ -159,7 +159,7 @@ def test_of_several_communicators_the_largest_is_shown_and_the_others_are_counte
     topology = summary_of(tmp_path, 4, 4, tp=4)["topology"]
     assert topology["shown"]["size"] == 16
     assert topology["communicators"] > 4
-    assert "more communicators have paths" in topology_report.title(topology)
+    assert "more communicators have paths" in topology_report.title(read_json(TopologyView, topology))
     assert len({ring["communicator"] for ring in topology["rings"]}) == topology["communicators"]
 
 

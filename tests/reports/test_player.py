@@ -25,6 +25,7 @@ from ringwright.formats.sources import read
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import cuts
+from ringwright.reports.completion import complete
 from ringwright.reports.draw.log_player import log_play
 from ringwright.reports.draw.player import PARTS, Play, PlayedRun, play
 from ringwright_lab.testing.nccl_job import make_job
@@ -268,7 +269,7 @@ def test_a_ring_of_many_ranks_is_cut_at_a_step() -> None:
 
 @pytest.mark.parametrize(("hosts", "unit", "size"), [(1, "rank", 8), (8, "rank", 64), (64, "host", 64)])
 def test_a_matrix_has_labels_bands_and_words(hosts: int, unit: str, size: int) -> None:
-    drawn = cuts.matrix(job_summary(hosts=hosts))  # type: ignore[arg-type]
+    drawn = cuts.matrix(complete(job_summary(hosts=hosts)))
     assert drawn is not None
     assert (drawn.unit, drawn.size, len(drawn.ticks)) == (unit, size, size)
     assert drawn.ticks[3] == ("3" if unit == "rank" else drawn.labels[3])
