@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.analysis.summary_view import CommunicatorView, TopologyView
+from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 from ringwright.cli.reading import inputs
 from ringwright.formats.sources import read
 from ringwright.ground.documents import read_json

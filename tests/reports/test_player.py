@@ -14,7 +14,7 @@ import pytest
 
 from fixtures_summary import job_summary
 from ringwright.analysis.summary import summarise
-from ringwright.analysis.summary_view import TopologyView
+from ringwright.analysis.topology_view import TopologyView
 from ringwright.calls.detail import detail
 from ringwright.calls.message_playback import FollowedRun, all_followed, follow, followed
 from ringwright.calls.simulation_spec import SimulationSpec

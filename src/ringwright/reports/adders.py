@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.analysis.summary_view import AddedView, InNetworkView, SeenSummary
+from ringwright.analysis.summary_view import SeenSummary
+from ringwright.analysis.topology_view import AddedView, InNetworkView
 from ringwright.reports import cuts, layout
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ringwright.analysis.summary_view import CommunicatorView, NicView, RingView, SeenSummary, TopologyView
+from ringwright.analysis.summary_view import SeenSummary
+from ringwright.analysis.topology_view import CommunicatorView, NicView, RingView, TopologyView
 from ringwright.ground.units import format_size
 from ringwright.reports import layout, tables
 from ringwright.reports.draw.log_player import log_play

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.analysis.summary_view import CommunicatorView
+from ringwright.analysis.topology_view import CommunicatorView
 
 MOST_RANKS = 128  # beyond it a square of a ring is a host with its range of ranks
 MOST_HOSTS = 128  # beyond it nothing is drawn

@@ -23,7 +23,7 @@ from ringwright.reports.draw.tree_pictures import TreePicture, TreeRun, runs_of,
 from ringwright.reports.topology_names import MOST_PICTURES, MOST_RANKS, hosts_of, name_of
 
 if TYPE_CHECKING:
-    from ringwright.analysis.summary_view import CommunicatorView, TopologyView
+    from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 
 MOST_MESSAGES = 8_100  # of one ring or tree
 STEP = 1000  # ticks

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ringwright.analysis.summary_view import CommunicatorView, TopologyView
+from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 from ringwright.reports.topology_names import (
     MOST_HOSTS,
     MOST_PICTURES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ringwright.analysis.summary_view import CommunicatorView, TopologyView
+from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 from ringwright.reports.topology_names import MOST_HOSTS, MOST_PICTURES, hosts_of, name_of, shortened, too_many
 
 MOST_IN_ROW = 8
