@@ -5,6 +5,7 @@ from __future__ import annotations
 from ringwright.advise.document import SCHEMA, Advice, AdvisedChange
 from ringwright.advise.pictures import DrawnStep
 from ringwright.calls.provenance import asked_of
+from ringwright.jobs.explained.tracks import StepTrack, StepTracks, TrackPart
 
 HOSTILE = "<script>document.title='x'</script>" + "a" * 90
 
@@ -81,10 +82,8 @@ def drawn(steps: int = 3) -> list[DrawnStep]:
     made: list[DrawnStep] = []
     for at in range(steps):
         span = 0.1 * 0.9**at
-        sent = {"kind": "dp", "starts": [0.5 * span], "ends": [span]}
-        forward = {"kind": "forward", "starts": [0.0], "ends": [0.8 * span]}
-        lane = {"of": "all", "rank": 0, "ranks": 16}
-        lanes = [{**lane, "name": "compute", "parts": [forward]}, {**lane, "name": "dp", "parts": [sent]}]
-        timeline = {"span_s": span, "lanes": lanes, "cells": 1, "shown": 1}
-        made.append({"change": at, "title": f"step {at}", "step_s": span, "timeline": timeline})
+        sent = TrackPart("dp", [0.5 * span], [span])
+        forward = TrackPart("forward", [0.0], [0.8 * span])
+        tracks = [StepTrack("all", 0, 16, name, [part]) for name, part in (("compute", forward), ("dp", sent))]
+        made.append(DrawnStep(at, f"step {at}", span, StepTracks(span_s=span, tracks=tracks, classes=1, shown=1)))
     return made

@@ -51,7 +51,7 @@ def test_the_answer_comes_first_and_each_change_has_two_pictures(told: Advised, 
     answer = text.index(f"Change: {document['why']}")
     assert answer < text.index('id="change-1"') < text.index('id="refused"') < text.index('id="ground"')
     assert text.count('class="plot timeline"') == 2 * len(document["changes"])
-    assert [each["change"] for each in steps] == list(range(len(document["changes"]) + 1))
+    assert [each.change for each in steps] == list(range(len(document["changes"]) + 1))
     for each in document["changes"]:
         assert text.count(escaping.escape(each["measure"])) == 1
         assert f"{each['gain_p50']:.1%}, {each['gain_p05']:.1%} to {each['gain_p95']:.1%}" in text
@@ -60,8 +60,8 @@ def test_the_answer_comes_first_and_each_change_has_two_pictures(told: Advised, 
 
 def test_the_step_with_a_change_is_shorter_in_the_same_scale(told: Advised, steps: list[DrawnStep]) -> None:
     before, after = steps[:2]
-    assert after["step_s"] < before["step_s"]
-    assert before["step_s"] == told.evaluator.run(Setup()).step_s
+    assert after.step_s < before.step_s
+    assert before.step_s == told.evaluator.run(Setup()).step_s
     ends = [
         max(
             float(x) + float(width)
@@ -69,7 +69,7 @@ def test_the_step_with_a_change_is_shorter_in_the_same_scale(told: Advised, step
         )
         for figure in advice_page(told.document, steps, COMMAND).split("<figure")[1:3]
     ]
-    assert (ends[1] - 150) / (ends[0] - 150) == pytest.approx(after["step_s"] / before["step_s"], rel=0.05)
+    assert (ends[1] - 150) / (ends[0] - 150) == pytest.approx(after.step_s / before.step_s, rel=0.05)
 
 
 def test_bars_lie_on_one_scale(told: Advised, steps: list[DrawnStep]) -> None:
@@ -94,7 +94,7 @@ def test_names_from_elsewhere_are_text(told: Advised, steps: list[DrawnStep]) ->
         "refused": [{"what": bad, "why": bad, "remedy": bad}],
         "assumptions": [bad],
     }
-    text = advice_page(hostile, [{**each, "title": bad} for each in steps], bad)  # type: ignore[typeddict-item]
+    text = advice_page(hostile, [replace(each, title=bad) for each in steps], bad)
     assert bad not in text
     assert escaping.escape(bad) in text
 
@@ -112,19 +112,17 @@ def test_a_mended_rank_is_drawn_in_a_step_in_which_it_was_slow() -> None:
     recording, injected = slow_ranks.job("straggler", 3, ours())
     made = advised(of_recording(recording, None), AdviceSpec(asked_layers("repair"), seconds=600.0))
     before, after = drawn_steps(made)
-    assert after["step_s"] < 0.9 * before["step_s"]
-    step = int(re.findall(r"step (\d+)", before["title"])[0])
+    assert after.step_s < 0.9 * before.step_s
+    step = int(re.findall(r"step (\d+)", before.title)[0])
     assert step >= (injected.begin or 0)
-    assert {lane["rank"] for lane in before["timeline"]["lanes"]} & set(injected.ranks), (
-        "the slow rank is among those drawn"
-    )
-    assert len({lane["rank"] for lane in before["timeline"]["lanes"]}) == 3
+    assert {track.rank for track in before.timeline.tracks} & set(injected.ranks), "the slow rank is among those drawn"
+    assert len({track.rank for track in before.timeline.tracks}) == 3
 
 
 def test_what_is_declined_in_the_drawn_step_has_no_picture(told: Advised) -> None:
     first = told.changes[0]
     wrong = replace(first, after=Setup.of([replace(first.settings[0], spelling="gradientflow")]))
-    assert [each["change"] for each in drawn_steps(replace(told, changes=[wrong]))] == [0]
+    assert [each.change for each in drawn_steps(replace(told, changes=[wrong]))] == [0]
 
 
 def test_a_page_and_a_folder_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
+from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 from ringwright.cli.reading import inputs
 from ringwright.formats.sources import read
+from ringwright.ground.documents import read_json
 from ringwright.reports import html, terminal, topology_names
 from ringwright.reports import topology as topology_report
 from ringwright.reports.draw import ring_pictures, tree_pictures
@@ -95,11 +97,11 @@ def test_published_logs_without_operations_show_rings_trees_and_neighbours(name:
 @pytest.mark.parametrize(("hosts", "gpus"), [(1, 8), (4, 8), (16, 8)])
 def test_every_rank_and_host_stands_in_the_picture(tmp_path: Any, hosts: int, gpus: int) -> None:
     summary = summary_of(tmp_path, hosts, gpus)
-    view = summary["topology"]
+    view = read_json(TopologyView, summary["topology"])
     pictures = ring_pictures.rings(view).pictures
     assert [picture.channels for picture in pictures] == [[0], [1]]
-    for picture, ring in zip(pictures, view["rings"], strict=True):
-        assert [square.text for square in picture.squares] == [str(rank) for rank in ring["ranks"]]
+    for picture, ring in zip(pictures, view.rings, strict=True):
+        assert [square.text for square in picture.squares] == [str(rank) for rank in ring.ranks]
         assert len({(square.x, square.y) for square in picture.squares}) == hosts * gpus
         assert len(picture.lines) == hosts * gpus
         assert Counter(line.kind for line in picture.lines)["net"] == (hosts if hosts > 1 else 0)
@@ -115,14 +117,14 @@ def test_every_rank_and_host_stands_in_the_picture(tmp_path: Any, hosts: int, gp
 
 
 def test_large_jobs_fold_to_hosts_and_say_so(tmp_path: Any) -> None:
-    found = ring_pictures.rings(summary_of(tmp_path, 20, 8)["topology"])
+    found = ring_pictures.rings(read_json(TopologyView, summary_of(tmp_path, 20, 8)["topology"]))
     assert "160 ranks are folded" in found.note
     assert [square.text for square in found.pictures[0].squares][:2] == ["0..7", "8..15"]
     hosts = [f"h{n}" for n in range(200)]
     members = [{"rank": n, "global_rank": n, "host": host, "device": 0} for n, host in enumerate(hosts)]
     shown = {"communicator": 0, "size": 200, "members": members, "links": []}
     ring = {"communicator": 0, "channel": 0, "ranks": list(range(200)), "ground": "read"}
-    refused = ring_pictures.rings({"shown": shown, "rings": [ring], "trees": []})
+    refused = ring_pictures.rings(read_json(TopologyView, {"shown": shown, "rings": [ring], "trees": []}))
     assert (refused.pictures, "200 hosts" in refused.note) == ([], True)
 
 
@@ -147,7 +149,7 @@ def test_a_whole_ring_of_one_hosts_log_is_used_and_unread_hosts_are_said(tmp_pat
     assert topology["rings"][0]["host_crossings"] is None
     assert load_of(topology, "all-gather", "ring")["total_bytes"] == 15 * GIB
     assert any("8 of 16 ranks wrote no line" in note for note in topology["shown"]["notes"])
-    assert {box.title for box in ring_pictures.rings(topology).pictures[0].frames} == {
+    assert {box.title for box in ring_pictures.rings(read_json(TopologyView, topology)).pictures[0].frames} == {
         "node001",
         topology_names.UNKNOWN,
     }
@@ -157,7 +159,7 @@ def test_of_several_communicators_the_largest_is_shown_and_the_others_are_counte
     topology = summary_of(tmp_path, 4, 4, tp=4)["topology"]
     assert topology["shown"]["size"] == 16
     assert topology["communicators"] > 4
-    assert "more communicators have paths" in topology_report.title(topology)
+    assert "more communicators have paths" in topology_report.title(read_json(TopologyView, topology))
     assert len({ring["communicator"] for ring in topology["rings"]}) == topology["communicators"]
 
 
@@ -243,7 +245,7 @@ def test_a_channel_that_is_not_known_keeps_its_share(tmp_path: Any) -> None:
 
 def test_a_long_ring_in_words_names_its_ends_and_how_much_is_between() -> None:
     members = [{"rank": n, "global_rank": n, "host": f"host{n // 40}", "device": 0} for n in range(4000)]
-    told = topology_report.path({"members": members}, tuple(range(4000)))
+    told = topology_report.path(read_json(CommunicatorView, {"members": members}), tuple(range(4000)))
     assert told.startswith("host0: 0 1 2 3 ")
     assert "29 ... 8 more ... 38 39 > host1: 40 " in told
     assert " > ... 84 more hosts ... > host99: 3960 " in told

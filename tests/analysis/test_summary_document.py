@@ -16,6 +16,7 @@ from ringwright.cli.reading import inputs
 from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
 from ringwright.reports import topology
+from ringwright.reports.completion import complete
 from ringwright_lab.testing import faulty_fabric, noise, slow_ranks
 from typed_documents import departures
 
@@ -49,10 +50,10 @@ def test_every_part_of_a_summary_is_of_its_type() -> None:
     summary = summarise(read(inputs((), sample=True)))
     assert summary["topology"]["shown"]
     assert [*departures(summary, Summary)] == []
-    section = topology.page(summary)
+    section = topology.page(complete(summary))
     assert section is not None
-    assert section["rings"].pictures
-    assert section["trees"].pictures
+    assert section.rings.pictures
+    assert section.trees.pictures
     assert [*departures(section, topology.TopologySection)] == []
 
 

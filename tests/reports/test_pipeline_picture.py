@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from ringwright.engines.job.run import simulate
 from ringwright.graph.memory import memory
+from ringwright.ground.documents import read_json
 from ringwright.jobs import model_job, rows
 from ringwright.jobs.explained.pipeline_picture import as_json, picture
+from ringwright.jobs.job_document import JobSteps, PipelineOfStep
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
@@ -44,7 +47,7 @@ def test_idle_is_the_bubble_of_the_closed_form(schedule: str, bubble: int, chunk
 
 def test_every_pass_is_a_bar_of_its_kind_with_its_micro_batch() -> None:
     step = ooo_backprop(pipeline_chain(2, 3, 2, splits=True), FREE)
-    row = {"policy": "ooo-backprop", "step_us": 1e6, "pipeline": shown(step)}
+    row = SimpleNamespace(policy="ooo-backprop", step_us=1e6, pipeline=read_json(PipelineOfStep, shown(step)))
     (drawn,) = pipeline_picture.pictures([row])
     assert {name for name, _ in pipeline_picture.legend([row])} >= {
         "forward",
@@ -68,7 +71,7 @@ def test_what_is_no_pipeline_has_no_picture() -> None:
 def test_the_page_of_a_job_draws_its_pipeline_and_one_without_does_not() -> None:
     spec = model_job.GeneratedJobSpec(WorkloadSpec("gpt2-small", 8, "pp4,dp2", micro_batches=4), schedule="zb-h1")
     result = rows.document(model_job.made(spec), ["none"], pictures=True)
-    page = job_page.page(result | {"bursts": None}, "ringwright simulate")
+    page = job_page.page(read_json(JobSteps, result), "ringwright simulate")
     section = re.search(r'<section id="pipeline">(.*?)</section>', page, re.DOTALL)
     assert section is not None
     assert section[1].count("<rect") >= 40  # a half right behind the other one is one pass with it
@@ -76,4 +79,4 @@ def test_the_page_of_a_job_draws_its_pipeline_and_one_without_does_not() -> None
     assert section[1].count("GiB") + section[1].count("MiB") == 4
     plain = model_job.GeneratedJobSpec(WorkloadSpec("gpt2-small", 2, "dp2"))
     other = rows.document(model_job.made(plain), ["none"], pictures=True)
-    assert 'id="pipeline"' not in job_page.page(other | {"bursts": None}, "ringwright simulate")
+    assert 'id="pipeline"' not in job_page.page(read_json(JobSteps, other), "ringwright simulate")

@@ -14,6 +14,7 @@ import pytest
 
 from fixtures_summary import job_summary
 from ringwright.analysis.summary import summarise
+from ringwright.analysis.topology_view import TopologyView
 from ringwright.calls.detail import detail
 from ringwright.calls.message_playback import FollowedRun, all_followed, follow, followed
 from ringwright.calls.simulation_spec import SimulationSpec
@@ -21,8 +22,10 @@ from ringwright.engines.machine import FOREVER
 from ringwright.engines.passages import passages
 from ringwright.fabrics import fabric
 from ringwright.formats.sources import read
+from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import cuts
+from ringwright.reports.completion import complete
 from ringwright.reports.draw.log_player import log_play
 from ringwright.reports.draw.player import PARTS, Play, PlayedRun, play
 from ringwright_lab.testing.nccl_job import make_job
@@ -235,7 +238,7 @@ def logged(folder: Path, hosts: int, gpus: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("hosts", "gpus"), [(2, 8), (1, 4), (4, 2)])
 def test_steps_on_the_rings_and_trees_of_a_log_are_an_all_reduce(hosts: int, gpus: int, tmp_path: Path) -> None:
-    made = topology_of(logged(tmp_path, hosts, gpus)["topology"])
+    made = topology_of(read_json(TopologyView, logged(tmp_path, hosts, gpus)["topology"]))
     kinds = [run["name"].partition(" ")[0] for run in made["runs"]]
     assert "ring" in kinds
     assert "tree" in kinds
@@ -257,23 +260,23 @@ def test_a_ring_of_many_ranks_is_cut_at_a_step() -> None:
     members = [{"rank": r, "global_rank": r, "host": f"h{r // 8}", "device": r % 8, "bus_id": None} for r in ranks]
     shown = {"communicator": 0, "size": 100, "members": members, "links": []}
     ring = {"communicator": 0, "channel": 0, "ranks": ranks, "ground": "read", "host_crossings": 13}
-    (run,) = topology_of({"rings": [ring], "trees": [], "shown": shown})["runs"]
+    (run,) = topology_of(read_json(TopologyView, {"rings": [ring], "trees": [], "shown": shown}))["runs"]
     assert run["end"] == 81_000
     assert len(run["messages"]["route"]) == 8_100
     assert "the first 81 of 198 steps" in run["note"]
-    assert log_play({"rings": [], "trees": [], "shown": None}) is None  # type: ignore[typeddict-item]
+    assert log_play(TopologyView()) is None
 
 
 @pytest.mark.parametrize(("hosts", "unit", "size"), [(1, "rank", 8), (8, "rank", 64), (64, "host", 64)])
 def test_a_matrix_has_labels_bands_and_words(hosts: int, unit: str, size: int) -> None:
-    drawn = cuts.matrix(job_summary(hosts=hosts))  # type: ignore[arg-type]
+    drawn = cuts.matrix(complete(job_summary(hosts=hosts)))
     assert drawn is not None
-    assert (drawn["unit"], drawn["size"], len(drawn["ticks"])) == (unit, size, size)
-    assert drawn["ticks"][3] == ("3" if unit == "rank" else drawn["labels"][3])
+    assert (drawn.unit, drawn.size, len(drawn.ticks)) == (unit, size, size)
+    assert drawn.ticks[3] == ("3" if unit == "rank" else drawn.labels[3])
     named = [(8 * host, f"node{host:02}") for host in range(hosts)]
-    assert [tuple(each) for each in drawn["bands"]] == (named if unit == "rank" else [])
-    assert "pairs send" in drawn["words"]
-    most = max(range(0, len(drawn["cells"]), 3), key=lambda at: drawn["cells"][at + 2])
-    src, dst, value = drawn["cells"][most : most + 3]
-    largest = f"{drawn['labels'][src]} to {drawn['labels'][dst]} {format_size(drawn['values'][value])}"
-    assert f"Most: {largest}, " in drawn["words"]
+    assert [tuple(each) for each in drawn.bands] == (named if unit == "rank" else [])
+    assert "pairs send" in drawn.words
+    most = max(range(0, len(drawn.sent), 3), key=lambda at: drawn.sent[at + 2])
+    src, dst, value = drawn.sent[most : most + 3]
+    largest = f"{drawn.labels[src]} to {drawn.labels[dst]} {format_size(drawn.values[value])}"
+    assert f"Most: {largest}, " in drawn.words

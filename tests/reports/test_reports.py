@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from fixtures_summary import HOSTILE, changed_summary, empty_summary, job_summary
 from ringwright.analysis.compared import diff, gate
+from ringwright.analysis.summary_view import SeenClass
 from ringwright.ground.errors import UsageError
 from ringwright.reports import cuts, html, layout, terminal
 from ringwright.reports.completion import absence, complete, operation_rows
@@ -79,9 +81,9 @@ def test_required_keys_are_enough() -> None:
 
 
 def test_median_is_weighted() -> None:
-    rows = {row["op"]: row for row in operation_rows(complete(job_summary()))}
-    assert rows["all-reduce"]["median_bytes"] == 16_384
-    assert rows["broadcast"]["min_bytes"] == 24
+    rows = {row.op: row for row in operation_rows(complete(job_summary()))}
+    assert rows["all-reduce"].median_bytes == 16_384
+    assert rows["broadcast"].min_bytes == 24
 
 
 # ----------------------------------------------------------------------------------------------------------- HTML
@@ -187,24 +189,24 @@ def test_many_ranks_become_hosts() -> None:
     view = complete(job_summary(hosts=64))
     drawn = cuts.matrix(view)
     assert drawn is not None
-    assert (drawn["unit"], drawn["size"]) == ("host", 64)
-    total = sum(drawn["values"][index] for index in drawn["cells"][2::3])
-    assert total == sum(pair["bytes"] for pair in view["pair_bytes"])
-    assert "512 ranks are drawn as 64 hosts" in drawn["note"]
+    assert (drawn.unit, drawn.size) == ("host", 64)
+    total = sum(drawn.values[index] for index in drawn.sent[2::3])
+    assert total == sum(pair.bytes for pair in view.pair_bytes)
+    assert "512 ranks are drawn as 64 hosts" in drawn.note
 
 
 def test_many_hosts_are_cut_aloud() -> None:
     drawn = cuts.matrix(complete(job_summary(hosts=300, ranks_per_host=2)))
     assert drawn is not None
-    assert drawn["size"] == 256
-    assert "44 are cut" in drawn["note"]
+    assert drawn.size == 256
+    assert "44 are cut" in drawn.note
 
 
 def test_ranks_without_hosts_become_blocks() -> None:
     summary = {**job_summary(hosts=64), "ranks": []}
     drawn = cuts.matrix(complete(summary))
     assert drawn is not None
-    assert (drawn["unit"], drawn["size"]) == ("block", 256)
+    assert (drawn.unit, drawn.size) == ("block", 256)
 
 
 @given(st.sets(st.integers(0, 5000), max_size=200))
@@ -229,9 +231,9 @@ def test_histograms_hold_all_calls() -> None:
     view = complete(job_summary())
     chart = charts.histogram(view, charts.colours(view), "count")
     assert chart is not None
-    without = charts.histogram({**view, "size_classes": []}, charts.colours(view), "count")
+    without = charts.histogram(replace(view, size_classes=[]), charts.colours(view), "count")
     assert without == chart  # derived from the exact sizes when the classes are absent
-    zero = {**view, "size_classes": [{"op": "send", "log2_low_bytes": 0, "log2_high_bytes": 0, "count": 3, "bytes": 0}]}
+    zero = replace(view, size_classes=[SeenClass(op="send", log2_low_bytes=0, count=3, bytes=0)])
     assert charts.histogram(zero, charts.colours(view), "bytes") is not None
 
 

@@ -23,8 +23,10 @@ from patience import HANG_S
 from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
 from ringwright.engines.job.run import JobRun, simulate
+from ringwright.ground.documents import read_json
 from ringwright.ground.errors import InfeasibleError, UsageError
 from ringwright.jobs import model_job, rows, study
+from ringwright.jobs.job_document import JobSteps
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.model import registry
 from ringwright.model.rewrites import operations
@@ -258,7 +260,7 @@ def test_what_a_policy_decided_is_shown() -> None:
         ["lina: packing=8: no more of them divide 8 ranks"],
     ]
     out = io.StringIO()
-    reports.write(found, out, width=120)
+    reports.write(read_json(JobSteps, found), out, width=120)
     assert "Decided by the policies\n  lina: packing=8: no more" in out.getvalue()
 
 

@@ -186,10 +186,11 @@ def test_all_six_are_answered_and_cite_a_field(slow: dict[str, Any]) -> None:
 @pytest.mark.parametrize("width", [40, 200])
 def test_tables_fit_and_say_what_is_saved(slow: dict[str, Any], width: int) -> None:
     file = io.StringIO()
-    report.write(layout.console(file, width=width), slow)
+    told = read_json(switch_gains.JobInNetwork, slow)
+    report.write(layout.console(file, width=width), told)
     assert max(map(len, file.getvalue().splitlines())) <= width
-    assert report.saved(read_json(switch_gains.JobInNetwork, slow)) in " ".join(file.getvalue().split())
-    assert [table["name"] for table in report.page_tables(slow)] == ["systems", "gains", "obstacles"]
+    assert report.saved(told) in " ".join(file.getvalue().split())
+    assert [table.name for table in report.page_tables(told)] == ["systems", "gains", "obstacles"]
     assert report.page_tables(None) == []
 
 

@@ -12,9 +12,11 @@ from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.graph.algebra import RULES
 from ringwright.graph.memory import UNKNOWN
+from ringwright.ground.documents import as_json, read_json
 from ringwright.jobs import model_job, rows, study
 from ringwright.jobs.memory import PeakMemory, StageMemory, limited, peak, stages
 from ringwright.jobs.model_workload import WorkloadSpec, workload
+from ringwright.jobs.workload_document import WorkloadFigures
 from ringwright.model.values import Applied, Change
 from ringwright.model.workload import Workload
 from ringwright.reports.steps import workload as report
@@ -28,13 +30,13 @@ ASKED = WorkloadSpec("gpt3-1.3b", 8, "tp2,pp4", 8)
 def test_what_holds_the_peak_of_a_stage_adds_up_to_it() -> None:
     made = model_job.workload(model_job.GeneratedJobSpec(ASKED))
     rows = stages(made)
-    assert [*departures(rows, list[StageMemory])] == []
+    assert [*departures(as_json(rows), list[StageMemory])] == []
     assert [*departures(peak(made), PeakMemory)] == []
-    assert [row["stage"] for row in rows] == [0, 1, 2, 3]
+    assert [row.stage for row in rows] == [0, 1, 2, 3]
     for row in rows:
-        assert sum(row[part] for part in PARTS) == row["peak_bytes"]  # type: ignore[literal-required]
-    assert rows[0]["activations"] > rows[1]["activations"] > rows[2]["activations"]
-    assert peak(made)["peak_memory_bytes"] == max(row["peak_bytes"] for row in rows)
+        assert sum(as_json(row)[part] for part in PARTS) == row.peak_bytes
+    assert rows[0].activations > rows[1].activations > rows[2].activations
+    assert peak(made)["peak_memory_bytes"] == max(row.peak_bytes for row in rows)
 
 
 def test_the_verb_says_the_same_whatever_the_number_of_micro_batches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +46,8 @@ def test_the_verb_says_the_same_whatever_the_number_of_micro_batches(capsys: pyt
     for number in ("8", "1000000000"):
         assert main([*words, number]) == 0
         found.append(json.loads(capsys.readouterr().out))
-    assert found[0]["memory"] == found[1]["memory"] == stages(model_job.workload(model_job.GeneratedJobSpec(ASKED)))
+    held = stages(model_job.workload(model_job.GeneratedJobSpec(ASKED)))
+    assert found[0]["memory"] == found[1]["memory"] == as_json(held)
     assert found[0]["device_memory_bytes"] == 80e9
     assert main([*words, "8", "--gpu", "v100"]) == 0
     kept = json.loads(capsys.readouterr().out)
@@ -56,13 +59,13 @@ def test_the_verb_says_the_same_whatever_the_number_of_micro_batches(capsys: pyt
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_table_fits_and_a_device_that_is_too_small_is_named(width: int) -> None:
     text = io.StringIO()
-    report.write(workload(WorkloadSpec("llama3-70b", 8, "tp8")), text, width=width)
+    report.write(read_json(WorkloadFigures, workload(WorkloadSpec("llama3-70b", 8, "tp8"))), text, width=width)
     told = " ".join(text.getvalue().split())
     assert "Memory of a rank at its peak" in told
     assert "the device has 74.5 GiB" in told
     assert max(len(line) for line in text.getvalue().splitlines()) <= width
     small = io.StringIO()
-    report.write(workload(ASKED), small, width=width)
+    report.write(read_json(WorkloadFigures, workload(ASKED)), small, width=width)
     assert "the device has" not in small.getvalue()
 
 

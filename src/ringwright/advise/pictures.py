@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ringwright.advise.evaluation import REFUSALS
 from ringwright.advise.settings import BROKEN, Setup
-from ringwright.jobs.explained.tracks import tracks
+from ringwright.jobs.explained.tracks import StepTrack, StepTracks, tracks
 
 if TYPE_CHECKING:
     from ringwright.advise.advise import Advised
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 MOST_RANKS = 3  # drawn of a step: those that compute longest, least, and between
 
 
-class DrawnStep(TypedDict):
+@dataclass(frozen=True, slots=True)
+class DrawnStep:
     """A simulated step: of which change (0: today), what it is called, its seconds, and its lanes as ``tracks`` has them."""
 
     change: int
     title: str
     step_s: float
-    timeline: Mapping[str, Any]
+    timeline: StepTracks
 
 
 def drawn_steps(made: Advised) -> list[DrawnStep]:
@@ -44,7 +45,7 @@ def drawn_steps(made: Advised) -> list[DrawnStep]:
             timeline = tracks(result.run)
             shown = shown or _few(timeline)
             drawn = _only(timeline, shown)
-            steps.append({"change": number, "title": title, "step_s": result.step_s, "timeline": drawn})
+            steps.append(DrawnStep(number, title, result.step_s, drawn))
     return steps
 
 
@@ -68,28 +69,28 @@ def _result(made: Advised, setup: Setup, iteration: int) -> PolicyResult | None:
         return None
 
 
-def _few(timeline: Mapping[str, Any]) -> set[str]:
+def _few(timeline: StepTracks) -> set[str]:
     """Return the kinds of ranks that compute longest, least, and half-way between these."""
     busy = {
         _kind(track): sum(
-            end - start for part in track["parts"] for start, end in zip(part["starts"], part["ends"], strict=True)
+            end - start for part in track.parts for start, end in zip(part.starts, part.ends, strict=True)
         )
-        for track in timeline["lanes"]
-        if track["name"] == "compute"
+        for track in timeline.tracks
+        if track.name == "compute"
     }
     order = sorted(busy, key=lambda kind: (-busy[kind], kind))
     at = {0, len(order) // 2, len(order) - 1} if len(order) > MOST_RANKS else set(range(len(order)))
     return {order[each] for each in at}
 
 
-def _kind(track: Mapping[str, Any]) -> str:
-    return f"{track['of']} {track['rank']}"
+def _kind(track: StepTrack) -> str:
+    return f"{track.of} {track.rank}"
 
 
-def _only(timeline: Mapping[str, Any], shown: set[str]) -> Mapping[str, Any]:
+def _only(timeline: StepTracks, shown: set[str]) -> StepTracks:
     """Return a timeline with the lanes of some kinds of ranks; of other kinds than today's (another form) all that fit."""
-    drawn = [track for track in timeline["lanes"] if _kind(track) in shown]
+    drawn = [track for track in timeline.tracks if _kind(track) in shown]
     if not drawn:
-        kinds = list(dict.fromkeys(map(_kind, timeline["lanes"])))[:MOST_RANKS]
-        drawn = [track for track in timeline["lanes"] if _kind(track) in kinds]
-    return {**timeline, "lanes": drawn, "shown": len(set(map(_kind, drawn)))}
+        kinds = list(dict.fromkeys(map(_kind, timeline.tracks)))[:MOST_RANKS]
+        drawn = [track for track in timeline.tracks if _kind(track) in kinds]
+    return replace(timeline, tracks=drawn, shown=len(set(map(_kind, drawn))))

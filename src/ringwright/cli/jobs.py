@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from ringwright.cli import options
-from ringwright.ground.documents import as_json
+from ringwright.ground.documents import as_json, read_json
 from ringwright.ground.errors import EXIT_GOOD, EXIT_INFEASIBLE, UsageError
 
 if TYPE_CHECKING:
@@ -344,6 +344,7 @@ class Results:
     def show(self, result: dict[str, Any]) -> int:
         """Print the answers, and write the page if one is asked for."""
         from ringwright.cli import reading
+        from ringwright.jobs.job_document import JobSteps
         from ringwright.reports.pages import job_page
         from ringwright.reports.steps import jobs
 
@@ -351,11 +352,12 @@ class Results:
         if self.json:
             reading.print_json(result)
             return EXIT_INFEASIBLE if ends else EXIT_GOOD
-        jobs.write(result, sys.stdout, shows_bursts=self.bursts)
+        steps = read_json(JobSteps, result)
+        jobs.write(steps, sys.stdout, shows_bursts=self.bursts)
         if ends:
             return EXIT_INFEASIBLE
         if self.output:
-            reading.write_page(self.output, job_page.page(result, reading.command_line()), force=self.force)
+            reading.write_page(self.output, job_page.page(steps, reading.command_line()), force=self.force)
         return 0
 
 

@@ -47,7 +47,9 @@ def library(
     if json:
         reading.print_json(result)
         return 0
+    from ringwright.calls.library_document import LibraryChoices
+    from ringwright.ground.documents import read_json
     from ringwright.reports.calls import choices
 
-    choices.write(result, sys.stdout)
+    choices.write(read_json(LibraryChoices, result), sys.stdout)
     return 0

@@ -45,8 +45,10 @@ class PlacementOptions:
     ) -> int:
         """Simulate the placements and print them."""
         from ringwright.cli import progress, reading
+        from ringwright.ground.documents import read_json
         from ringwright.jobs import model_job, placements
         from ringwright.jobs.model_workload import SERVE
+        from ringwright.jobs.placed_document import PlacedSteps
         from ringwright.reports.steps.placements import write
 
         if question.mode == SERVE:
@@ -64,7 +66,7 @@ class PlacementOptions:
         if json:
             reading.print_json(result)
         else:
-            write(result, sys.stdout)
+            write(read_json(PlacedSteps, result), sys.stdout)
         return 0
 
     def refuse(self, machine: MachineOptions) -> None:

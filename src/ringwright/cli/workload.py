@@ -94,7 +94,9 @@ def workload(
     if json:
         reading.print_json(result)
         return 0
+    from ringwright.ground.documents import read_json
+    from ringwright.jobs.workload_document import WorkloadFigures
     from ringwright.reports.steps.workload import write
 
-    write(result, sys.stdout)
+    write(read_json(WorkloadFigures, result), sys.stdout)
     return 0

@@ -6,7 +6,7 @@ A report reads the fields; `as_json` is the one place where they become keys, `r
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -47,6 +47,11 @@ def read_json(kind: type[Document], value: Mapping[str, Any] | Document) -> Docu
     """
     of: Any = kind
     return value if isinstance(value, kind) else _of_class(of)(value)
+
+
+def read_rows(kind: type[Document], rows: Sequence[Mapping[str, Any]]) -> list[Document]:
+    """Return a document for each JSON object of a list."""
+    return [read_json(kind, each) for each in rows]
 
 
 @cache

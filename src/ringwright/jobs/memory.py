@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from ringwright.graph.memory import UNKNOWN, memory, peak_bytes
@@ -15,7 +15,8 @@ KEEPING_LESS = "--recompute selective-op or full"
 MEMORY = "memory"  # the resource whose capacity is that of the device, in bytes
 
 
-class StageMemory(TypedDict):
+@dataclass(frozen=True, slots=True)
+class StageMemory:
     """The peak of one class of ranks, in bytes; what holds it adds up to it."""
 
     stage: int
@@ -43,22 +44,22 @@ class PeakMemory(TypedDict):
 def stages(workload: Workload) -> list[StageMemory]:
     """Return the peak of each stage; nothing where the tasks say nothing of what they read and write."""
     return [
-        {
-            "stage": number,
-            "peak_bytes": each.peak_bytes,
-            "parameters": each.by_kind["parameter"],
-            "gradients": each.by_kind["gradient"],
-            "optimizer": each.by_kind["optimizer"],
-            "activations": each.by_kind["activation"],
-            "buffers": each.by_kind["buffer"],
-        }
+        StageMemory(
+            stage=number,
+            peak_bytes=each.peak_bytes,
+            parameters=each.by_kind["parameter"],
+            gradients=each.by_kind["gradient"],
+            optimizer=each.by_kind["optimizer"],
+            activations=each.by_kind["activation"],
+            buffers=each.by_kind["buffer"],
+        )
         for number, each in enumerate(memory(workload))
     ]
 
 
 def worst(passes: Sequence[list[StageMemory]]) -> list[StageMemory]:
     """Return, for each stage, the pass that needs most."""
-    return [max(each, key=lambda stage: stage["peak_bytes"]) for each in zip(*passes, strict=True)]
+    return [max(each, key=lambda stage: stage.peak_bytes) for each in zip(*passes, strict=True)]
 
 
 def peak(workload: Workload) -> PeakMemory:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ringwright.costs.gpus import WIDTHS, element_type, gpu
+from ringwright.ground.documents import as_json
 from ringwright.ground.errors import UsageError
 from ringwright.jobs import memory
 from ringwright.workloads.collectives import collectives, totals
@@ -82,8 +83,8 @@ def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
         "collectives": totals([row for each in steps for row in collectives(card, each)]),
         "requests": [row for mine in rows.values() for row in mine],
         "request_sizes": [row for mode, mine in rows.items() for row in request_sizes(mine, mode)],
-        "memory": held,
-        **memory.held_at_most(max((each["peak_bytes"] for each in held), default=None), there),
+        "memory": as_json(held),
+        **memory.held_at_most(max((each.peak_bytes for each in held), default=None), there),
     }
 
 

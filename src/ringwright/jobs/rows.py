@@ -18,6 +18,7 @@ from ringwright.jobs.explained.pipeline_picture import as_json, picture
 from ringwright.jobs.explained.remedies import remedies
 from ringwright.jobs.explained.tracks import tracks
 from ringwright.jobs.explained.why import Cause, why
+from ringwright.jobs.job_document import HealthyStep
 from ringwright.jobs.memory import fitting, peak
 from ringwright.jobs.study import DECLINES, NONE, Job, PolicyResult, answer, scheduled_by
 from ringwright.model.rewrites import is_sent_whole
@@ -98,16 +99,6 @@ def asked(job: Job, policies: Sequence[str | Callable[..., Workload]]) -> AskedO
     return {**known, "policies": [scheduled_by(policy)[0] for policy in policies]}
 
 
-class HealthyStep(TypedDict):
-    """A step on the machine without its faults, as in a row."""
-
-    step_us: float
-    step_us_p05: float | None
-    step_us_p50: float | None
-    step_us_p95: float | None
-    exposed_comm_us: float
-
-
 def _healthy(result: PolicyResult) -> HealthyStep | None:
     """Return the step without faults; None where there are none."""
     well = result.healthy
@@ -148,7 +139,7 @@ def _overlapped(job: Job) -> str:
 def _pictures(result: PolicyResult) -> dict[str, Any]:
     """Return what a page draws of a run: what each kind of ranks did, and the passes of a pipeline if it is one."""
     shown = picture(result.workload, result.run)
-    return {"timeline": tracks(result.run), **({"pipeline": as_json(shown)} if shown else {})}
+    return {"timeline": documents.as_json(tracks(result.run)), **({"pipeline": as_json(shown)} if shown else {})}
 
 
 def _declining(policy: str, error: RingwrightError) -> dict[str, Any]:
@@ -238,7 +229,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         "step_us_p50": None if likely is None else likely.p50_us,
         "step_us_p95": None if likely is None else likely.p95_us,
         "outside": ["job"] if likely is None else list(likely.outside),
-        "healthy": _healthy(result),
+        "healthy": documents.as_json(_healthy(result)),
         "compute_us": spent.compute_s * 1e6,
         "update_us": spent.update_s * 1e6,
         "exposed_comm_us": spent.exposed_s * 1e6,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.analysis.document import PairBytes, Summary, Timeline
+from ringwright.analysis.summary_view import ListedCommunicator, SeenCourse, SeenPair, SeenSummary
 from ringwright.ground.units import format_size
 from ringwright.reports.layout import printable
 
@@ -25,22 +26,37 @@ def short(value: object, longest: int = LONGEST_TEXT) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def matrix(view: Summary) -> dict[str, Any] | None:
-    """Return the byte matrix for drawing, or None without pairs.
+@dataclass(frozen=True, slots=True)
+class MatrixPicture:
+    """A byte matrix of ``size`` rows and columns, a label and a tick for each.
 
-    ``size`` rows and columns, ``labels`` per row, ``ticks`` (what stands at its row and column), ``bands`` (first row and name of
-    each host), ``values`` (distinct bytes), ``cells`` (src, dst, index into values; flat), ``groups`` (first row of each host),
-    ``words`` for those who do not see it, ``unit`` and ``note``.
+    ``bands`` are first row and name of each host, ``values`` the distinct bytes, ``sent`` (src, dst, index into values; flat),
+    ``groups`` the first row of each host, ``words`` for those who do not see it.
     """
-    pairs = view["pair_bytes"]
+
+    size: int
+    labels: list[str]
+    ticks: list[str]
+    bands: list[tuple[int, str]]
+    values: list[int]
+    sent: list[int] = field(metadata={"key": "cells"})
+    groups: list[int]
+    words: str
+    unit: str
+    note: str
+
+
+def matrix(view: SeenSummary) -> MatrixPicture | None:
+    """Return the byte matrix for drawing, or None without pairs."""
+    pairs = view.pair_bytes
     if not pairs:
         return None
-    top = max(max(int(p["src"]), int(p["dst"])) for p in pairs)
-    hosts = {int(r["rank"]): str(r["host"]) for r in view["ranks"] if r.get("rank") is not None and r.get("host")}
+    top = max(max(int(p.src), int(p.dst)) for p in pairs)
+    hosts = {int(r.rank): str(r.host) for r in view.ranks if r.rank is not None and r.host}
     if top < MOST_RANKS:
         labels = [f"rank {r} ({short(hosts[r], 60)})" if r in hosts else f"rank {r}" for r in range(top + 1)]
         groups = [r for r in range(1, top + 1) if hosts.get(r) != hosts.get(r - 1)]
-        cells: list[tuple[int, int, float]] = [(int(p["src"]), int(p["dst"]), p["bytes"]) for p in pairs]
+        cells: list[tuple[int, int, float]] = [(int(p.src), int(p.dst), p.bytes) for p in pairs]
         bands = [(r, short(hosts.get(r, ""), 60)) for r in (0, *groups)] if hosts else []
         ticks = [str(r) for r in range(top + 1)]
         return _encoded(cells, labels, "rank", "", ticks=ticks, groups=groups, bands=bands)
@@ -49,13 +65,13 @@ def matrix(view: Summary) -> dict[str, Any] | None:
     return _by_block(pairs, top)
 
 
-def _by_host(pairs: list[PairBytes], hosts: dict[int, str]) -> dict[str, Any]:
+def _by_host(pairs: list[SeenPair], hosts: dict[int, str]) -> MatrixPicture:
     """Sum ranks to hosts in order of first rank; beyond the limit keep the hosts with most bytes."""
     order = list(dict.fromkeys(hosts[rank] for rank in sorted(hosts)))
     summed: dict[tuple[str, str], float] = {}
     for pair in pairs:
-        key = (hosts[int(pair["src"])], hosts[int(pair["dst"])])
-        summed[key] = summed.get(key, 0) + pair["bytes"]
+        key = (hosts[int(pair.src)], hosts[int(pair.dst)])
+        summed[key] = summed.get(key, 0) + pair.bytes
     note = f"{len(hosts):,} ranks are drawn as {len(order):,} hosts; traffic inside a host is on the diagonal"
     if len(order) > MOST_RANKS:
         weight = dict.fromkeys(order, 0.0)
@@ -70,13 +86,13 @@ def _by_host(pairs: list[PairBytes], hosts: dict[int, str]) -> dict[str, Any]:
     return _encoded(cells, [short(name, 60) for name in order], "host", note)
 
 
-def _by_block(pairs: list[PairBytes], top: int) -> dict[str, Any]:
+def _by_block(pairs: list[SeenPair], top: int) -> MatrixPicture:
     """Sum ranks to blocks of neighbours, for a job whose ranks could not be placed on hosts."""
     width = -(-(top + 1) // MOST_RANKS)
     summed: dict[tuple[int, int], float] = {}
     for pair in pairs:
-        key = (int(pair["src"]) // width, int(pair["dst"]) // width)
-        summed[key] = summed.get(key, 0) + pair["bytes"]
+        key = (int(pair.src) // width, int(pair.dst) // width)
+        summed[key] = summed.get(key, 0) + pair.bytes
     labels = [f"ranks {first} to {min(first + width - 1, top)}" for first in range(0, top + 1, width)]
     note = f"{top + 1:,} ranks are drawn in blocks of {width}, as their hosts are not known"
     ticks = [str(first) for first in range(0, top + 1, width)]
@@ -92,7 +108,7 @@ def _encoded(
     ticks: Sequence[str] = (),
     groups: Sequence[int] = (),
     bands: Sequence[tuple[int, str]] = (),
-) -> dict[str, Any]:
+) -> MatrixPicture:
     """Store each distinct value once: an even pattern, the usual case, then costs a few bytes per cell."""
     amounts = {moved for _, _, moved in cells}
     if len(amounts) > MOST_VALUES:
@@ -102,18 +118,18 @@ def _encoded(
     values = sorted(amounts)
     index = {value: at for at, value in enumerate(values)}
     flat = [number for s, d, moved in sorted(cells) for number in (s, d, index[moved])]
-    return {
-        "size": len(labels),
-        "labels": labels,
-        "ticks": list(ticks or labels),
-        "bands": list(bands),
-        "values": [round(value) for value in values],
-        "cells": flat,
-        "groups": list(groups),
-        "words": _in_words(cells, labels, unit),
-        "unit": unit,
-        "note": note,
-    }
+    return MatrixPicture(
+        size=len(labels),
+        labels=labels,
+        ticks=list(ticks or labels),
+        bands=list(bands),
+        values=[round(value) for value in values],
+        sent=flat,
+        groups=list(groups),
+        words=_in_words(cells, labels, unit),
+        unit=unit,
+        note=note,
+    )
 
 
 def _in_words(pairs: list[tuple[int, int, float]], labels: list[str], unit: str) -> str:
@@ -126,37 +142,53 @@ def _in_words(pairs: list[tuple[int, int, float]], labels: list[str], unit: str)
     )
 
 
-def communicator_map(view: Summary) -> dict[str, Any] | None:
-    """Return communicators over ranks for drawing, or None when no member is known.
+@dataclass(frozen=True, slots=True)
+class MapRow:
+    """A communicator over ranks, ``segments`` as flat triples of start, step and count."""
 
-    ``ranks``, ``rows`` of ``label``, ``role``, ``segments`` (flat start, step, count triples), and ``note``.
-    """
-    listed = [c for c in view["communicator_list"] if any(m >= 0 for m in c.get("members") or [])]
+    label: str
+    role: str
+    segments: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CommunicatorMap:
+    """Communicators over ``ranks`` ranks, and their roles."""
+
+    ranks: int
+    rows: list[MapRow]
+    roles: list[str]
+    note: str
+
+
+def communicator_map(view: SeenSummary) -> CommunicatorMap | None:
+    """Return communicators over ranks for drawing, or None when no member is known."""
+    listed = [c for c in view.communicator_list if any(m >= 0 for m in c.members or [])]
     if not listed:
         return None
-    ranks = 1 + max(max(c["members"]) for c in listed)
+    ranks = 1 + max(max(c.members or ()) for c in listed)
     chosen = _representative(listed)
-    chosen.sort(key=lambda c: (-(c.get("size") or 0), c.get("role") or "~", min(m for m in c["members"] if m >= 0)))
-    rows: list[dict[str, Any]] = []
+    chosen.sort(key=lambda c: (-(c.size or 0), c.role or "~", min(m for m in c.members or () if m >= 0)))
+    rows: list[MapRow] = []
     spent = 0
     for item in chosen:
-        parts = segments(sorted(m for m in item["members"] if m >= 0))
+        parts = segments(sorted(m for m in item.members or () if m >= 0))
         spent += len(parts) // 3
         if spent > MOST_SEGMENTS:
             break
-        role = short(item.get("role") or "unknown", 24)
-        rows.append({"label": f"{item['communicator']} · {item.get('size')} ranks", "role": role, "segments": parts})
-    cut = len(view["communicator_list"]) - len(rows)
-    note = f"{cut:,} of {len(view['communicator_list']):,} communicators are not drawn" if cut else ""
-    return {"ranks": ranks, "rows": rows, "roles": sorted({row["role"] for row in rows}), "note": note}
+        role = short(item.role or "unknown", 24)
+        rows.append(MapRow(f"{item.communicator} · {item.size} ranks", role, parts))
+    cut = len(view.communicator_list) - len(rows)
+    note = f"{cut:,} of {len(view.communicator_list):,} communicators are not drawn" if cut else ""
+    return CommunicatorMap(ranks, rows, sorted({row.role for row in rows}), note)
 
 
-def _representative(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _representative(listed: list[ListedCommunicator]) -> list[ListedCommunicator]:
     """Return at most 64 communicators: one of each role and size first, then those with most bytes."""
-    ordered = sorted(listed, key=lambda c: (-(c.get("bytes") or 0), c["communicator"]))
+    ordered = sorted(listed, key=lambda c: (-(c.bytes or 0), c.communicator))
     first: dict[tuple[Any, Any], int] = {}
     for at, item in enumerate(ordered):
-        first.setdefault((item.get("role"), item.get("size")), at)
+        first.setdefault((item.role, item.size), at)
     picked = list(first.values())[:MOST_COMMUNICATORS]
     taken = set(picked)
     picked += [at for at in range(len(ordered)) if at not in taken][: MOST_COMMUNICATORS - len(picked)]
@@ -177,9 +209,9 @@ def segments(members: Sequence[int]) -> list[int]:
     return flat
 
 
-def time_origin_s(timeline: Timeline | None) -> float:
+def time_origin_s(timeline: SeenCourse | None) -> float:
     """Return what to subtract from times: a clock that counts from 1970 is shown from the first bin on."""
-    start_s = timeline["start_s"] if timeline else 0.0
+    start_s = timeline.start_s if timeline else 0.0
     return start_s if start_s >= _EPOCH_LIKE_S else 0.0
 
 

@@ -9,14 +9,14 @@ from ringwright.reports import layout
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright.analysis.answer_document import FirstAnswer
+    from ringwright.analysis.summary_view import SeenAnswer
 
 
-def write(out: Console, answer: FirstAnswer) -> None:
+def write(out: Console, answer: SeenAnswer) -> None:
     """Write the answer."""
-    layout.line(out, answer["sentence"], style="bold", indent=0)
-    figures = "; ".join(f"{each['name']} {each['value']}" for each in answer["figures"])
+    layout.line(out, answer.sentence, style="bold", indent=0)
+    figures = "; ".join(f"{each.name} {each.value}" for each in answer.figures)
     if figures:
         layout.line(out, figures, style="dim", indent=2)
-    if answer["command"]:
-        layout.command(out, answer["command"])
+    if answer.command:
+        layout.command(out, answer.command)

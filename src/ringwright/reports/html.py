@@ -12,11 +12,14 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.document import Culprit, JobFinding, Summary
+from ringwright.analysis.document import Summary
+from ringwright.analysis.summary_view import SeenCulprit, SeenFinding, SeenSummary
+from ringwright.ground.documents import as_json
 from ringwright.ground.units import format_count, format_size
 from ringwright.reports import adders, bursts, cuts, overlap, tables, timed_tables, topology
 from ringwright.reports.completion import absence, beside_the_verdict, complete, no_timeline
@@ -34,7 +37,7 @@ _MODULE = re.compile(r"^import [^;]*;\n|^export ", re.MULTILINE)
 _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
-def page(summary: Summary) -> str:
+def page(summary: Summary | SeenSummary) -> str:
     """Return the page of a ``ringwright.summary/1`` object."""
     return render(
         "page.html.j2",
@@ -94,7 +97,11 @@ def _templates() -> Environment:
 
 def safe_json(value: Any) -> str:
     """Return JSON that may stand inside a script element."""
-    return json.dumps(value, separators=(",", ":"), default=str).translate(_JSON_ESCAPES)
+    return json.dumps(value, separators=(",", ":"), default=_plain).translate(_JSON_ESCAPES)
+
+
+def _plain(value: object) -> object:
+    return as_json(value) if is_dataclass(value) else str(value)
 
 
 def script_data(value: object) -> str:
@@ -114,7 +121,7 @@ def default_name(first_input: str) -> Path:
     return Path(f"{name.strip('.') or 'job'}.html".replace("*", "all"))
 
 
-def _content(view: Summary) -> dict[str, Any]:
+def _content(view: SeenSummary) -> dict[str, Any]:
     """Return everything that the template shows; nothing is computed there."""
     palette = charts.colours(view)
     read = topology.page(view)
@@ -122,20 +129,18 @@ def _content(view: Summary) -> dict[str, Any]:
     ranks = ranks_picture.picture(view)
     return {
         "title": _title(view),
-        "coverage": cuts.short(view["coverage"], 600),
-        "inputs": [cuts.short(name, 120) for name in view["inputs"][:5]],
-        "losses": view["losses"][:3],
+        "coverage": cuts.short(view.coverage, 600),
+        "inputs": [cuts.short(name, 120) for name in view.inputs[:5]],
+        "losses": view.losses[:3],
         "figures": _figures(view),
         "answer": _answer(view),
         "verdict": _verdict(view),
-        "findings": [_finding(f, view["verdict"]) for f in beside_the_verdict(view)[:_MOST_NOTES]],
+        "findings": [_finding(f, view.verdict) for f in beside_the_verdict(view)[:_MOST_NOTES]],
         "absence": absence(view),
         "tables": tables.all_tables(view) | timed_tables.all_tables(view),
         "ranks": ranks,
-        "exposed": None
-        if view["exposed_us"] is None
-        else (overlap.us(view["exposed_us"]), overlap.us(view["overlapped_us"])),
-        "audit": view["overlap"].get("audit", [])[:_MOST_NOTES],
+        "exposed": None if view.exposed_us is None else (overlap.us(view.exposed_us), overlap.us(view.overlapped_us)),
+        "audit": view.overlap.audit[:_MOST_NOTES],
         "overlap_notes": [cuts.short(told, 600) for told in overlap.notes(view)[:_MOST_NOTES]],
         "palette": [{"op": cuts.short(op, 40), "colour": colour} for op, colour in palette.items()],
         "histograms": [
@@ -148,105 +153,105 @@ def _content(view: Summary) -> dict[str, Any]:
         "roles": _roles(view),
         "timeline": charts.timeline(view, palette),
         "no_timeline": no_timeline(view),
-        "bursts": bursts.page(view["bursts"], view["bursts_unknown"] if view["operations"] else ""),
+        "bursts": bursts.page(view.bursts, view.bursts_unknown if view.operations else ""),
         "topology": read,
         "adders": adders.told_on_page(view),
         "provision": _provision(view),
-        "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},
-        "warnings": [cuts.short(w, 600) for w in view["warnings"][:_MOST_NOTES]],
-        "limits": [cuts.short(w, 600) for w in view["limits"][:_MOST_NOTES]],
+        "ledger": {name: format_count(lines) for name, lines in view.ledger.items()},
+        "warnings": [cuts.short(w, 600) for w in view.warnings[:_MOST_NOTES]],
+        "limits": [cuts.short(w, 600) for w in view.limits[:_MOST_NOTES]],
         "data": script_data(
             {
                 "matrix": matrix,
                 "members": members,
-                "timeline": None if not ranks or ranks["refused"] else ranks,
-                "play": read["play"] if read else None,
+                "timeline": None if not ranks or ranks.refused else ranks,
+                "play": read.play if read else None,
             }
         ),
     }
 
 
-def _title(view: Summary) -> str:
+def _title(view: SeenSummary) -> str:
     """Return what the job is called: its file or archive, or the folder that holds all of its files."""
-    names = list(dict.fromkeys(str(name).partition("!")[0] for name in view["inputs"]))
+    names = list(dict.fromkeys(str(name).partition("!")[0] for name in view.inputs))
     if not names:
         return "job"
     job = Path(names[0]) if len(names) == 1 else Path(os.path.commonpath(list(map(os.path.abspath, names))))
     return cuts.short(job.name or "job", 80)
 
 
-def _answer(view: Summary) -> dict[str, Any] | None:
+def _answer(view: SeenSummary) -> dict[str, Any] | None:
     """Return the first thing that the page says; None for a summary that was kept without it."""
-    answer = view["answer"]
+    answer = view.answer
     if not answer:
         return None
     return {
-        "kind": answer["kind"],
-        "sentence": cuts.short(answer["sentence"], 600),
-        "figures": [(cuts.short(each["name"], 60), cuts.short(each["value"], 80)) for each in answer["figures"]],
-        "command": cuts.short(answer["command"], 900),
+        "kind": answer.kind,
+        "sentence": cuts.short(answer.sentence, 600),
+        "figures": [(cuts.short(each.name, 60), cuts.short(each.value, 80)) for each in answer.figures],
+        "command": cuts.short(answer.command, 900),
     }
 
 
-def _figures(view: Summary) -> list[tuple[str, str]]:
+def _figures(view: SeenSummary) -> list[tuple[str, str]]:
     """Return the row of large figures under the title."""
-    expected = view["ranks_expected"]
-    ranks = f"{view['ranks_seen']:,}" + (f" of {expected:,}" if expected is not None else "")
-    calls = sum(o.get("count") or 0 for o in view["operations"])
-    moved = sum(o.get("bytes") or 0 for o in view["operations"])
-    communicators = sum(c["count"] for c in view["communicators"]) or len(view["communicator_list"])
+    expected = view.ranks_expected
+    ranks = f"{view.ranks_seen:,}" + (f" of {expected:,}" if expected is not None else "")
+    calls = sum(o.count or 0 for o in view.operations)
+    moved = sum(o.bytes or 0 for o in view.operations)
+    communicators = sum(c.count for c in view.communicators) or len(view.communicator_list)
     return [
         ("ranks seen", ranks),
-        ("hosts", f"{view['hosts']:,}"),
+        ("hosts", f"{view.hosts:,}"),
         ("calls", format_count(calls) if calls else "none read"),
         ("bytes in calls", format_size(moved) if moved else "not known" if calls else "none read"),
         ("communicators", format_count(communicators) if communicators else "none seen"),
-        ("NCCL", cuts.short(", ".join(view["nccl_versions"]) or "not seen", 24)),
+        ("NCCL", cuts.short(", ".join(view.nccl_versions) or "not seen", 24)),
     ]
 
 
-def _verdict(view: Summary) -> dict[str, Any] | None:
-    verdict = view["verdict"]
+def _verdict(view: SeenSummary) -> dict[str, Any] | None:
+    verdict = view.verdict
     if not verdict:
         return None
     return {
-        "kind": cuts.short(verdict["kind"]),
-        "ranks": cuts.short(", ".join(str(rank) for rank in verdict["ranks"][:32]) or "unknown"),
-        "hosts": cuts.short(", ".join(verdict["hosts"][:16]) or "unknown"),
-        "confidence": cuts.short(verdict["confidence"], 24),
-        "evidence": [cuts.short(item, 400) for item in verdict["evidence"][1 if view["answer"] else 0 :]],
+        "kind": cuts.short(verdict.kind),
+        "ranks": cuts.short(", ".join(str(rank) for rank in verdict.ranks[:32]) or "unknown"),
+        "hosts": cuts.short(", ".join(verdict.hosts[:16]) or "unknown"),
+        "confidence": cuts.short(verdict.confidence, 24),
+        "evidence": [cuts.short(item, 400) for item in verdict.evidence[1 if view.answer else 0 :]],
     }
 
 
-def _finding(finding: JobFinding, verdict: Culprit | None) -> dict[str, Any]:
+def _finding(finding: SeenFinding, verdict: SeenCulprit | None) -> dict[str, Any]:
     """Return a finding as the page shows it; the verdict's evidence stands with the verdict, and only there."""
-    is_verdict = verdict is not None and finding["evidence"] == verdict["evidence"]
+    is_verdict = verdict is not None and finding.evidence == verdict.evidence
     return {
-        "severity": finding["severity"] if finding["severity"] in ("error", "warning") else "info",
-        "title": cuts.short(finding["title"][:1].upper() + finding["title"][1:]),
-        "detail": cuts.short(finding["detail"], 900),
-        "evidence": [] if is_verdict else [cuts.short(e, 400) for e in finding["evidence"][:8]],
-        "command": cuts.short(finding["command"], 900),
+        "severity": finding.severity if finding.severity in ("error", "warning") else "info",
+        "title": cuts.short(finding.title[:1].upper() + finding.title[1:]),
+        "detail": cuts.short(finding.detail, 900),
+        "evidence": [] if is_verdict else [cuts.short(e, 400) for e in finding.evidence[:8]],
+        "command": cuts.short(finding.command, 900),
     }
 
 
-def _roles(view: Summary) -> str:
-    roles = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
+def _roles(view: SeenSummary) -> str:
+    roles = ", ".join(f"{name} {size}" for name, size in view.roles.items() if size is not None)
     return cuts.short(roles or "none inferred")
 
 
-def _provision(view: Summary) -> list[tuple[str, str]]:
+def _provision(view: SeenSummary) -> list[tuple[str, str]]:
     """Return the lines of the provisioning section; what is unknown says why."""
-    need = view["provision"]
+    need = view.provision
     if not need:
         return []
-    per_nic, steps = need.get("bytes_per_step_per_nic"), need.get("steps")
+    per_nic, steps = need.bytes_per_step_per_nic, need.steps
     lines = [
         ("Steps", "not found" if steps is None else format_count(steps)),
         ("Bytes per step and NIC", "unknown: no NIC or no step was seen" if per_nic is None else format_size(per_nic)),
         ("Largest burst", burst_text(need) or "unknown: no times in the input"),
     ]
-    shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:8]
+    shares = sorted(need.share_per_op or [], key=lambda row: -row.share)[:8]
     if shares:
-        lines.append(("Share of bytes", ", ".join(f"{cuts.short(s['op'], 40)} {percent(s['share'])}" for s in shares)))
-    return [*lines, ("Ground", cuts.short(need.get("note") or "not stated", 600))]
+        lines.append(("Share of bytes", ", ".join(f"{cuts.short(s.op, 40)} {percent(s.share)}" for s in shares)))
+    return [*lines, ("Ground", cuts.short(need.note or "not stated", 600))]

@@ -31,7 +31,7 @@ from ringwright.reports.pages import job_page
 from ringwright.reports.terminal import ground_of
 
 if TYPE_CHECKING:
-    from ringwright.analysis.document import Summary
+    from ringwright.analysis.summary_view import SeenSummary
     from ringwright.calls import arguments
     from ringwright.engines.result import Run
     from ringwright.jobs.study import PolicyResult
@@ -133,14 +133,14 @@ def timeline(what: Recording | PolicyResult) -> Picture:
         return _step(what)
     view = _summary(what)
     ranks = ranks_picture.picture(view)
-    if ranks is None or ranks["refused"]:
-        why = ranks["refused"] if ranks else "it holds calls without their durations"
+    if ranks is None or ranks.refused:
+        why = ranks.refused if ranks else "it holds calls without their durations"
         raise UsageError(
             f"no timeline can be drawn: {why}",
             where=_name(what, view),
             remedy=f"record with times: ringwright run -- COMMAND, or PyTorch's profiler. {no_timeline(view)}".strip(),
         )
-    height = min(26 + 18 * len(ranks["rows"]), 640) + 340
+    height = min(26 + 18 * len(ranks.rows), 640) + 340
     return _picture(f"Timeline: {_name(what, view)}", height, {"ranks": ranks}, data={"timeline": ranks})
 
 
@@ -378,12 +378,12 @@ def _step(result: PolicyResult) -> Picture:
     from ringwright.jobs.explained.tracks import tracks
 
     timed = tracks(result.run)
-    made = job_page.timeline(f"policy {result.policy}", f"{result.step_s * 1e3:,.1f} ms", timed, timed["span_s"])
+    made = job_page.timeline(f"policy {result.policy}", f"{result.step_s * 1e3:,.1f} ms", timed, timed.span_s)
     on = f" on {result.fabric}" if result.fabric else ""
     drawn = {"step": made, "legend": job_page.timeline_legend([timed])}
     lead = "One rank of each kind: what it computed above what was on its wires."
     return _picture(
-        f"One step: {result.workload.name}{on}, policy {result.policy}", made["height"] + HEAD + 80, drawn, lead
+        f"One step: {result.workload.name}{on}, policy {result.policy}", made.height + HEAD + 80, drawn, lead
     )
 
 
@@ -407,16 +407,16 @@ def _picture(
     return Picture(cuts.short(title, 200), page, min(height, TALLEST))
 
 
-def _summary(recording: Recording) -> Summary:
+def _summary(recording: Recording) -> SeenSummary:
     from ringwright.analysis.summary import summarise
 
     return complete(summarise(recording) if isinstance(recording, Trace) else recording)
 
 
-def _name(recording: Recording, view: Summary) -> str:
+def _name(recording: Recording, view: SeenSummary) -> str:
     if isinstance(recording, Trace):
         return repr(recording).removeprefix("Trace(").removesuffix(")")
-    return f"{view['kind'] or 'recording'}, {view['ranks_seen']:,} ranks"
+    return f"{view.kind or 'recording'}, {view.ranks_seen:,} ranks"
 
 
 def _program(program: Program) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.analysis.document import Provision, Summary
-from ringwright.analysis.findings import is_log
+from ringwright.analysis.document import Summary
+from ringwright.analysis.summary_view import SeenHosts, SeenPair, SeenProvision, SeenSummary
 from ringwright.ground.trace_tables import CHECKPOINT
 from ringwright.ground.units import format_count, format_size
 from ringwright.reports import adders, bursts, headline, layout, timed_tables, topology
@@ -21,13 +22,13 @@ TOP_FINDINGS = 3
 TOP_ERRORS = 3
 
 
-def write(summary: Summary, file: TextIO, *, width: int | None = None, following: str = "") -> None:
+def write(summary: Summary | SeenSummary, file: TextIO, *, width: int | None = None, following: str = "") -> None:
     """Write the summary report to ``file``; ``width`` in columns, ``following`` is the next command to suggest."""
     view = complete(summary)
     out = layout.console(file, width=width)
-    layout.line(out, f"coverage: {view['coverage']}", style="bold", indent=0)
+    layout.line(out, f"coverage: {view.coverage}", style="bold", indent=0)
     _answer(out, view)
-    for loss in view["losses"][:3]:
+    for loss in view.losses[:3]:
         layout.line(out, f"not all was read, counts are lower bounds: {loss}", style="yellow", indent=0)
     _verdict(out, view)
     _operations(out, view)
@@ -38,14 +39,14 @@ def write(summary: Summary, file: TextIO, *, width: int | None = None, following
     adders.write(out, view)
     timed_tables.write(out, view)
     _traffic(out, view)
-    bursts.write(out, view["bursts"], view["bursts_unknown"] if view["operations"] else "")
+    bursts.write(out, view.bursts, view.bursts_unknown if view.operations else "")
     _provision(out, view)
     _ledger(out, view)
     _findings(out, view, following)
     _notes(out, view)
 
 
-def text(summary: Summary, *, width: int | None = None, following: str = "") -> str:
+def text(summary: Summary | SeenSummary, *, width: int | None = None, following: str = "") -> str:
     """Return the summary report as plain text."""
     import io
 
@@ -58,40 +59,40 @@ def _size(size_bytes: float | None) -> str | None:
     return None if size_bytes is None else format_size(size_bytes)
 
 
-def _answer(out: Console, view: Summary) -> None:
+def _answer(out: Console, view: SeenSummary) -> None:
     """Write the answer and the figures behind it; a summary that was kept without one has none."""
-    if view["answer"]:
-        headline.write(out, view["answer"])
+    if view.answer:
+        headline.write(out, view.answer)
 
 
 # branches: the words of a verdict by its kind
-def _verdict(out: Console, view: Summary) -> None:
-    verdict = view["verdict"]
+def _verdict(out: Console, view: SeenSummary) -> None:
+    verdict = view.verdict
     if verdict:
-        ranks = ", ".join(str(rank) for rank in verdict["ranks"][:8])
-        hosts = ", ".join(verdict["hosts"][:4])
-        layout.heading(out, f"verdict: {verdict['kind']}", f"confidence {verdict['confidence']}")
+        ranks = ", ".join(str(rank) for rank in verdict.ranks[:8])
+        hosts = ", ".join(verdict.hosts[:4])
+        layout.heading(out, f"verdict: {verdict.kind}", f"confidence {verdict.confidence}")
         layout.line(out, f"ranks {ranks or 'unknown'}; hosts {hosts or 'unknown'}", style="red")
-        for number, item in enumerate(verdict["evidence"]):
-            if number or not view["answer"]:  # the first is the answer
+        for number, item in enumerate(verdict.evidence):
+            if number or not view.answer:  # the first is the answer
                 layout.line(out, f"because: {item}" if number else item, style="" if number else "bold")
     told: set[Any] = set()
-    said = "\n".join(verdict["evidence"] if verdict else [])
-    for error in sorted(view["errors"], key=lambda e: not e.get("first")):
-        if error.get("text") in told or len(told) == TOP_ERRORS or str(error.get("text")) in said:
+    said = "\n".join(verdict.evidence if verdict else [])
+    for error in sorted(view.errors, key=lambda e: not e.first):
+        if error.text in told or len(told) == TOP_ERRORS or str(error.text) in said:
             continue
-        told.add(error.get("text"))
-        first = "first error" if error.get("first") else "error"
-        rank = error.get("rank")
-        who = f"rank {rank if rank is not None else 'unknown'} on {error.get('host') or 'an unknown host'}"
+        told.add(error.text)
+        first = "first error" if error.first else "error"
+        rank = error.rank
+        who = f"rank {rank if rank is not None else 'unknown'} on {error.host or 'an unknown host'}"
         layout.line(
             out,
-            f"{first}: {who}: {error.get('text')} ({short_place(error.get('file'), error.get('line'))})",
+            f"{first}: {who}: {error.text} ({short_place(error.file, error.line)})",
             style="red",
         )
 
 
-def _operations(out: Console, view: Summary) -> None:
+def _operations(out: Console, view: SeenSummary) -> None:
     layout.heading(out, "operations", "count = calls, once per communicator")
     reason = absence(view)
     if reason:
@@ -103,12 +104,12 @@ def _operations(out: Console, view: Summary) -> None:
         ("op", "min", "median", "max", "count", "records", "bytes", "share"),
         [
             (
-                row["op"],
-                *(_size(row[key]) for key in ("min_bytes", "median_bytes", "max_bytes")),
-                format_count(row["count"]),
-                None if row["records"] is None else format_count(row["records"]),
-                _size(row["bytes"]) or "unknown",
-                layout.percent(row["share"]),
+                row.op,
+                *map(_size, (row.min_bytes, row.median_bytes, row.max_bytes)),
+                format_count(row.count),
+                None if row.records is None else format_count(row.records),
+                _size(row.bytes) or "unknown",
+                layout.percent(row.share),
             )
             for row in rows
         ],
@@ -120,11 +121,11 @@ def _operations(out: Console, view: Summary) -> None:
         ("size", "count", "op", "bytes", "share"),
         [
             (
-                format_size(r["size_bytes"]),
-                format_count(r["count"]),
-                r["op"],
-                format_size(r["bytes"]),
-                layout.percent(r["share"]),
+                format_size(r.size_bytes),
+                format_count(r.count),
+                r.op,
+                format_size(r.bytes),
+                layout.percent(r.share),
             )
             for r in sizes[:TOP_SIZES]
         ],
@@ -132,17 +133,17 @@ def _operations(out: Console, view: Summary) -> None:
     layout.cut(out, TOP_SIZES, len(sizes), "sizes")
 
 
-def _phases(out: Console, view: Summary) -> None:
+def _phases(out: Console, view: SeenSummary) -> None:
     """Say what the job was doing meanwhile, where saving and loading is told apart from training."""
-    rows = view["by_phase"]
-    if not any(row["phase"] == CHECKPOINT for row in rows):
+    rows = view.by_phase
+    if not any(row.phase == CHECKPOINT for row in rows):
         return
     sums: dict[str, list[Any]] = {}
     for row in rows:
-        entry = sums.setdefault(row["phase"], [0, None, []])
-        entry[0] += row["count"] or 0
-        entry[1] = entry[1] if row["bytes"] is None else (entry[1] or 0) + row["bytes"]
-        entry[2].append(row["op"])
+        entry = sums.setdefault(row.phase or "", [0, None, []])
+        entry[0] += row.count or 0
+        entry[1] = entry[1] if row.bytes is None else (entry[1] or 0) + row.bytes
+        entry[2].append(row.op)
     layout.heading(out, "phases", "checkpoint: what torch.distributed.checkpoint sends to save and to load")
     ordered = sorted(sums.items(), key=lambda pair: (-(pair[1][1] or 0), pair[0]))
     layout.table(
@@ -157,24 +158,26 @@ def _phases(out: Console, view: Summary) -> None:
     layout.cut(out, TOP_SIZES, len(ordered), "phases")
 
 
-def _communicators(out: Console, view: Summary) -> None:
-    roles = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
+def _communicators(out: Console, view: SeenSummary) -> None:
+    roles = ", ".join(f"{name} {size}" for name, size in view.roles.items() if size is not None)
     layout.heading(out, "communicators", f"roles: {roles}" if roles else "roles: none inferred")
-    listed = view["communicator_list"]
+    listed = view.communicator_list
     if not listed:
-        if not view["communicators"]:
-            names = "; the INIT subsystem names them: NCCL_DEBUG_SUBSYS=INIT,COLL" if is_log(view) else ""
+        if not view.communicators:
+            names = (
+                "; the INIT subsystem names them: NCCL_DEBUG_SUBSYS=INIT,COLL"
+                if ("nccl-log" in (view.kind or "nccl-log").split("+"))
+                else ""
+            )
             layout.line(out, f"none seen{names}", style="yellow")
             return
-        layout.table(
-            out, ("size", "count"), [(c["size"], c["count"]) for c in view["communicators"][:TOP_COMMUNICATORS]]
-        )
+        layout.table(out, ("size", "count"), [(c.size, c.count) for c in view.communicators[:TOP_COMMUNICATORS]])
         return
     kinds: dict[tuple[Any, ...], list[int]] = {}
     for item in listed:
-        key = (item.get("size"), item.get("role"), item.get("ground"))
+        key = (item.size, item.role, item.ground)
         sums = kinds.setdefault(key, [0, 0, 0])
-        for slot, amount in enumerate((1, item.get("operations") or 0, item.get("bytes") or 0)):
+        for slot, amount in enumerate((1, item.operations or 0, item.bytes or 0)):
             sums[slot] += amount
     ordered = sorted(kinds.items(), key=lambda pair: (-pair[1][2], -(pair[0][0] or 0), str(pair[0])))
     layout.table(
@@ -189,8 +192,8 @@ def _communicators(out: Console, view: Summary) -> None:
     layout.cut(out, TOP_COMMUNICATORS, len(ordered), "kinds of communicator")
 
 
-def _algorithms(out: Console, view: Summary) -> None:
-    rows = sorted(view["algorithms"], key=lambda r: (r["op"], r.get("size_bytes") or 0))
+def _algorithms(out: Console, view: SeenSummary) -> None:
+    rows = sorted(view.algorithms, key=lambda r: (r.op, r.size_bytes or 0))
     if not rows:
         return
     layout.heading(out, "algorithms", "as the source states them")
@@ -199,12 +202,12 @@ def _algorithms(out: Console, view: Summary) -> None:
         ("size", "count", "op", "algorithm", "protocol", "channels"),
         [
             (
-                _size(r.get("size_bytes")),
-                r.get("count"),
-                r["op"],
-                r.get("algorithm"),
-                r.get("protocol"),
-                r.get("channels"),
+                _size(r.size_bytes),
+                r.count,
+                r.op,
+                r.algorithm,
+                r.protocol,
+                r.channels,
             )
             for r in rows[:TOP_SIZES]
         ],
@@ -213,85 +216,84 @@ def _algorithms(out: Console, view: Summary) -> None:
     layout.cut(out, TOP_SIZES, len(rows), "rows")
 
 
-def _traffic(out: Console, view: Summary) -> None:
-    pairs, hosts = view["pair_bytes"], view["host_pair_bytes"]
+def _traffic(out: Console, view: SeenSummary) -> None:
+    pairs, hosts = view.pair_bytes, view.host_pair_bytes
     ground = ground_of(view)
     if not pairs and not hosts:
         return
     layout.heading(out, "who sends to whom", ground)
-    for name, rows in (("rank", pairs), ("host", hosts)):
+    both: tuple[tuple[str, Sequence[SeenPair | SeenHosts]], ...] = (("rank", pairs), ("host", hosts))
+    for name, rows in both:
         if not rows:
             continue
-        top = sorted(rows, key=lambda row: (-row["bytes"], row["src"], row["dst"]))[:TOP_PAIRS]
+        top = sorted(rows, key=lambda row: (-row.bytes, row.src, row.dst))[:TOP_PAIRS]
         layout.table(
             out,
             (f"from {name}", f"to {name}", "bytes"),
-            [(row["src"], row["dst"], format_size(row["bytes"])) for row in top],
+            [(row.src, row.dst, format_size(row.bytes)) for row in top],
             left=(f"from {name}", f"to {name}"),
         )
         layout.cut(out, TOP_PAIRS, len(rows), f"{name} pairs")
 
 
-def ground_of(view: Summary) -> str:
+def ground_of(view: SeenSummary) -> str:
     """Return the line that says on what ground the byte matrix stands."""
-    ground = view["pair_ground"]
+    ground = view.pair_ground
     if not ground:
         return "ground not stated by the analysis"
-    low, high = ground.get("low_bytes"), ground.get("high_bytes")
+    low, high = ground.low_bytes, ground.high_bytes
     span = f", range {format_size(low)} to {format_size(high)} in all" if low is not None and high is not None else ""
-    kept = "" if ground.get("conserved", True) else ", NOT conserved"
-    return f"{ground.get('algorithm', ground.get('ground', 'assumed'))}{span}{kept}"
+    kept = "" if ground.conserved else ", NOT conserved"
+    return f"{ground.ground if ground.algorithm is None else ground.algorithm}{span}{kept}"
 
 
-def burst_text(need: Provision) -> str:
+def burst_text(need: SeenProvision) -> str:
     """Return the largest burst and whose it is, the empty string where none is known."""
-    size_bytes, of = need.get("largest_burst_bytes"), need.get("largest_burst_of")
+    size_bytes, of = need.largest_burst_bytes, need.largest_burst_of
     return "" if size_bytes is None else f"{format_size(size_bytes)} in calls of {of or 'all ranks'}"
 
 
-def _provision(out: Console, view: Summary) -> None:
-    need = view["provision"]
+def _provision(out: Console, view: SeenSummary) -> None:
+    need = view.provision
     if not need:
         return
-    layout.heading(out, "provisioning", need.get("note") or "")
-    steps, per_nic = need.get("steps"), need.get("bytes_per_step_per_nic")
+    layout.heading(out, "provisioning", need.note or "")
+    steps, per_nic = need.steps, need.bytes_per_step_per_nic
     layout.line(out, f"steps: {steps if steps is not None else 'not found'}")
     layout.line(out, f"bytes per step and NIC: {_size(per_nic) or 'unknown (no NIC or no step was seen)'}")
     layout.line(out, f"largest burst: {burst_text(need) or 'unknown (no times in the input)'}")
-    shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:4]
+    shares = sorted(need.share_per_op or [], key=lambda row: -row.share)[:4]
     if shares:
-        layout.line(
-            out, "share of bytes: " + ", ".join(f"{row['op']} {layout.percent(row['share'])}" for row in shares)
-        )
+        layout.line(out, "share of bytes: " + ", ".join(f"{row.op} {layout.percent(row.share)}" for row in shares))
 
 
-def _ledger(out: Console, view: Summary) -> None:
+def _ledger(out: Console, view: SeenSummary) -> None:
     layout.heading(out, "ledger")
-    counts = view["ledger"]
+    counts = view.ledger
     layout.line(out, ", ".join(f"{name} {format_count(count)}" for name, count in counts.items()))
-    for row in [r for r in view["ledger_detail"] if r.get("outcome") == "refused"][:2]:
-        where = short_place(row.get("file"), row.get("example_line"))
-        layout.line(out, f"refused: {row.get('reason')}, {format_count(row.get('lines') or 0)} lines, first at {where}")
+    for row in [r for r in view.ledger_detail if r.outcome == "refused"][:2]:
+        where = short_place(row.file, row.example_line)
+        layout.line(out, f"refused: {row.reason}, {format_count(row.lines or 0)} lines, first at {where}")
 
 
-def _findings(out: Console, view: Summary, following: str) -> None:
+def _findings(out: Console, view: SeenSummary, following: str) -> None:
     findings = beside_the_verdict(view)
     if findings:
         layout.heading(out, "findings", f"{min(TOP_FINDINGS, len(findings))} of {len(findings)}")
     for finding in findings[:TOP_FINDINGS]:
-        style = {"error": "red", "warning": "yellow"}.get(finding.get("severity", ""), "")
-        layout.line(out, f"{finding.get('severity', 'info')}: {finding['title']}", style=style)
-        if finding.get("detail"):
-            layout.line(out, finding["detail"], indent=4)
-        if finding["command"]:
-            layout.command(out, finding["command"])
+        style = {"error": "red", "warning": "yellow"}.get(finding.severity or "", "")
+        layout.line(out, f"{finding.severity or 'info'}: {finding.title}", style=style)
+        if finding.detail:
+            layout.line(out, finding.detail, indent=4)
+        if finding.command:
+            layout.command(out, finding.command)
     if following:
         layout.heading(out, "next")
         layout.command(out, following)
 
 
-def _notes(out: Console, view: Summary) -> None:
-    for title, notes in (("warnings", view["warnings"]), ("what this cannot show", view["limits"])):
+def _notes(out: Console, view: SeenSummary) -> None:
+    for title, notes in (("warnings", view.warnings), ("what this cannot show", view.limits)):
         if notes:
             layout.heading(out, title)
         for note in notes[:6]:

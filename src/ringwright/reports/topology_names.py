@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.analysis.machine.topology_document import ShownCommunicator
+from ringwright.analysis.topology_view import CommunicatorView
 
 MOST_RANKS = 128  # beyond it a square of a ring is a host with its range of ranks
 MOST_HOSTS = 128  # beyond it nothing is drawn
@@ -10,15 +10,15 @@ MOST_PICTURES = 4
 UNKNOWN = "host not read"
 
 
-def name_of(shown: ShownCommunicator, rank: int) -> str:
+def name_of(shown: CommunicatorView, rank: int) -> str:
     """Return the global rank of a rank where it is known, else the rank in its communicator."""
-    number = shown["members"][rank]["global_rank"]
+    number = shown.members[rank].global_rank
     return str(rank if number is None else number)
 
 
-def hosts_of(shown: ShownCommunicator) -> list[str]:
+def hosts_of(shown: CommunicatorView) -> list[str]:
     """Return the host of each rank, :data:`UNKNOWN` where it was not read."""
-    return [member["host"] or UNKNOWN for member in shown["members"]]
+    return [member.host or UNKNOWN for member in shown.members]
 
 
 def shortened(host: str, wide: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from ringwright.calls.provenance import asked_of
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
@@ -25,7 +26,7 @@ def write(survey: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
     rows = result.rows
     layout.line(out, f"survey: {len(rows)} systems, {sum(row.built for row in rows)} built", style="bold", indent=0)
     if result.job is not None:
-        _job(out, result, survey)
+        _job(out, result)
     for each in result.tree:
         layout.heading(out, each.of_class, f"{each.family}; {each.built} of {each.systems} built")
         mine = [row for row in rows if row.of_class == each.of_class]
@@ -105,12 +106,12 @@ def _told(out: Any, row: SurveyedSystem, *, of_job: bool) -> None:
         layout.line(out, text, style="yellow", indent=4)
 
 
-def _job(out: Any, result: SurveyView, survey: Mapping[str, Any]) -> None:
+def _job(out: Any, result: SurveyView) -> None:
     baseline, best = result.baseline, result.best
     if baseline is None or best is None:
         return
     layout.line(out, f"job: {result.workload} on {result.fabric}", indent=0)
-    for line in fault_lines(survey, [survey["baseline"]]):
+    for line in fault_lines(result.asked or asked_of(None), [baseline]):
         layout.line(out, line, style="yellow", indent=0)
     layout.line(out, f"baseline: {pair(baseline)}: {_figures(baseline)}", indent=0)
     gain = baseline.step_us / best.step_us if best.step_us and baseline.step_us else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ringwright.calls.provenance import asked_of
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import html, tables
@@ -29,7 +30,9 @@ def page(told: Mapping[str, Any], command: str) -> str:
         best_command="" if best is None else best.command,
         baseline="" if baseline is None else survey.pair(baseline),
         warnings=[
-            *filter(None, ["; ".join(jobs.fault_lines(told, [told["baseline"]]))] if baseline else []),
+            *filter(
+                None, ["; ".join(jobs.fault_lines(result.asked or asked_of(None), [baseline]))] if baseline else []
+            ),
             *result.warnings,
             *([survey.ROUNDED] if best and best.equal_bits is False else []),
         ],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ringwright.calls.provenance import AskedOf
 from ringwright.ground.documents import keyed
+from ringwright.jobs.job_document import HealthyStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class SurveyedPair:
     step_us_p95: float | None
     exposed_us: float | None
     wire_bytes: float | None
+    healthy: HealthyStep | None = None
     tried: int = 0
     pairs: int = 0
     exhaustive: bool = False
@@ -72,6 +75,7 @@ class SurveyView:
     rows: list[SurveyedSystem]
     tree: list[SurveyedClass]
     needs: dict[str, str]
+    asked: AskedOf | None = None
     job: object = None
     workload: str = ""
     fabric: str = ""

@@ -23,7 +23,7 @@ from ringwright.reports.draw.tree_pictures import TreePicture, TreeRun, runs_of,
 from ringwright.reports.topology_names import MOST_PICTURES, MOST_RANKS, hosts_of, name_of
 
 if TYPE_CHECKING:
-    from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator
+    from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 
 MOST_MESSAGES = 8_100  # of one ring or tree
 STEP = 1000  # ticks
@@ -40,9 +40,9 @@ class DrawnOrder(NamedTuple):
     chunks: int
 
 
-def log_play(view: ReadTopology) -> Play | None:
+def log_play(view: TopologyView) -> Play | None:
     """Return the different rings and trees of the shown communicator, played in steps; None where none is drawn."""
-    shown = view.get("shown")
+    shown = view.shown
     if not shown:
         return None
     hosts = hosts_of(shown)
@@ -68,9 +68,9 @@ def _named(kind: str, channels: list[int]) -> str:
     return f"{kind} of channel{'s' if len(channels) > 1 else ''} {', '.join(map(str, channels))}"
 
 
-def _ring(order: tuple[int, ...], drawn: RingPicture, shown: ShownCommunicator, hosts: list[str]) -> DrawnOrder:
+def _ring(order: tuple[int, ...], drawn: RingPicture, shown: CommunicatorView, hosts: list[str]) -> DrawnOrder:
     n = len(order)
-    stops = visits(order, hosts, folded=shown["size"] > MOST_RANKS)
+    stops = visits(order, hosts, folded=shown.size > MOST_RANKS)
     node_of = {rank: number for number, stop in enumerate(stops) for rank in stop}
     ends = [(stop[-1], stops[(number + 1) % len(stops)][0]) for number, stop in enumerate(stops)]
     picture = PlayedPicture(
@@ -111,14 +111,14 @@ def _ring(order: tuple[int, ...], drawn: RingPicture, shown: ShownCommunicator, 
     return DrawnOrder(picture, _named("ring", drawn.channels), moves, node_of, links, n)
 
 
-def _between(ends: tuple[int, int], shown: ShownCommunicator) -> str:
+def _between(ends: tuple[int, int], shown: CommunicatorView) -> str:
     return f"rank {name_of(shown, ends[0])} and rank {name_of(shown, ends[1])}"
 
 
 def _tree(
-    edges: tuple[tuple[int, int], ...], drawn: TreePicture, shown: ShownCommunicator, hosts: list[str]
+    edges: tuple[tuple[int, int], ...], drawn: TreePicture, shown: CommunicatorView, hosts: list[str]
 ) -> DrawnOrder:
-    runs = runs_of(edges, shown["size"], hosts)
+    runs = runs_of(edges, shown.size, hosts)
     node_of = {rank: number for number, run in enumerate(runs) for rank in run.ranks}
     crossing = _crossing(edges, runs, node_of)
     picture = PlayedPicture(
@@ -182,7 +182,7 @@ def _up_and_down(edges: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int
     return sorted(moves, key=lambda move: move[0])
 
 
-def _played(number: int, made: DrawnOrder, shown: ShownCommunicator) -> PlayedRun:
+def _played(number: int, made: DrawnOrder, shown: CommunicatorView) -> PlayedRun:
     whole, moves = made.moves[-1][0] + 1, made.moves
     if len(moves) > MOST_MESSAGES:
         last = max(moves[MOST_MESSAGES][0], 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ringwright.ground.units import format_size
+from ringwright.jobs.job_document import PipelineOfStep, PolicyStep
 
 WIDTH, LEFT, RIGHT, TRACK, BAR = 1000, 76, 176, 26, 18
 COLOURS = {"F": 1, "B": 2, "I": 4, "W": 3}
@@ -43,40 +43,32 @@ class PipelineRows:
     bar: int
 
 
-def pictures(rows: Sequence[Mapping[str, Any]]) -> list[PipelineRows]:
+def pictures(rows: Sequence[PolicyStep]) -> list[PipelineRows]:
     """Return a picture for each policy whose run was one of a pipeline, all in one scale."""
-    shown = [row for row in rows if row.get("pipeline")]
-    longest = max((row["pipeline"]["span_s"] for row in shown), default=0.0)
-    return [_picture(row, longest) for row in shown]
+    shown = [(row, row.pipeline) for row in rows if row.pipeline is not None]
+    longest = max((told.span_s for _, told in shown), default=0.0)
+    return [_picture(row, told, longest) for row, told in shown]
 
 
-def legend(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+def legend(rows: Sequence[PolicyStep]) -> list[tuple[str, int]]:
     """Return the kinds of passes that occur, and their colours."""
-    seen = {
-        each[0]
-        for row in rows
-        if row.get("pipeline")
-        for device in row["pipeline"]["devices"]
-        for each in device["passes"]
-    }
+    told = [row.pipeline for row in rows if row.pipeline is not None]
+    seen = {each[0] for pipeline in told for device in pipeline.devices for each in device.passes}
     return [(name, COLOURS[phase]) for phase, name in NAMES.items() if phase in seen]
 
 
-def _picture(row: Mapping[str, Any], longest: float) -> PipelineRows:
-    told = row["pipeline"]
+def _picture(row: PolicyStep, told: PipelineOfStep, longest: float) -> PipelineRows:
     scale = (WIDTH - LEFT - RIGHT) / longest if longest else 0.0
     bars: list[PassBar] = []
     listed: list[tuple[float, str, str]] = []
-    for at, device in enumerate(told["devices"]):
+    for at, device in enumerate(told.devices):
         top = at * TRACK + 2
-        held = "" if device["peak_bytes"] is None else f", {format_size(device['peak_bytes'])}"
-        listed.append((top + BAR - 5, device["of"], f"idle {device['idle']:.1%}{held}"))
-        for phase, chunk, batch, start, end in device["passes"]:
+        held = "" if device.peak_bytes is None else f", {format_size(device.peak_bytes)}"
+        listed.append((top + BAR - 5, device.of, f"idle {device.idle:.1%}{held}"))
+        for phase, chunk, batch, start, end in device.passes:
             width = max((end - start) * scale, 0.4)
-            opacity = 1 - (1 - FAINTEST) * chunk / max(1, told["chunks"] - 1)
-            title = (
-                f"{NAMES[phase]}, stage {chunk} of {device['of']}, micro-batch {batch}: {(end - start) * 1e3:,.3g} ms"
-            )
+            opacity = 1 - (1 - FAINTEST) * chunk / max(1, told.chunks - 1)
+            title = f"{NAMES[phase]}, stage {chunk} of {device.of}, micro-batch {batch}: {(end - start) * 1e3:,.3g} ms"
             number = str(batch) if width >= LEAST_LABEL else ""
             bars.append(
                 PassBar(
@@ -92,6 +84,6 @@ def _picture(row: Mapping[str, Any], longest: float) -> PipelineRows:
     marks = tuple(
         (round(LEFT + (WIDTH - LEFT - RIGHT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)
     )
-    said = f"{row['step_us'] / 1e3:,.1f} ms, no pass under way {told['idle']:.1%} of the time"
-    height = len(told["devices"]) * TRACK + 24
-    return PipelineRows(row["policy"], said, tuple(bars), tuple(listed), marks, WIDTH, height, LEFT, BAR)
+    said = f"{row.step_us / 1e3:,.1f} ms, no pass under way {told.idle:.1%} of the time"
+    height = len(told.devices) * TRACK + 24
+    return PipelineRows(row.policy, said, tuple(bars), tuple(listed), marks, WIDTH, height, LEFT, BAR)

@@ -2,63 +2,88 @@
 
 from __future__ import annotations
 
-from ringwright.analysis.document import Row, Summary
+from dataclasses import dataclass, field
+
+from ringwright.analysis.summary_view import SeenBar, SeenSummary
 
 COMPUTE = "compute"
 
 
-def picture(view: Summary) -> Row | None:
-    """Return what the page's timeline draws, or what says why there is none; None where nothing has a duration.
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """A row of the timeline: of which rank, calls or compute, and how many events it has."""
+
+    label: str
+    rank: int
+    host: str
+    track: str
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class RanksPicture:
+    """What the page's timeline draws, or why there is none.
 
     ``events`` are [row, start in us, duration, operation, share that waited in %].
     """
-    data = view["bars"]
+
+    refused: str
+    rows: list[RankRow] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+    end_us: float = 0.0
+    note: str = ""
+    events: list[list[float]] = field(default_factory=list)
+
+
+def picture(view: SeenSummary) -> RanksPicture | None:
+    """Return the timeline of all ranks; None where nothing has a duration."""
+    data = view.bars
     if not data:
         return None
-    if data["refused"]:
-        return {"refused": data["refused"]}
-    bars = data["bars"]
+    if data.refused:
+        return RanksPicture(data.refused)
+    bars = data.bars
     if not bars:
         return None
-    tracks = sorted({(bar["rank"], bar["lane"] == COMPUTE) for bar in bars})
+    tracks = sorted({(bar.rank, bar.track == COMPUTE) for bar in bars})
     row_of = {track: row for row, track in enumerate(tracks)}
     spent: dict[str, float] = {}
     for bar in bars:
         name = _operation(bar)
-        spent[name] = spent.get(name, 0.0) + bar["duration_us"]
+        spent[name] = spent.get(name, 0.0) + bar.duration_us
     operations = sorted(spent, key=lambda name: (-spent[name], name))
     events = [_event(bar, row_of, operations) for bar in bars]
-    cut = "" if data["shown"] >= data["of"] else f"{data['of'] - data['shown']:,} further events are left out"
-    ranks = len({bar["rank"] for bar in bars})
-    left = "" if ranks >= data["ranks"] else f"{data['ranks'] - ranks} further ranks are left out"
+    cut = "" if data.shown >= data.of else f"{data.of - data.shown:,} further events are left out"
+    ranks = len({bar.rank for bar in bars})
+    left = "" if ranks >= data.ranks else f"{data.ranks - ranks} further ranks are left out"
     whole = "ringwright serve draws all" if cut or left else ""
-    return {
-        "refused": "",
-        "rows": [
-            {
-                "label": f"rank {rank}",
-                "rank": rank,
-                "host": "",
-                "track": COMPUTE if computes else "calls",
-                "events": sum(event[0] == row for event in events),
-            }
+    return RanksPicture(
+        refused="",
+        rows=[
+            RankRow(
+                label=f"rank {rank}",
+                rank=rank,
+                host="",
+                track=COMPUTE if computes else "calls",
+                events=sum(event[0] == row for event in events),
+            )
             for row, (rank, computes) in enumerate(tracks)
         ],
-        "operations": operations,
-        "end_us": data["end_us"],
-        "note": "; ".join(part for part in (data["clock"], cut, left, whole) if part),
-        "events": events,
-    }
+        operations=operations,
+        end_us=data.end_us,
+        note="; ".join(part for part in (data.clock, cut, left, whole) if part),
+        events=events,
+    )
 
 
-def _operation(bar: Row) -> str:
-    return COMPUTE if bar["lane"] == COMPUTE else str(bar["op"])
+def _operation(bar: SeenBar) -> str:
+    return COMPUTE if bar.track == COMPUTE else str(bar.op)
 
 
-def _event(bar: Row, row_of: dict[tuple[int, bool], int], operations: list[str]) -> list[float]:
+def _event(bar: SeenBar, row_of: dict[tuple[int, bool], int], operations: list[str]) -> list[float]:
     """Return one event; what began before the stretch is cut at its begin."""
-    begin = max(bar["start_us"], 0.0)
-    length = max(bar["start_us"] + bar["duration_us"] - begin, 0.0)
-    waited = min(max(bar["wait_us"] or 0.0, 0.0) / bar["duration_us"], 1.0) * 100 if bar["duration_us"] else 0.0
-    row = row_of[bar["rank"], bar["lane"] == COMPUTE]
+    begin = max(bar.start_us, 0.0)
+    length = max(bar.start_us + bar.duration_us - begin, 0.0)
+    waited = min(max(bar.wait_us or 0.0, 0.0) / bar.duration_us, 1.0) * 100 if bar.duration_us else 0.0
+    row = row_of[bar.rank, bar.track == COMPUTE]
     return [row, round(begin, 3), round(length, 3), operations.index(_operation(bar)), round(waited)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator
+from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 from ringwright.reports.topology_names import (
     MOST_HOSTS,
     MOST_PICTURES,
@@ -97,14 +97,14 @@ class Square(NamedTuple):
     half: float  # of its width
 
 
-def rings(view: ReadTopology) -> RingPictures:
+def rings(view: TopologyView) -> RingPictures:
     """Return ``pictures`` of the shown communicator's different rings, and a ``note`` on what is folded or left out."""
-    shown = view.get("shown")
+    shown = view.shown
     if not shown:
         return RingPictures([], "")
     different = orders(view, shown)
     hosts = hosts_of(shown)
-    note = too_many(shown["size"], hosts)
+    note = too_many(shown.size, hosts)
     if note and len(set(hosts)) > MOST_HOSTS:
         return RingPictures([], note)
     first = list(different.items())[:MOST_PICTURES]
@@ -115,42 +115,44 @@ def rings(view: ReadTopology) -> RingPictures:
         else ""
     )
     nics = _nic_of(shown)
-    drawn = [_ring(order, channels, shown, hosts, nics) for order, channels in first]
-    return RingPictures(drawn, ". ".join(part for part in (note, more) if part))
+    return RingPictures(
+        [_ring(order, channels, shown, hosts, nics) for order, channels in first],
+        ". ".join(part for part in (note, more) if part),
+    )
 
 
-def orders(view: ReadTopology, shown: ShownCommunicator) -> dict[tuple[int, ...], list[int]]:
+def orders(view: TopologyView, shown: CommunicatorView) -> dict[tuple[int, ...], list[int]]:
     """Return the channels of each different ring of the shown communicator, by its ranks in their order."""
     different: dict[tuple[int, ...], list[int]] = {}
-    for ring in view["rings"]:
-        if ring["communicator"] == shown["communicator"]:
-            different.setdefault(tuple(ring["ranks"]), []).append(ring["channel"])
+    for ring in view.rings:
+        if ring.communicator == shown.communicator:
+            different.setdefault(tuple(ring.ranks), []).append(ring.channel)
     return different
 
 
-def _nic_of(shown: ShownCommunicator) -> dict[tuple[int, int], str]:
+def _nic_of(shown: CommunicatorView) -> dict[tuple[int, int], str]:
     """Return what is written beside a link between hosts: ``NIC 2 > 3``, sender's and receiver's."""
     nics = {}
-    for link in shown["links"]:
-        ends = ["/".join(link["nic_sends"]), "/".join(link["nic_receives"])]
-        if link["between_hosts"] and any(ends):
-            nics[link["src"], link["dst"]] = f"{ends[0] or '?'}>{ends[1] or '?'}"
+    for link in shown.links:
+        ends = ["/".join(link.nic_sends), "/".join(link.nic_receives)]
+        if link.between_hosts and any(ends):
+            nics[link.src, link.dst] = f"{ends[0] or '?'}>{ends[1] or '?'}"
     return nics
 
 
 def _ring(
     order: tuple[int, ...],
     channels: list[int],
-    shown: ShownCommunicator,
+    shown: CommunicatorView,
     hosts: list[str],
     nics: dict[tuple[int, int], str],
 ) -> RingPicture:
     """Return boxes, squares and lines of one ring."""
-    stops = visits(order, hosts, folded=shown["size"] > MOST_RANKS)
+    stops = visits(order, hosts, folded=shown.size > MOST_RANKS)
     boxes: dict[str, list[int]] = {}
     for number, stop in enumerate(stops):
         boxes.setdefault(hosts[stop[0]], []).append(number)
-    square = FOLDED if shown["size"] > MOST_RANKS else SQUARE
+    square = FOLDED if shown.size > MOST_RANKS else SQUARE
     frames, places, height = _laid_out(boxes, square)
     lines = [_line(stops, number, places, frames, nics, height) for number in range(len(stops))]
     squares = [
@@ -187,15 +189,15 @@ def visits(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[li
     return stops
 
 
-def _label(stop: list[int], shown: ShownCommunicator) -> str:
+def _label(stop: list[int], shown: CommunicatorView) -> str:
     names = [name_of(shown, rank) for rank in (stop[0], stop[-1])]
     return names[0] if len(stop) == 1 else f"{names[0]}..{names[1]}"
 
 
-def _title(stop: list[int], shown: ShownCommunicator) -> str:
-    member = shown["members"][stop[0]]
-    device = "" if member["device"] is None else f", GPU {member['device']}"
-    return f"rank {_label(stop, shown)} on {member['host'] or UNKNOWN}{device}"
+def _title(stop: list[int], shown: CommunicatorView) -> str:
+    member = shown.members[stop[0]]
+    device = "" if member.device is None else f", GPU {member.device}"
+    return f"rank {_label(stop, shown)} on {member.host or UNKNOWN}{device}"
 
 
 def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[HostFrame], list[Square], float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ringwright.analysis.machine.topology_document import ReadTopology, ShownCommunicator
+from ringwright.analysis.topology_view import CommunicatorView, TopologyView
 from ringwright.reports.topology_names import MOST_HOSTS, MOST_PICTURES, hosts_of, name_of, shortened, too_many
 
 MOST_IN_ROW = 8
@@ -88,9 +88,9 @@ class TreeRun:
     room: float = 0.0  # width that it takes with all that is below
 
 
-def trees(view: ReadTopology) -> TreePictures:
+def trees(view: TopologyView) -> TreePictures:
     """Return ``pictures`` of the shown communicator's different trees, a box per host, from the root downwards."""
-    shown = view.get("shown")
+    shown = view.shown
     if not shown:
         return TreePictures([], "")
     hosts = hosts_of(shown)
@@ -98,28 +98,28 @@ def trees(view: ReadTopology) -> TreePictures:
     if not different:
         return TreePictures([], "")
     if len(set(hosts)) > MOST_HOSTS:
-        return TreePictures([], too_many(shown["size"], hosts))
+        return TreePictures([], too_many(shown.size, hosts))
     drawn = [_tree(edges, channels, shown, hosts) for edges, channels in list(different.items())[:MOST_PICTURES]]
     left = len(different) - len(drawn)
     note = f"{left} further tree{'s' if left > 1 else ''} of another shape in the data only" if left else ""
     return TreePictures(drawn, note)
 
 
-def shapes(view: ReadTopology, shown: ShownCommunicator) -> dict[tuple[tuple[int, int], ...], list[int]]:
+def shapes(view: TopologyView, shown: CommunicatorView) -> dict[tuple[tuple[int, int], ...], list[int]]:
     """Return the channels of each different tree of the shown communicator, by its edges (child, parent)."""
     different: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for tree in view["trees"]:
-        if tree["communicator"] == shown["communicator"]:
-            edges = tuple((child, parent) for child, parent in tree["edges"])
-            different.setdefault(edges, []).append(tree["channel"])
+    for tree in view.trees:
+        if tree.communicator == shown.communicator:
+            edges = tuple((child, parent) for child, parent in tree.edges)
+            different.setdefault(edges, []).append(tree.channel)
     return different
 
 
 def _tree(
-    edges: tuple[tuple[int, int], ...], channels: list[int], shown: ShownCommunicator, hosts: list[str]
+    edges: tuple[tuple[int, int], ...], channels: list[int], shown: CommunicatorView, hosts: list[str]
 ) -> TreePicture:
     """Return one tree: nodes are runs of ranks in one host, each below its parent."""
-    nodes = runs_of(edges, shown["size"], hosts)
+    nodes = runs_of(edges, shown.size, hosts)
     root = nodes[0].ranks[0]
     _spread(nodes)
     lines: list[TreeLine] = []
@@ -163,7 +163,7 @@ def _spread(nodes: list[TreeRun]) -> None:
             left += nodes[child].room + GAP_X
 
 
-def _frame(node: TreeRun, shown: ShownCommunicator) -> TreeFrame:
+def _frame(node: TreeRun, shown: CommunicatorView) -> TreeFrame:
     """Return a node as a box with its host and at most two rows of ranks."""
     names = [name_of(shown, rank) for rank in node.ranks]
     rows = [names[at : at + MOST_IN_ROW] for at in range(0, len(names), MOST_IN_ROW)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ringwright.ground.units import format_count
+from ringwright.jobs.explained.tracks import StepTracks
+from ringwright.jobs.job_document import JobSteps, PolicyStep
 from ringwright.reports import bursts, html, tables
 from ringwright.reports.draw import pipeline_picture
 from ringwright.reports.steps import aggregated, memory
 from ringwright.reports.steps import remedies as job_remedies
 from ringwright.reports.steps.jobs import (
-    answered,
     burst_title,
     declined,
     ended,
@@ -26,72 +28,72 @@ ROLES = {"tp": 3, "cp": 4, "ep": 5, "pp": 6, "dp": 7, "edp": 8, "embedding": 9}
 KINDS = {"forward": 1, "backward": 2, "update": 10}
 
 
-def page(result: dict[str, Any], command: str) -> str:
+def page(result: JobSteps, command: str) -> str:
     """Return the page of a ``ringwright.simulate-job/1`` object made with pictures."""
-    rows = answered(result)
-    best = min(rows, key=lambda row: row["step_us"])
-    longest = max(row["timeline"]["span_s"] for row in rows)
+    rows = result.answered
+    best = min(rows, key=lambda row: row.step_us)
+    longest = max(row.timeline.span_s for row in rows if row.timeline is not None)
     first = rows[0]
     return html.render(
         "jobs.html.j2",
-        title=f"{result['workload']} on {result['fabric']}",
+        title=f"{result.workload} on {result.fabric}",
         ground="; ".join(_ground(result, first)),
         figures=[
-            ("Ranks", format_count(first["ranks"])),
+            ("Ranks", format_count(first.ranks)),
             ("Policies", str(len(rows))),
-            ("Fastest", best["policy"]),
+            ("Fastest", best.policy),
             *_step_figures(best),
-            ("Exposed there", f"{best['exposed_comm_us'] / 1e3:,.1f} ms"),
-            ("Ceiling", f"{first['ceiling']:.3f}"),
+            ("Exposed there", f"{best.exposed_comm_us / 1e3:,.1f} ms"),
+            ("Ceiling", f"{first.ceiling:.3f}"),
         ],
         shares=_shares(rows),
         times=_times(rows),
         likely=_likely(rows),
         roles=_roles(rows),
-        timelines=[timeline(row["policy"], _step(row), row["timeline"], longest) for row in rows],
-        legend=timeline_legend([row["timeline"] for row in rows]),
+        timelines=[timeline(row.policy, _step(row), row.timeline, longest) for row in rows if row.timeline is not None],
+        legend=timeline_legend([row.timeline for row in rows if row.timeline is not None]),
         pipelines=pipeline_picture.pictures(rows),
         passes=pipeline_picture.legend(rows),
         causes=_causes(rows),
-        remedies=job_remedies.helping(result.get("remedies", ())),
-        tried=job_remedies.tried(result.get("search")),
+        remedies=job_remedies.helping(result.remedies),
+        tried=job_remedies.tried(result.search),
         rules=job_remedies.rules(rows),
-        in_network=aggregated.page_tables(result.get("in_network")),
+        in_network=aggregated.page_tables(result.in_network),
         outages=outage_lines(rows),
-        decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
+        decided=list(dict.fromkeys(each for row in rows for each in row.decided)),
         warnings=[
             *memory.unfitting(rows),
-            *filter(None, ["; ".join(fault_lines(result, rows))]),
-            *result.get("warnings", []),
+            *filter(None, ["; ".join(fault_lines(result.asked, rows))]),
+            *result.warnings,
             *(f"{name} declined: {why}" for name, why in declined(result)),
             *ended(result),
         ],
-        assumptions=result["assumptions"],
-        bursts=bursts.page(result.get("bursts"), result.get("bursts_unknown", ""), burst_title(result.get("bursts"))),
-        left_out=result["left_out"],
+        assumptions=result.assumptions,
+        bursts=bursts.page(result.bursts, result.bursts_unknown, burst_title(result.bursts)),
+        left_out=result.left_out,
         command=command,
     )
 
 
-def _ground(result: Mapping[str, Any], first: Mapping[str, Any]) -> list[str]:
+def _ground(result: JobSteps, first: PolicyStep) -> list[str]:
     """Say what was simulated, and of a recording what it is held against."""
     told = [
-        f"simulated, {first['simulated_ranks']:,} of {first['ranks']:,} ranks stand for all",
-        f"engine {first['engine']}",
+        f"simulated, {first.simulated_ranks:,} of {first.ranks:,} ranks stand for all",
+        f"engine {first.engine}",
     ]
-    return [*told, replay_words(result["step"], result["baseline"])] if result.get("baseline") else told
+    return [*told, replay_words(result.step, result.baseline)] if result.baseline is not None else told
 
 
-def _step_figures(best: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _step_figures(best: PolicyStep) -> list[tuple[str, str]]:
     """Return the step of the fastest policy: the most probable one where there is one, with its interval, and the simulated."""
-    simulated = f"{best['step_us'] / 1e3:,.1f} ms"
-    if best["step_us_p50"] is None:
+    simulated = f"{best.step_us / 1e3:,.1f} ms"
+    if best.step_us_p50 is None or best.step_us_p05 is None or best.step_us_p95 is None:
         return [("Its step", simulated)]
-    ends = " to ".join(f"{best[name] / 1e3:,.1f}" for name in ("step_us_p05", "step_us_p95"))
-    return [("Its step", f"{best['step_us_p50'] / 1e3:,.1f} ms"), ("90 %", f"{ends} ms"), ("Simulated", simulated)]
+    ends = f"{best.step_us_p05 / 1e3:,.1f} to {best.step_us_p95 / 1e3:,.1f}"
+    return [("Its step", f"{best.step_us_p50 / 1e3:,.1f} ms"), ("90 %", f"{ends} ms"), ("Simulated", simulated)]
 
 
-def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:
+def _likely(rows: Sequence[PolicyStep]) -> tables.PageTable | None:
     """Return how long such steps took on GPUs, policy by policy; None where none were measured."""
     told = likely(rows)
     if told is None:
@@ -99,15 +101,18 @@ def _likely(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable | None:
     columns = ["Policy", "Most probable ms", "5 % below", "95 % below"]
     lines = [
         [
-            tables.text(row["policy"]),
-            *(tables.number(row[f"step_us_{name}"] / 1e3, _ms) for name in ("p50", "p05", "p95")),
+            tables.text(row.policy),
+            *(
+                tables.number((time_us or 0.0) / 1e3, _ms)
+                for time_us in (row.step_us_p50, row.step_us_p05, row.step_us_p95)
+            ),
         ]
         for row in told.rows
     ]
     return tables.table("likely", f"Most probable step, {told.ground}", columns, lines)
 
 
-def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
+def _times(rows: list[PolicyStep]) -> tables.PageTable:
     columns = [
         "Policy",
         "Simulated step ms",
@@ -121,67 +126,67 @@ def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
     ]
     cells = [
         [
-            tables.text(row["policy"]),
-            tables.number(row["step_us"] / 1e3, _ms),
-            tables.number(rows[0]["step_us"] / row["step_us"], _ratio),
+            tables.text(row.policy),
+            tables.number(row.step_us / 1e3, _ms),
+            tables.number(rows[0].step_us / row.step_us, _ratio),
             *(
-                tables.number(row[name] / 1e3, _ms)
-                for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")
+                tables.number(time_us / 1e3, _ms)
+                for time_us in (row.compute_us, row.update_us, row.exposed_comm_us, row.idle_us)
             ),
-            tables.share(row["overlap"]),
-            tables.text("yes" if row["steady"] else "no"),
+            tables.share(row.overlap),
+            tables.text("yes" if row.steady else "no"),
         ]
         for row in rows
     ]
     return tables.table("policies", "Policy by policy", columns, cells)
 
 
-def _roles(rows: list[dict[str, Any]]) -> tables.PageTable:
+def _roles(rows: list[PolicyStep]) -> tables.PageTable:
     columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms, each"]
     cells = [
         [
-            tables.text(row["policy"]),
+            tables.text(row.policy),
             tables.text(role),
-            tables.number(each["operations"], _none),
-            tables.size(round(each["bytes"])),
-            *(tables.number(each[f"{name}_us"] / 1e3, _ms) for name in ("busy", "exposed")),
-            tables.number(each["queued_us"] / max(each["operations"], 1) / 1e3, _ms),
+            tables.number(each.operations, _none),
+            tables.size(round(each.bytes)),
+            *(tables.number(time_us / 1e3, _ms) for time_us in (each.busy_us, each.exposed_us)),
+            tables.number(each.queued_us / max(each.operations, 1) / 1e3, _ms),
         ]
         for row in rows
-        for role, each in row["by_role"].items()
+        for role, each in row.by_role.items()
     ]
     return tables.table("roles", "Role by role, per rank and step", columns, cells)
 
 
-def _causes(rows: list[dict[str, Any]]) -> tables.PageTable:
+def _causes(rows: list[PolicyStep]) -> tables.PageTable:
     columns = ["Policy", "Cause", "Exposed ms", "Operations", "Costliest", "What helps"]
     cells = [
         [
-            tables.text(row["policy"]),
-            tables.text(each["cause"]),
-            tables.number(each["exposed_us"] / 1e3, _ms),
-            tables.number(each["count"], _none),
-            tables.text(each["costliest"]),
-            tables.text(each["advice"]),
+            tables.text(row.policy),
+            tables.text(each.cause),
+            tables.number(each.exposed_us / 1e3, _ms),
+            tables.number(each.count, _none),
+            tables.text(each.costliest),
+            tables.text(each.advice),
         ]
         for row in rows
-        for each in row["why"]
+        for each in row.why
     ]
     return tables.table("causes", "Cause by cause", columns, cells)
 
 
-def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _shares(rows: list[PolicyStep]) -> list[dict[str, Any]]:
     """Return a stacked bar per policy, all in the scale of the longest step."""
-    longest = max(row["step_us"] for row in rows)
+    longest = max(row.step_us for row in rows)
     made = []
     for row in rows:
-        parts = [("compute", row["compute_us"], 1), ("update", row["update_us"], 10)]
-        parts += [(f"{role} exposed", each["exposed_us"], ROLES.get(role, 9)) for role, each in row["by_role"].items()]
-        parts.append(("idle", row["idle_us"], 11))
+        parts = [("compute", row.compute_us, 1), ("update", row.update_us, 10)]
+        parts += [(f"{role} exposed", each.exposed_us, ROLES.get(role, 9)) for role, each in row.by_role.items()]
+        parts.append(("idle", row.idle_us, 11))
         made.append(
             {
-                "policy": row["policy"],
-                "step": f"{row['step_us'] / 1e3:,.1f} ms",
+                "policy": row.policy,
+                "step": f"{row.step_us / 1e3:,.1f} ms",
                 "parts": [
                     {
                         "title": f"{name} {value / 1e3:,.2f} ms",
@@ -196,7 +201,8 @@ def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-class TimelinePicture(TypedDict):
+@dataclass(frozen=True, slots=True)
+class TimelinePicture:
     """A step as rectangles: x, y, width and colour of each; names of lanes and marks of time with their places."""
 
     policy: str
@@ -211,44 +217,44 @@ class TimelinePicture(TypedDict):
     marks: list[tuple[float, str]]
 
 
-def _step(row: Mapping[str, Any]) -> str:
-    return f"{row['step_us'] / 1e3:,.1f} ms" if row.get("step_us_hit") is None else "a step that meets an outage"
+def _step(row: PolicyStep) -> str:
+    return f"{row.step_us / 1e3:,.1f} ms" if row.step_us_hit is None else "a step that meets an outage"
 
 
-def timeline(title: str, step: str, picture: Mapping[str, Any], longest: float) -> TimelinePicture:
+def timeline(title: str, step: str, picture: StepTracks, longest: float) -> TimelinePicture:
     """Return a step's tracks as rectangles, ``longest`` seconds over the whole width, so that several have one scale."""
     scale = (WIDTH - LEFT) / longest if longest else 0.0
     rectangles, names = [], []
-    for at, track in enumerate(picture["lanes"]):
+    for at, track in enumerate(picture.tracks):
         top = at * TRACK + 2
-        who = f"{track['of']}" if track["name"] == "compute" else ""
-        names.append((top + BAR - 2, who, track["name"]))
-        for part in track["parts"]:
-            colour = KINDS.get(part["kind"]) or ROLES.get(part["kind"], 9)
+        who = f"{track.of}" if track.name == "compute" else ""
+        names.append((top + BAR - 2, who, track.name))
+        for part in track.parts:
+            colour = KINDS.get(part.kind) or ROLES.get(part.kind, 9)
             rectangles += [
                 (round(LEFT + a * scale, 2), top, max(round((b - a) * scale, 2), 0.3), colour)
-                for a, b in zip(part["starts"], part["ends"], strict=True)
+                for a, b in zip(part.starts, part.ends, strict=True)
             ]
-    shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
-    return {
-        "policy": title,
-        "step": step,
-        "rectangles": rectangles,
-        "names": names,
-        "note": shown,
-        "width": WIDTH,
-        "height": len(picture["lanes"]) * TRACK + 24,
-        "left": LEFT,
-        "bar": BAR,
-        "marks": [
+    shown = f"{picture.shown} of {picture.classes} kinds of ranks" if picture.shown < picture.classes else ""
+    return TimelinePicture(
+        policy=title,
+        step=step,
+        rectangles=rectangles,
+        names=names,
+        note=shown,
+        width=WIDTH,
+        height=len(picture.tracks) * TRACK + 24,
+        left=LEFT,
+        bar=BAR,
+        marks=[
             (round(LEFT + (WIDTH - LEFT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)
         ],
-    }
+    )
 
 
-def timeline_legend(pictures: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+def timeline_legend(pictures: Sequence[StepTracks]) -> list[tuple[str, int]]:
     """Return the kinds of what some steps' tracks show, each with the number of its colour."""
-    shown = {part["kind"] for picture in pictures for track in picture["lanes"] for part in track["parts"]}
+    shown = {part.kind for picture in pictures for track in picture.tracks for part in track.parts}
     return [(name, number) for name, number in {**KINDS, **ROLES}.items() if name in shown]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.calls.message_playback import follow
@@ -57,7 +58,7 @@ def synthesis_page(result: Synthesised, seen: SeenProgram, command: str, machine
         load=None if seen.load is None else load_picture(seen.run, seen.load),
         unseen=seen.unseen,
         path=seen.run.path(),
-        tables=[each for each in (_regions(result), _searched(result), _rivals(result)) if each["rows"]],
+        tables=[each for each in (_regions(result), _searched(result), _rivals(result)) if each.rows],
         declined=[
             f"{each['method']} at {format_size(int(str(each['size_bytes'])))}: {each['reason']}"
             for each in result.declined
@@ -187,7 +188,7 @@ def _regions(result: Synthesised) -> tables.PageTable:
 
 
 def _hinted(one: tables.Cell, hint: str) -> tables.Cell:
-    return {**one, "hint": hint}
+    return replace(one, hint=hint)
 
 
 def _two(value: float) -> str:

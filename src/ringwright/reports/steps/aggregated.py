@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
-from ringwright.jobs.switch_gains import JobInNetwork
 from ringwright.reports import layout, tables
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ringwright.jobs.explained.obstacles import Obstacle
-    from ringwright.jobs.switch_gains import OperationGain, SystemStep
+    from ringwright.jobs.switch_gains import JobInNetwork, OperationGain, SystemStep
 
 MOST_OPERATIONS = 8
 MOST_FIELDS = 2
 
 
-def write(out: Console, given: Mapping[str, Any] | None) -> None:
+def write(out: Console, told: JobInNetwork | None) -> None:
     """Write ``in_network`` of a ``ringwright.simulate-job/1`` object; nothing without it."""
-    if not given:
+    if not told:
         return
-    told = read_json(JobInNetwork, given)
     layout.heading(out, "By who does the collectives", f"a step of {told.policy} in ms; + the network's switches add")
     table = [_row(each) for each in told.systems if each.declined is None]
     layout.table(out, ["system", "simulated", "exposed", "most probable", "90 % interval"], table, left=("system",))
@@ -98,11 +95,10 @@ def _obstacles(out: Console, obstacles: Sequence[Obstacle]) -> None:
 
 
 # long: the columns of each table, with their words
-def page_tables(given: Mapping[str, Any] | None) -> list[tables.PageTable]:
+def page_tables(told: JobInNetwork | None) -> list[tables.PageTable]:
     """Return the tables of a page: systems, operations and obstacles; none without them."""
-    if not given:
+    if not told:
         return []
-    told = read_json(JobInNetwork, given)
     systems = [
         [
             tables.text(each.system),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
@@ -11,32 +11,36 @@ from ringwright.reports import layout
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ringwright.jobs.job_document import PolicyStep
+    from ringwright.jobs.memory import StageMemory
+
 MOST_STAGES = 16
 PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")
 
 
-def stages(out: Console, rows: Sequence[Mapping[str, Any]], device_bytes: int | None) -> None:
+def stages(out: Console, rows: Sequence[StageMemory], device_bytes: int | None) -> None:
     """Print the peak of each stage and what holds it."""
     layout.heading(out, "Memory", "of a rank at its peak, by stage")
     if not rows:
         return
     shown = rows[:MOST_STAGES]
-    cells = [
-        [f"{row['stage']}", format_size(row["peak_bytes"]), *(format_size(row[part]) for part in PARTS)]
-        for row in shown
-    ]
+    cells = [[f"{row.stage}", *map(format_size, (row.peak_bytes, *_parts(row)))] for row in shown]
     layout.table(out, ["stage", "peak", *PARTS], cells)
     layout.cut(out, len(shown), len(rows), "stages")
-    too_much(out, max(row["peak_bytes"] for row in rows), device_bytes)
+    too_much(out, max(row.peak_bytes for row in rows), device_bytes)
 
 
-def unfitting(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _parts(row: StageMemory) -> tuple[int, ...]:
+    return row.parameters, row.gradients, row.optimizer, row.activations, row.buffers
+
+
+def unfitting(rows: Sequence[PolicyStep]) -> list[str]:
     """Return a line that says of policies that a rank needs more than its device has, those that need the same together."""
     needs: dict[str, list[str]] = {}
     for row in rows:
-        if row.get("too_large"):
-            needs.setdefault(row["too_large"], []).append(row["policy"])
-    known = [row for row in rows if row.get("fits") is not None]
+        if row.too_large:
+            needs.setdefault(row.too_large, []).append(row.policy)
+    known = [row for row in rows if row.fits is not None]
     who = {lacks: "" if len(mine) == len(known) else f", {', '.join(mine)}" for lacks, mine in needs.items()}
     return [f"does not fit{who[lacks]}: {lacks}" for lacks in needs]
 
@@ -48,15 +52,13 @@ def too_much(out: Console, peak_bytes: int, device_bytes: int | None, who: str =
         layout.line(out, f"{who}: {text}" if who else text, style="yellow")
 
 
-def of_policies(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+def of_policies(out: Console, rows: Sequence[PolicyStep]) -> None:
     """Print the highest peak of each policy, policies that need the same together; why it is not known where it is not."""
-    if not any("peak_memory_bytes" in row for row in rows):
-        return
     layout.heading(out, "Memory of a rank at its peak", "the highest of all stages")
     needs: dict[tuple[int | None, int | None, str], list[str]] = {}
     for row in rows:
-        key = (row["peak_memory_bytes"], row["device_memory_bytes"], row["memory_unknown"] or "")
-        needs.setdefault(key, []).append(row["policy"])
+        key = (row.peak_memory_bytes, row.device_memory_bytes, row.memory_unknown or "")
+        needs.setdefault(key, []).append(row.policy)
     for (peak, device, unknown), policies in needs.items():
         who = "all policies" if len(policies) == len(rows) > 1 else ", ".join(policies)
         if peak is None:
