@@ -44,9 +44,11 @@ def ranks(folder: Path, *cases: str) -> dict[str, list[Any]]:
 
 
 def main() -> int:
+    import torch._dynamo  # optimisers load it, which takes as long as all else: once, not in every rank of every case
 
     import live_cases
 
+    assert torch._dynamo
     folder = Path(sys.argv[1])
     for case in sys.argv[2:]:
         name, _, world = case.partition(":")

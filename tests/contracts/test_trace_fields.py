@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,14 @@ def devices(size: int) -> pl.DataFrame:
 
 
 Base = tuple[Trace, dict[str, str]]
+
+
+def perfetto_text(trace: Trace) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        [path] = perfetto(one_clock(trace), Path(folder) / "timeline.json")
+        return path.read_text()
+
+
 READERS: dict[str, Callable[[Trace], Any]] = {
     "summary": summarise,
     "contract": lambda trace: check_trace(trace).failed,
@@ -130,13 +138,8 @@ READERS: dict[str, Callable[[Trace], Any]] = {
     "replay": lambda trace: workload_json(replay(trace)),
     "sweep": lambda trace: measure.calls(trace)["role"].to_list(),
     "line": lambda trace: (repr(trace), about(trace)),
+    "perfetto": perfetto_text,
 }
-
-
-def told(trace: Trace) -> dict[str, str]:
-    """Return what each reader of a Trace says of it; what none of them can read is refused, which is noticing too."""
-    readers = READERS | {"perfetto": perfetto_text}
-    return {name: asked(lambda read_it=read_it: read_it(trace)) for name, read_it in readers.items()}  # type: ignore[misc]
 
 
 def asked(question: Callable[[], Any]) -> str:
@@ -146,17 +149,17 @@ def asked(question: Callable[[], Any]) -> str:
         return f"refused: {error}"
 
 
-def perfetto_text(trace: Trace) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        [path] = perfetto(one_clock(trace), Path(folder) / "timeline.json")
-        return path.read_text()
+def told(trace: Trace) -> Iterator[tuple[str, str]]:
+    """Yield what each reader of a Trace says of it; what none of them can read is refused, which is noticing too."""
+    for name, read_it in READERS.items():
+        yield name, asked(lambda read_it=read_it: read_it(trace))  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")
 def bases() -> list[Base]:
     """Return Traces of several kinds, small ones first, each with what is said of it."""
     traces = (benchmark(), job(), bins(), exchange(), hang(), read(str(sample())))
-    return [(trace, told(trace)) for trace in traces]
+    return [(trace, dict(told(trace))) for trace in traces]
 
 
 def changed(trace: Trace, table: str, column: str) -> list[Trace]:
@@ -176,13 +179,9 @@ def changed(trace: Trace, table: str, column: str) -> list[Trace]:
     return [replace(trace, tables={**trace.tables, table: each.lazy()}) for each in frames if not each.equals(frame)]
 
 
-def noticed(bases: list[Base], change: Callable[[Trace], list[Trace]]) -> list[str]:
-    """Return who says something else of a changed Trace, of the first kind of Trace where anybody does."""
-    for trace, before in bases:
-        for other in change(trace):
-            if names := [name for name, said in told(other).items() if said != before[name]]:
-                return names
-    return []
+def is_noticed(bases: list[Base], change: Callable[[Trace], list[Trace]]) -> bool:
+    """Return whether anybody says something else of a changed Trace, of any kind; whoever follows the first is not asked."""
+    return any(said != before[name] for trace, before in bases for other in change(trace) for name, said in told(other))
 
 
 COLUMNS = [f"{table}.{column}" for table, columns in TABLES.items() for column in columns]
@@ -203,7 +202,7 @@ INFORMATIVE = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_of_a_trace_is_noticed(name: str, bases: list[Base]) -> None:
     table, column = name.split(".")
-    assert bool(noticed(bases, lambda trace: changed(trace, table, column))) is (name not in INFORMATIVE)
+    assert is_noticed(bases, lambda trace: changed(trace, table, column)) is (name not in INFORMATIVE)
 
 
 META_INFORMATIVE = {
@@ -224,7 +223,7 @@ def other_meta(trace: Trace, name: str) -> list[Trace]:
 
 @pytest.mark.parametrize("name", sorted(META))
 def test_a_field_of_the_meta_is_noticed(name: str, bases: list[Base]) -> None:
-    assert bool(noticed(bases, lambda trace: other_meta(trace, name))) is (name not in META_INFORMATIVE)
+    assert is_noticed(bases, lambda trace: other_meta(trace, name)) is (name not in META_INFORMATIVE)
 
 
 @pytest.mark.parametrize("kind", sorted(MADE))

@@ -142,7 +142,7 @@ def test_siblings_are_part_of_the_job() -> None:
 def test_groups_that_meet_the_other_job_are_not_like_those_that_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     """The neighbour is on the NVLinks of the first host: tensor parallelism there is slower than on the second."""
     on = fabric("dgx-h100:2")
-    job = ("--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8,dp2", "--fabric", "dgx-h100:2")
+    job = ("--model", "gpt3-1.3b", "--gpus", "16", "--parallel", "tp8,dp2", "--fabric", "dgx-h100:2")
     other = "all-reduce 64MiB on 0-7 by nccl-2-4"
     mesh = Mesh((("dp", 2), ("tp", 8)))
     costs = FabricCosts(on, mesh, others=tuple(programs([congestion(other, 16)], on)))

@@ -70,7 +70,7 @@ def neighbour(op: str, group: Sequence[int], size_bytes: int, top: Topology) -> 
 
 def test_the_most_probable_step_adds_seconds_and_holds_their_bounds() -> None:
     calm, lossy = (
-        ringwright.simulate("gpt3-2.7b", "dgx-h100:2", faults=lines) for lines in ((), ("link node0/nic0 loss 1%",))
+        ringwright.simulate("resnet50", "dgx-h100:2", faults=lines) for lines in ((), ("link node0/nic0 loss 1%",))
     )
     assert isinstance(calm, PolicyResult)
     assert isinstance(lossy, PolicyResult)

@@ -27,9 +27,9 @@ def differences(one: PacketRun, other: PacketRun) -> list[str]:
 
 
 @pytest.mark.sampled(3, "first")
-@pytest.mark.parametrize("first", range(0, 120, 20))
+@pytest.mark.parametrize("first", range(0, 120, 10))
 def test_twins_agree_to_the_picosecond(first: int) -> None:
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         asked = case(seed)
         net, how = asked.network(), {"acknowledged": asked.acknowledged, "bin_ps": BIN_PS}
         twin = loops.twin(net, trains=True, **how)
