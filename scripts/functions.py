@@ -46,6 +46,8 @@ def oversized(trees: Mapping[Path, ast.Module], texts: Mapping[Path, str]) -> It
             if not isinstance(node, Function):
                 continue
             for limit, measure in MEASURES.items():
+                if limit in ("long", "nested") and (node.end_lineno or 0) - node.lineno < LIMITS[limit]:
+                    continue  # each block is on a line of its own
                 if (value := measure(node)) > LIMITS[limit]:
                     reason = reasons(texts[path].splitlines(), node).get(limit, "")
                     yield Oversize(limit, value, path, node.lineno, node.name, reason)
@@ -83,7 +85,7 @@ def nesting(node: ast.AST) -> int:
         each = [child for child in (value if isinstance(value, list) else [value]) if isinstance(child, ast.AST)]
         is_elif = isinstance(node, ast.If) and name == "orelse" and len(each) == 1 and isinstance(each[0], ast.If)
         for child in each:
-            if not isinstance(child, _DEFINITIONS):
+            if not isinstance(child, (*_DEFINITIONS, ast.expr)):  # no block is inside an expression
                 deepest = max(deepest, nesting(child) + (isinstance(child, _BLOCKS) and not is_elif))
     return deepest
 
@@ -103,10 +105,11 @@ def complexity(node: Function) -> int:
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what a function holds, functions and classes inside left out: they are measured by themselves."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _DEFINITIONS):
-            yield child
-            yield from _inside(child)
+    left = [node]
+    while left:
+        inside = [child for child in ast.iter_child_nodes(left.pop()) if not isinstance(child, _DEFINITIONS)]
+        yield from inside
+        left += inside
 
 
 MEASURES: dict[str, Callable[[Function], int]] = {

@@ -56,7 +56,18 @@ def ask_every_verb(folder: Path, *wheels: Path) -> dict[str, object]:
     (site,) = (folder / "there").glob("lib/python*/site-packages")
     libraries = Path(pytest.__file__).parents[1]
     (site / "libraries.pth").write_text(f"{libraries}\n")
-    pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+    )
     run(*pip, *map(str, wheels), cwd=folder)
     assert "ringwright" in run(str(python.with_name("ringwright")), "--help", cwd=folder, PYTHONPATH="")
     asked = REPOSITORY / "scripts" / "every_verb.py"

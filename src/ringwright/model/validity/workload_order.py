@@ -21,24 +21,36 @@ Numbers = tuple[Mapping[str, int], Mapping[str, int], int]  # instances of each 
 
 def cycles(workload: Workload) -> Iterator[Finding]:
     """Yield a cycle of tasks that wait for each other within a step, through edges and payloads."""
-    pairs = [(edge.src, edge.dst) for edge in workload.edges if edge.distance == 0]
-    carried = {
-        (producer, consumer): payload.name
-        for payload in workload.payloads
-        for consumer, distance in payload.consumers
-        for producer in (payload.producers if distance == 0 else ())
-    }
-    names = list(dict.fromkeys([*(task.name for task in workload.tasks), *(name for pair in pairs for name in pair)]))
-    names = list(dict.fromkeys([*names, *(name for pair in carried for name in pair)]))
-    number = {name: at for at, name in enumerate(names)}
-    after: list[list[int]] = [[] for _ in names]
-    for src, dst in (*pairs, *carried):
-        after[number[src]].append(number[dst])
+    number = {task.name: at for at, task in enumerate(workload.tasks)}
+    after: list[list[int]] = [[] for _ in number]
+
+    def numbered(name: str) -> int:
+        at = number.setdefault(name, len(after))
+        if at == len(after):  # what is no task
+            after.append([])
+        return at
+
+    for edge in workload.edges:
+        if edge.distance == 0:
+            after[numbered(edge.src)].append(numbered(edge.dst))
+    for payload in workload.payloads:
+        users = [numbered(name) for name, distance in payload.consumers if distance == 0]
+        for name in payload.producers if users else ():
+            after[numbered(name)] += users
+    names = list(number)
     ring = [names[at] for at in _ring(after)]
     if not ring:
         return
     chain = " waits for ".join(reversed([*ring, ring[0]][:9]))
-    through = [carried[pair] for pair in zip(ring, [*ring[1:], ring[0]], strict=True) if pair in carried]
+    behind = list(zip(ring, [*ring[1:], ring[0]], strict=True))
+    carried = {
+        (producer, name): payload.name
+        for payload in workload.payloads
+        for name, distance in payload.consumers
+        for producer in (payload.producers if distance == 0 else ())
+        if (producer, name) in behind
+    }
+    through = [carried[pair] for pair in behind if pair in carried]
     of = workload.task[ring[0]].of
     where = f"task {ring[0]}, class {of}" + (f", payload {through[0]}" if through else "")
     yield Finding("cycle", chain, where, "an edge to the next step has an iteration distance of 1")
