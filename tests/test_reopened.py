@@ -200,6 +200,7 @@ def test_the_depth_of_a_tree_that_is_a_circle_is_found() -> None:
 
 
 # ------------------------------------------------------------------------------------------- a small seeded campaign
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("kind", ["calls", "network", "nccl-profiler", "nsys", "run", "nccl-log"])
 def test_a_few_damaged_recordings_of_each_kind(kind: str, whole: dict[str, fuzzing.Base], tmp_path: Path) -> None:
     import random

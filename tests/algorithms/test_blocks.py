@@ -94,6 +94,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(60, "knobs")
 @pytest.mark.parametrize(("name", "op", "knobs"), CASES)
 def test_blocks_do_what_the_collective_says(name: str, op: str, knobs: dict[str, Any]) -> None:
     built = 0

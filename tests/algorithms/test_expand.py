@@ -71,6 +71,7 @@ def took(program: object, topology: Topology, model: str) -> float:
     return simulate(program, topology, alpha=ALPHA[model]).time_s * 1e6
 
 
+@pytest.mark.sampled(10, "*")
 @needs_shared_data
 @pytest.mark.once
 @pytest.mark.parametrize(("name", "size"), OTHERS)
@@ -102,6 +103,7 @@ def test_two_boxes_behind_one_link(model: str, size: int) -> None:
     assert took(expand(gather, topology, link_model=model), topology, model) <= TWO_BOXES[model, size]
 
 
+@pytest.mark.sampled(40, "seed")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("op", package.OPS)
 def test_random_graphs(seed: int, op: str) -> None:
@@ -115,6 +117,7 @@ def test_random_graphs(seed: int, op: str) -> None:
     assert took(program, topology, model) >= bound(collective, topology, alpha=ALPHA[model]).time_s * 1e6 * (1 - 1e-9)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.once
 @pytest.mark.parametrize("model", ["blocking", "pipelined"])
 @pytest.mark.parametrize("op", package.OPS)

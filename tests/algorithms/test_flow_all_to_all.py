@@ -38,6 +38,7 @@ def near(topology: Topology, model: str, size: int = 1 << 30) -> float:
     return simulate(program, topology, alpha=ALPHA[model]).time_s * 1e6 / proved_us - 1
 
 
+@pytest.mark.sampled(6, "*")
 @needs_shared_data
 @pytest.mark.once
 @pytest.mark.parametrize("model", ["blocking", "pipelined"])
@@ -68,6 +69,7 @@ def graph(draw: random.Random, p: int) -> Topology:
     return Topology("random", p, kinds, src, dst, rates, late, np.zeros(len(src), np.int64), ("link",))
 
 
+@pytest.mark.sampled(8, "*")
 @pytest.mark.parametrize("seed", range(25))
 def test_random_graphs(seed: int) -> None:
     draw = random.Random(seed)

@@ -42,6 +42,7 @@ def steps(program: Program) -> int:
     return len(program.schedule.code)
 
 
+@pytest.mark.sampled(8, "*")
 @pytest.mark.parametrize(("name", "op"), EVERY)
 def test_every_program_is_right_with_every_protocol(name: str, op: str) -> None:
     for protocol in DEPTH:
@@ -52,6 +53,7 @@ def test_every_program_is_right_with_every_protocol(name: str, op: str) -> None:
         assert_result(made(name, op, 4, protocol=protocol, instances=2))
 
 
+@pytest.mark.sampled(12, "*")
 @pytest.mark.parametrize(("name", "op"), EVERY)
 @pytest.mark.parametrize("knobs", [{}, {"instances": 2, "channels": 2, "protocol": "LL128"}], ids=["plain", "knobs"])
 def test_files_come_back(tmp_path: Path, name: str, op: str, knobs: dict[str, Any]) -> None:

@@ -165,6 +165,7 @@ def test_the_default_choice_keeps_the_order(op: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- MPICH
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("op", "short"), [key for key in MPICH_MENU if not key[0].endswith("-v")])
 def test_every_mpich_algorithm_is_right(op: str, short: str) -> None:
     for p in RANKS:

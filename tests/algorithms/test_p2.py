@@ -150,6 +150,7 @@ def test_the_cheapest_are_those_of_all_that_cost_least() -> None:
     assert any(told_sequence(sequence, ("node", "gpu")) == "AR(node*gpu)" for _, sequence in kept)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("sizes", [(2, 3), (3, 2, 2), (2, 2, 2)], ids=str)
 def test_every_sequence_moves_real_data_to_where_it_belongs(sizes: tuple[int, ...], op: str) -> None:

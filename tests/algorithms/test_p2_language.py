@@ -119,6 +119,7 @@ class Definition:
 OPS = ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast")
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize(("sizes", "length"), [((2,), 5), ((4,), 4), ((2, 2), 5), ((3, 2), 4), ((2, 2, 2), 3)], ids=str)
 def test_as_many_sequences_as_by_the_definition(sizes: tuple[int, ...], length: int, op: str) -> None:

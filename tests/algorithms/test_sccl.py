@@ -85,6 +85,7 @@ def check(program: Program, top: Topology, asked: tuple[int, int, int], unit: fl
     assert wrong(program) == ""
 
 
+@pytest.mark.sampled(10, "*")
 @pytest.mark.parametrize(("on", "op", "asked"), CASES, ids=str)
 def test_what_the_paper_finds_is_there(on: str, op: str, asked: tuple[int, int, int]) -> None:
     top = fabric(on)
@@ -103,6 +104,7 @@ def test_what_does_not_exist_is_refused_with_its_proof(
         sccl(of(op, top), top, chunks=chunks, steps=steps, rounds=rounds)
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize(
     ("on", "op", "frontier", "bound"),
     [

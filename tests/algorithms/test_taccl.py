@@ -104,6 +104,7 @@ def test_the_public_tools_own_paths_are_infeasible_and_say_why() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- model and engine
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "broadcast", "reduce"])
 @pytest.mark.parametrize("link_model", ["blocking", "pipelined"])
 def test_the_engine_takes_as_long_as_the_timetable(op: str, link_model: Any) -> None:

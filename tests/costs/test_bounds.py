@@ -310,6 +310,7 @@ def test_distances_by_either_way_are_equal(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.allclose(together, distances(top, np.arange(24), top.latency_s))
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(
     "spec", ["ring:8", "torus:4x4", "switch:8", "dgx-1", "dgx-h100:2", "leaf-spine:16,oversubscription=4"]
 )

@@ -17,6 +17,7 @@ def test_every_group_is_recorded() -> None:
     assert set(RECORDED) == set(groups())
 
 
+@pytest.mark.sampled(8, "*")
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_are_those_recorded(kind: str) -> None:
     """Where a change is meant: ``python tests/recorded_costs.py``, and the change is told in changes/."""

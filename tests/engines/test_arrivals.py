@@ -56,6 +56,7 @@ def asked(seed: int) -> tuple[Program, Topology, np.ndarray]:
         return program, topology, come
 
 
+@pytest.mark.sampled(10, "*")
 @pytest.mark.parametrize("seed", range(24))
 def test_no_time_is_below_the_bound_of_its_arrivals(seed: int) -> None:
     program, topology, come = asked(seed)

@@ -79,6 +79,7 @@ def test_a_shorter_job_repeats_until_the_longer_is_done() -> None:
     assert not any("lower bound" in each for each in run.left_out)
 
 
+@pytest.mark.once
 def test_what_shares_nothing_is_not_slowed() -> None:
     top = fabric("switch:8,rate=1GB/s")
     mine = program("all-reduce", range(4), 8 * MIB, "ring", top)
@@ -139,10 +140,11 @@ def test_siblings_are_part_of_the_job() -> None:
     assert meanwhile(mine, [other], top, siblings=[sibling]).time_s / alone == pytest.approx(3.0, rel=1e-3)
 
 
+@pytest.mark.once
 def test_groups_that_meet_the_other_job_are_not_like_those_that_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     """The neighbour is on the NVLinks of the first host: tensor parallelism there is slower than on the second."""
     on = fabric("dgx-h100:2")
-    job = ("--model", "gpt3-1.3b", "--gpus", "16", "--parallel", "tp8,dp2", "--fabric", "dgx-h100:2")
+    job = ("--model", "resnet-18", "--gpus", "16", "--fabric", "dgx-h100:2")
     other = "all-reduce 64MiB on 0-7 by nccl-2-4"
     mesh = Mesh((("dp", 2), ("tp", 8)))
     costs = FabricCosts(on, mesh, others=tuple(programs([congestion(other, 16)], on)))
@@ -200,6 +202,7 @@ def test_the_worst_hash_puts_all_flows_of_a_leaf_on_one_link() -> None:
     assert meanwhile(pair[0], pair[1:], top).time_ps == simulate(pair[0], top, "flows").time_ps
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("spelling", ["leaf-spine:16,per_leaf=4,spines=4", "fat-tree:16", "dgx-h100:4,per_leaf=2"])
 def test_no_draw_loads_a_link_more_than_the_worst(spelling: str) -> None:
     """Times need not follow to the last percent: messages that wait for others may come in a better order by chance."""
@@ -324,6 +327,7 @@ def test_a_step_beside_another_job_is_as_long_as_its_operations(capsys: pytest.C
     assert elsewhere["step_us"] == pytest.approx(alone["step_us"], rel=1e-9)
 
 
+@pytest.mark.once
 def test_a_step_says_where_its_operations_are_lower_bounds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

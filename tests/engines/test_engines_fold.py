@@ -118,6 +118,7 @@ FOLDS = {
 }
 
 
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("fabric", FABRICS)
@@ -223,6 +224,7 @@ def test_an_all_to_all_listed_by_pairs_folds() -> None:
     assert events.run(folded.flat, folded.machine).time_ps == events.run(flat.flatten(program, made), made).time_ps
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_folded_flows_equal_whole_ones(fabric: str, program: str) -> None:

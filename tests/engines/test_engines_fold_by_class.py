@@ -89,6 +89,7 @@ def test_a_queue_at_the_root_makes_all_hosts_differ() -> None:
         fold(asked("collnet-direct", slow, 1 << 20), machine(slow))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("name", ["collnet-direct:slots=3", "collnet-chain:slots=1", "nvls-collnet:slots=2"])
 def test_what_streams_declare_holds_in_the_quotient(name: str, alpha: str) -> None:

@@ -44,6 +44,7 @@ def classes_of(made: Workload, r: random.Random) -> RankClasses:
     return rank_classes(made, slow, marked=marked, folded=r.random() < 0.8)
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("block", range(6))
 def test_it_equals_one_instance_and_one_edge_at_a_time(block: int) -> None:
     for seed in range(20 * block, 20 * block + 20):

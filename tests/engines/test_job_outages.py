@@ -65,6 +65,7 @@ def test_a_link_that_stays_down_ends_nothing() -> None:
     assert times.end[0] > 1 << 59
 
 
+@pytest.mark.sampled(3, "*")
 @compiled
 @pytest.mark.parametrize("block", range(4))
 def test_native_equals_python_under_outages(block: int) -> None:

@@ -152,6 +152,7 @@ def others(value: Any) -> Iterator[Any]:
         yield OTHER.get(value, value + "x")
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("seed", [0, 1, 2, 5, 8, 11])
 def test_a_change_of_any_field_of_any_noun_is_seen(seed: int) -> None:
     made, costs = drawn.policy(13 * seed, drawn.workload(seed)), drawn.Costs(seed)
@@ -206,6 +207,7 @@ def test_what_is_changed_in_place_is_seen() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- memory
+@pytest.mark.once
 def test_a_thousand_candidates_need_no_more_memory_than_a_few() -> None:
     job = Job(chain("job", [ChainLayer(1e-3, 2e-3, 40_000)] * 2, 2), LinkCosts(1e6))
     held = []

@@ -75,6 +75,7 @@ def test_a_job_in_too_many_pieces_is_refused_with_the_largest(capsys: pytest.Cap
     assert "p3:slice_elements=50000" in told
 
 
+@pytest.mark.once
 def test_a_program_in_too_many_steps_is_refused_before_one_is_laid_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_program_in_too_many_steps_is_refused_before_one_is_laid_out(
     assert "steps: it is more than 131,072" in capsys.readouterr().err
 
 
+@pytest.mark.once
 def test_experts_in_too_many_chunks_are_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     job = ["simulate", "--model", "mixtral-8x7b", "--gpus", "16", "--parallel", "ep8,dp16", "--seq", "512"]
     assert main([*job, "--fabric", "dgx-h100:2", "--policy", "none,lina:partition_mb=0.001", "--json"]) == 0

@@ -165,6 +165,7 @@ def test_what_is_not_symmetric_says_so(spec: str) -> None:
     assert not fabric(spec).is_symmetric
 
 
+@pytest.mark.sampled(8, "*")
 @pytest.mark.parametrize("spec", LARGE)
 def test_131072_ranks_are_quick_and_small(spec: str) -> None:
     start_s = time.process_time()

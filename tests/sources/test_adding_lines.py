@@ -156,6 +156,7 @@ def _figures(told: Any) -> str:
     return json.dumps([said["communicators"], said["leases"], refused, said["lines"]], sort_keys=True)
 
 
+@pytest.mark.sampled(8, "*")
 @pytest.mark.parametrize("seed", range(12))
 def test_cut_and_mixed_lines_lose_nothing_else(tmp_path: Path, seed: int) -> None:
     drawn = random.Random(seed)

@@ -37,6 +37,7 @@ def line(
     return f"{stamp} [INFO] [logging.py:1:log_dist] [Rank 0] comm op: {name} | time (ms): {time_ms} | msg size: {size} | {rates}"
 
 
+@pytest.mark.sampled(5, "*")
 @pytest.mark.parametrize("name", [path.name for path in sorted(FILES.glob("*.[lj]*"))])
 def test_every_file_keeps_the_summary(name: str) -> None:
     made = trace(name)

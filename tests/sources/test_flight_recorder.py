@@ -130,6 +130,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.sampled(6, "*")
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_end_soon(name: str) -> None:
     for read in (load, interpret):

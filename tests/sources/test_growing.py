@@ -30,6 +30,7 @@ def rank_lines(rank: int, begin: int, end: int) -> bytes:
     return "".join(LINE.format(pid=10 + rank, gpu=rank, n=n) for n in range(begin, end)).encode()
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_damaged_log_cut_at_any_byte(tmp_path: Path, seed: int) -> None:
     job = training_job(2, 4, tp=2, pp=2, iterations=2, layers=1, tokens=64, seed=seed)
@@ -37,6 +38,7 @@ def test_a_damaged_log_cut_at_any_byte(tmp_path: Path, seed: int) -> None:
     agrees({"job.log": log.text}, tmp_path / "job", seed, times=9)
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_log_per_process_grows_in_turns(tmp_path: Path, seed: int) -> None:
     log = write_log(small_job("2.27"), ("2.7", "2.18", "2.30")[seed], per_process=True, dirty=0.03)
@@ -48,6 +50,7 @@ def test_the_sample_in_many_pieces(tmp_path: Path) -> None:
     agrees({"job.log": SAMPLE}, tmp_path / "little", 2, times=2, most_bytes=100_000)
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_complete_is_forgotten_and_counted(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing_log, "SETTLE_RECORDS", 1)
@@ -209,6 +212,7 @@ def test_files_that_appear_later_are_taken_up(tmp_path: Path) -> None:
     assert said(trace) == said(read([str(tmp_path / "job")], events="folded"))
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("seed", range(3))
 def test_calls_cut_at_any_byte(tmp_path: Path, seed: int) -> None:
     files = {f"calls.node0.{10 + rank}.jsonl": _calls(rank) for rank in (0, 1)}
@@ -240,6 +244,7 @@ def _calls(rank: int) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("seed", range(3))
 def test_inspector_records_cut_at_any_byte(tmp_path: Path, seed: int) -> None:
     agrees({f"node0-{rank}.log": _records(rank) for rank in (0, 1)}, tmp_path / "job", seed)
@@ -258,6 +263,7 @@ def _records(rank: int) -> bytes:
     return ("\n".join(records) + "\n").encode()
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("seed", range(3))
 def test_files_of_the_profiler_plug_in_cut_at_any_byte(tmp_path: Path, seed: int) -> None:
     whole = profiler_recording.recording()

@@ -87,6 +87,7 @@ def test_joining_files_of_processes_is_irrelevant(tmp_path: Path) -> None:
     assert members(apart) == members(together)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 @pytest.mark.parametrize("frames", [1, 3])
 def test_compression_is_irrelevant(tmp_path: Path, ending: str, frames: int) -> None:

@@ -122,6 +122,7 @@ def test_a_sampled_trace() -> None:
     assert steps_us(trace) == {0: [607_312, 622_928]}
 
 
+@pytest.mark.sampled(4, "*")
 @pytest.mark.parametrize("name", ["hta_nccl_data", "hta_sampled_rank-0", "hta_rank_non_gpu", "hta_trace_diff_control"])
 def test_no_single_rank_is_accused(name: str) -> None:
     assert arrivals(one(f"{name}.json.gz"))["culprits"] == []

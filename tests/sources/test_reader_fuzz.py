@@ -146,6 +146,7 @@ def survives(reader: Callable[..., Trace], folder: Path, files: dict[str, bytes]
         assert str(error)  # noqa: PT017 - any message will do, but there must be one
 
 
+@pytest.mark.sampled(4, "*")
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files(kind: str, tmp_path: Path) -> None:
     reader, files = KINDS[kind]
@@ -162,6 +163,7 @@ def hurt(kind: str, files: dict[str, bytes], seed: int) -> dict[str, bytes]:
     return out
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_does_not_ask_for_memory(kind: str, tmp_path: Path) -> None:
     reader, files = KINDS[kind]
@@ -175,6 +177,7 @@ def test_damage_does_not_ask_for_memory(kind: str, tmp_path: Path) -> None:
     assert peak < MOST_BYTES
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("kind", ["chakra-json", "pytorch-et", "param-comms", "bench"])
 def test_strange_values(kind: str, tmp_path: Path) -> None:
     reader, files = KINDS[kind]

@@ -59,6 +59,7 @@ def members(name: str, size: int) -> set[tuple[int, ...]]:
     return {tuple(row["members"]) for row in summary(name)["communicator_list"] if row["size"] == size}
 
 
+@pytest.mark.sampled(8, "*")
 @pytest.mark.parametrize("name", LOGS)
 def test_every_line_is_in_the_ledger(name: str) -> None:
     ledger = summary(name)["ledger"]

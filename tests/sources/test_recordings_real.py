@@ -59,6 +59,7 @@ def counts(found: dict[str, Any]) -> dict[str, int]:
     return {row["op"]: row["count"] for row in found["operations"]}
 
 
+@pytest.mark.sampled(6, "*")
 @pytest.mark.parametrize(("path", "kind"), ALL)
 def test_every_kind_keeps_the_contract(path: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["summary", str(real(path)), "--json"]) == 0

@@ -120,6 +120,7 @@ def test_heads_and_errors_of_every_kind() -> None:
     assert "\x1b" not in own_error("Test CUDA failure common.cu:1 '\x1b[2J'")
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("word", ["a", "a.b-", "a/", "x:"])
 def test_words_of_a_megabyte_are_looked_at_once(word: str) -> None:
     """Tried at each of its letters, one such word took three minutes."""

@@ -55,6 +55,7 @@ def test_every_release_reads_as_written(tmp_path: Path, release: str, name: str)
     assert whole["pair_bytes"] == folded["pair_bytes"]
 
 
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("release", RELEASES)
 def test_one_file_per_process_reads_the_same(tmp_path: Path, release: str) -> None:
     apart = agree(write_log(small_job(release), release, per_process=True), tmp_path / "apart")
@@ -88,6 +89,7 @@ def test_other_line_kinds_change_nothing(tmp_path: Path, options: dict[str, Any]
     agree(write_log(small_job(), "2.27", **options), tmp_path / "job")
 
 
+@pytest.mark.sampled(4, "release")
 @pytest.mark.parametrize("late_tails", [False, True])
 @pytest.mark.parametrize("release", ["2.7", "2.18", "2.27"])
 def test_damaged_lines_cost_at_most_what_is_gone(tmp_path: Path, release: str, late_tails: bool) -> None:

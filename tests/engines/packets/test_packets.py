@@ -78,6 +78,7 @@ def test_a_roce_ring_takes_as_long_as_htsim_says() -> None:
     assert told == pytest.approx(3027.3, rel=0.03)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", EVERY)
 def test_losses_are_made_good_and_cost_time(name: str) -> None:
     top = fabric(f"switch:4,rate=1Gb/s,transport={name}")
@@ -89,6 +90,7 @@ def test_losses_are_made_good_and_cost_time(name: str) -> None:
     assert ill.time_ps > well.time_ps
 
 
+@pytest.mark.once
 def test_another_seed_loses_other_packets() -> None:
     top = faults.apply(fabric("switch:4,rate=1Gb/s,transport=tcp-reno"), ["link * loss 1%"])
     times = {answer(top, 1 << 20, seed=seed).time_ps for seed in range(4)}
@@ -216,6 +218,7 @@ def test_a_port_is_a_nic_or_a_rank_without_one() -> None:
         assert faults.apply(top, [f"{one} dead"]).faults == faults.apply(top, [f"{other} dead"]).faults
 
 
+@pytest.mark.once
 def test_sprayed_and_adaptive_packets_take_all_spines() -> None:
     """Each of eight ranks sends to one below the other leaf; hashed to one spine of eight each, some meet."""
     size = 16 << 20
@@ -229,6 +232,7 @@ def test_sprayed_and_adaptive_packets_take_all_spines() -> None:
     assert max(times["ib"], times["srd"]) < 1.3 * alone_s
 
 
+@pytest.mark.once
 def test_waits_on_a_torus_close_no_circle() -> None:
     for name in ("roce", "ib"):
         top = faults.apply(fabric(f"torus:4x4,transport={name}"), ["link * buffer 16KiB"])

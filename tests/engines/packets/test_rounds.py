@@ -118,6 +118,7 @@ def test_queues_over_time_are_rows_of_the_trace() -> None:
     assert calm["queue_bytes"].null_count() == calm.height
 
 
+@pytest.mark.once
 def test_rounds_beside_a_flow_share_its_ports_and_no_connection() -> None:
     top = fabric("switch:4,rate=100Mb/s,transport=tcp-reno")
     program = made("all-reduce", "ring", top, 1 << 20)
