@@ -17,13 +17,15 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 KINDS = ("tutorials", "how-to", "reference", "explanation")
 
 
+# Warnings come of reading and of resolving references, which text needs too; pages with their menus take three times as long.
 @pytest.mark.slow
-def test_documentation_builds_without_warnings(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["text", pytest.param("html", marks=pytest.mark.sampled(0, "*"))])
+def test_documentation_builds_without_warnings(tmp_path: Path, form: str) -> None:
     pytest.importorskip("sphinx")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", str(tmp_path / "trees")]
-    built = subprocess.run([*command, str(DOCS), str(tmp_path / "html")], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", form, "-d", str(tmp_path / "trees")]
+    built = subprocess.run([*command, str(DOCS), str(tmp_path / form)], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    page = (tmp_path / "html" / "reference" / "trace.html").read_text()
+    page = (tmp_path / form / "reference" / f"trace.{'txt' if form == 'text' else form}").read_text()
     assert all(column in page for columns in trace_tables.TABLES.values() for column in columns)
 
 
