@@ -164,7 +164,7 @@ def _lasting(
     """Return an engine's row with its program and run; asked again where outages end before the answer does."""
     while True:
         question = asked.question
-        program = algorithm(collective, question.topology)
+        program = algorithm(collective, question.topology).made()
         row, omitted, run = _measured(question, program, algorithm.spelling, asked.floors, asked.on(program))
         longer = question.lasting(max(run.time_s, (row.worst.worst_us or 0.0) / 1e6))
         if longer is question:

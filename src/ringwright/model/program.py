@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ringwright.model.streams import Stream
 
-MOST_KEPT = 1 << 15  # moves of a program whose steps are kept, some 1 MB
+MOST_KEPT, MOST_MADE = 1 << 15, 1 << 20  # moves of a program whose steps are kept, some 1 MB, and of one made whole
 Digit = tuple[int, int, int, int]  # slope, offset, modulus, weight
 
 
@@ -356,6 +356,16 @@ class Program:
             yield step
         if kept is not None:
             object.__setattr__(self, "_kept", kept)
+
+    def made(self) -> Program:
+        """Return the program with its steps made and kept, which engines ask for several times; itself where they are many."""
+        steps, moves = [], 0
+        for step in self.steps():
+            steps.append(step)
+            moves += sum(block.count for block in step.blocks)
+            if moves > MOST_MADE:
+                return self
+        return replace(self, make_steps=lambda: steps)
 
     def __repr__(self) -> str:
         order = ", in a declared order" if self.schedule is not None else ""

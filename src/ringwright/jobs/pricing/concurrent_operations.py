@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ringwright.model.topology import Topology
 
 MOST_TOGETHER = 8_000_000  # moves of sibling groups in one graph; above, one of them is timed on its share of the links
-MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LEAST_SHARE = 0.02
 
 
@@ -96,14 +95,3 @@ def _shared(busy_ps: list[np.ndarray], machine: Topology) -> Topology:
         rate=machine.rate * share[: machine.n_links],
         groups=tuple(replace(each, rate=each.rate * part) for each, part in capacities),
     )
-
-
-def made_once(program: Program) -> Program:
-    """Return the program with its steps held, which engines ask for several times; as it is where they are many."""
-    steps, moves = [], 0
-    for step in program.steps():
-        steps.append(step)
-        moves += sum(block.count for block in step.blocks)
-        if moves > MOST_HELD:
-            return program
-    return replace(program, make_steps=lambda: steps)

@@ -25,7 +25,7 @@ from ringwright.ground.errors import InfeasibleError, JobEndsError, NeverArrives
 from ringwright.jobs.explained.outages import PassingFault, staying
 from ringwright.jobs.faults import marked
 from ringwright.jobs.phases import COPY, RING, parts_of, phases_of
-from ringwright.jobs.pricing.concurrent_operations import made_once, timed_at_once
+from ringwright.jobs.pricing.concurrent_operations import timed_at_once
 from ringwright.jobs.pricing.copies import copied_s
 from ringwright.jobs.pricing.cost_cache import MOST_ASKED, MOST_TIMED, KnownOperations, Timed, TimedRanks, remembered
 from ringwright.jobs.pricing.host_links import HostLinks
@@ -399,7 +399,7 @@ class FabricCosts:
             in_time()
             raise
         in_time()
-        return made_once(program)
+        return program.made()
 
     def _keep_sent(self, op: str, size_bytes: int, group: TimedRanks, program: Program) -> None:
         """Keep what a program sends, where it declares it: who asks for it later need not have the program made again."""
