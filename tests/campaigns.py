@@ -1,8 +1,9 @@
 """Which cases of a long list run each time: some of them, that meet every plain value of every parameter; all in a campaign.
 
-A test marked ``sampled(n, *more)`` holds one behaviour over more inputs than a person waits for. ``n`` of its cases run each
-time, and as many more as it takes for each name, number and flag among its parameters to be met once, but those of ``more``; ``pytest --campaigns`` runs them
-all, as does whoever names a test by ``::``. Of papers that take long, ``few`` rows are computed anew each time."""
+A test marked ``sampled(n, *more)`` holds one behaviour over more inputs than a person waits for. ``n`` of its cases run each time,
+and as many more as it takes for each name, number and flag among its parameters to be met once, but those of ``more``; ``pytest
+--campaigns`` runs them all, as does whoever names a test by ``::``. ``sampled(0)`` leaves to campaigns alone what a smaller test
+holds too, named beside it. Of papers that take long, ``few`` rows are computed anew each time."""
 
 from __future__ import annotations
 

@@ -58,3 +58,27 @@ def test_what_is_left_out_is_run_by_a_campaign(pytester: pytest.Pytester) -> Non
     other = pytester.makepyfile(test_other=named.read_text())
     asked = pytester.runpytest_inprocess(f"{named.name}::test_it", other.name).parseoutcomes()
     assert asked == {"passed": 12, "deselected": 6}, "of the file that is not named some run"
+
+
+def test_what_campaigns_alone_run_is_left_out_alone(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest((TESTS / "conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers = sampled(n)\n")
+    pytester.makepyfile(
+        "import pytest\nalone = pytest.mark.sampled(0, '*')\n@alone\ndef test_all(): pass\n"
+        "@pytest.mark.parametrize('at', [1, 2, pytest.param(3, marks=alone)])\ndef test_some(at): pass\n"
+    )
+    assert pytester.runpytest_inprocess().parseoutcomes() == {"passed": 2, "deselected": 2}
+    assert pytester.runpytest_inprocess("--campaigns").parseoutcomes() == {"passed": 4}
+
+
+def test_what_is_left_to_campaigns_says_what_stays() -> None:
+    """Directly above such a mark stands a comment, which names the test or the case that holds the same each time."""
+    silent = []
+    for path in TESTS.rglob("test_*.py"):
+        lines = path.read_text().splitlines()
+        for at, line in enumerate(lines):
+            if "mark.sampled(0" in line and path.name != Path(__file__).name:
+                above = next((each for each in reversed(lines[:at]) if not each.lstrip().startswith("@")), "")
+                if not (above.lstrip().startswith("#") or "#" in line):
+                    silent.append(f"{path.relative_to(TESTS)}:{at + 1}")
+    assert silent == []
