@@ -292,6 +292,7 @@ def test_a_matrix_has_room_for_its_labels(hosts: int, width: int, chromium: Any,
         assert barriers(page) == []
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(
     ("passes", "moment", "x"),
     [
