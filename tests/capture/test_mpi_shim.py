@@ -153,6 +153,7 @@ def sound(record: Record) -> None:
 class TestEveryCall:
     pytestmark = real
 
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize(
         "task",
         ["blocking", "nonblocking", "prepared", "reversed", "messages", "completions", "groups", "types", "inner"],

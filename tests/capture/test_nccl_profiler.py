@@ -441,6 +441,7 @@ def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return folder
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_sanitizers_find_nothing(sanitized: Path, tmp_path: Path, version: int) -> None:
     options = {

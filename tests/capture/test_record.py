@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from patience import HANG_S
 from recorded_jobs import LOOP, Job, calls, environment, lines, silent_s, summary, torchrun, under_way_s, wait_for
+from started_ranks import command as started
 
 pytestmark = [
     pytest.mark.torch,
@@ -24,11 +26,11 @@ pytestmark = [
 
 
 def looped(
-    folder: Path, steps: int, what: str = "none", who: int = -1, *options: str, ranks: int = 2, **more: str
+    folder: Path, steps: int, what: str = "none", who: int = -1, *options: str, ranks: int = 2, by: Any = started
 ) -> Job:
     script = folder / "loop.py"
     script.write_text(LOOP)
-    return Job(folder, torchrun(script, str(steps), what, str(who), ranks=ranks), *options, **more)
+    return Job(folder, by(script, str(steps), what, str(who), ranks=ranks), *options)
 
 
 def understood(folder: Path) -> dict[str, object]:
@@ -41,7 +43,7 @@ def understood(folder: Path) -> dict[str, object]:
 
 
 def test_an_ordinary_job_is_recorded_whole(tmp_path: Path) -> None:
-    with looped(tmp_path, 10) as job:
+    with looped(tmp_path, 10, by=torchrun) as job:
         code, out, err = job.ends()
     assert code == 0, err
     assert out.count("sum") == 2
@@ -57,7 +59,7 @@ def test_an_ordinary_job_is_recorded_whole(tmp_path: Path) -> None:
 @pytest.mark.sampled(1, "what")
 @pytest.mark.parametrize("what", ["kill", "leave", "raise"])
 def test_a_rank_that_ends_early_is_named(tmp_path: Path, what: str) -> None:
-    with looped(tmp_path, 4000, what, 1, ranks=3) as job:
+    with looped(tmp_path, 4000, what, 1, ranks=3, by=torchrun) as job:
         code, _, err = job.ends()
     assert code == 1, err  # torchrun's own
     found = understood(job.out)
@@ -70,7 +72,7 @@ def test_a_rank_that_ends_early_is_named(tmp_path: Path, what: str) -> None:
 
 
 def test_torchrun_killed(tmp_path: Path) -> None:
-    with looped(tmp_path, 4000, "slow") as job:
+    with looped(tmp_path, 4000, "slow", by=torchrun) as job:
         wait_for((tmp_path / "five").exists)
         [runner] = set(job.pids("torch.distributed.run")) - set(job.pids("ringwright"))
         os.kill(runner, signal.SIGKILL)
@@ -91,9 +93,10 @@ def test_the_recorder_killed_leaves_the_job_recording(tmp_path: Path) -> None:
     assert any("launcher left no end" in text for text in found["losses"])
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
-    with looped(tmp_path, 4000, "slow") as job:
+    with looped(tmp_path, 4000, "slow", by=torchrun) as job:
         wait_for((tmp_path / "five").exists)
         job.process.send_signal(number)
         code, _, err = job.ends()
@@ -105,6 +108,7 @@ def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     assert any(f"exit code {code}" in text for text in found["losses"])
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(("what", "who"), [("sleep", 1), ("stop", 2)])
 def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
     stall = silent_s(3)
@@ -173,7 +177,7 @@ def test_a_full_disk_disturbs_nothing(tmp_path: Path, small_disk: Path) -> None:
     script.write_text(FULL)
     plug = small_disk / "plug"
     plug.write_bytes(b"x" * (32 << 10))
-    with Job(tmp_path, torchrun(script, str(plug)), out=small_disk / "out") as job:
+    with Job(tmp_path, started(script, str(plug)), out=small_disk / "out") as job:
         code, out, err = job.ends()
     assert code == 0, err
     assert out.count("sum") == 2
@@ -232,7 +236,7 @@ def test_two_sources_agree(tmp_path: Path) -> None:
     # Now and then PyTorch itself aborts where its profiler ends beside a backward pass: a mutex that is already gone.
     for attempt in ("first", "second", "third"):
         (tmp_path / attempt).mkdir()
-        with Job(tmp_path / attempt, torchrun(script), "--flight", "--profile", "1:1") as job:
+        with Job(tmp_path / attempt, started(script), "--flight", "--profile", "1:1") as job:
             code, _, err = job.ends()
         if code == 0 or "___pthread_mutex_lock: Assertion" not in err:
             break

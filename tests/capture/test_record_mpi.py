@@ -36,6 +36,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(1, "*")  # calls of either library: test_mpi_shim.py
 @pytest.mark.parametrize(("name", "ranks"), [("open-mpi", 4), ("mpich", 2)])
 def test_an_mpi_program_is_recorded_by_the_command(name: str, ranks: int, tmp_path: Path) -> None:
     whole = {

@@ -47,11 +47,12 @@ fuzz = _load_fuzz()
 
 
 # ------------------------------------------------------------------------------------------------------ the campaign
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.sampled(1, "*")
+@pytest.mark.parametrize("part", range(12))
 def test_damaged_logs(tmp_path: Path, part: int) -> None:
     """A part of the campaign of scripts/fuzz, always the same 300 inputs."""
     failures = {}
-    for number in range(part * 50, part * 50 + 50):
+    for number in range(part * 25, part * 25 + 25):
         failure = fuzz.run_one(2027, number, tmp_path)
         if failure:
             failures[f"scripts/fuzz --seed 2027 --only {number}"] = failure.strip().splitlines()[-1]
@@ -67,7 +68,7 @@ def test_every_hostile_line_alone(tmp_path: Path) -> None:
     """No line can take away what the other lines say."""
     draw = random.Random(7)
     lines = sorted({fuzz.hostile_lines(draw) for _ in range(400)})
-    for number, line in enumerate(lines[::4]):
+    for number, line in enumerate(lines[::16]):
         path = tmp_path / f"{number}.log"
         path.write_bytes(line + b"\n" + SMALL + line)
         fuzz.check(path, events="auto", lines=SMALL.count(b"\n") + 2, records=RECORDS)
@@ -207,6 +208,7 @@ def write_blocks(path: Path, block: bytes, count: int, tail: bytes = b"") -> Pat
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(
     "block",
     [b"x" * MIB, bytes(MIB), b"node001:1:1 [0] NCCL INFO " * 40_000, b"[" * MIB, b"\x1b[31m" * 200_000],
@@ -225,25 +227,29 @@ def test_a_line_of_100_mb(tmp_path: Path, block: bytes) -> None:
     "block", [b"\n" * MIB, b"\x00\n" * (MIB // 2), b"NCCL\n" * 200_000], ids=["blank", "nuls", "word"]
 )
 def test_many_tiny_lines(tmp_path: Path, block: bytes) -> None:
-    answer = in_a_cell(write_blocks(tmp_path / "a.log", block, 8, SMALL), cpu_s=120)
-    assert answer["ledger"]["lines"] == block.count(b"\n") * 8 + SMALL.count(b"\n")
+    answer = in_a_cell(write_blocks(tmp_path / "a.log", block, 3, SMALL), cpu_s=60)
+    assert answer["ledger"]["lines"] == block.count(b"\n") * 3 + SMALL.count(b"\n")
     assert answer["records"] == RECORDS
-    assert answer["peak_bytes"] < 1500 * MIB
+    assert answer["peak_bytes"] < 800 * MIB
 
 
 def _bomb(path: Path, gib: int) -> Path:
-    """Zeros that pack a thousandfold: one packed GiB as a member of its own, repeated."""
+    """Zeros that pack a thousandfold: 64 packed MiB as a member of its own, repeated."""
     import zlib
 
     packer = zlib.compressobj(9, wbits=31)
-    member = b"".join(packer.compress(bytes(MIB)) for _ in range(1024)) + packer.flush()
-    return write_blocks(path, member, gib)
+    member = b"".join(packer.compress(bytes(MIB)) for _ in range(64)) + packer.flush()
+    return write_blocks(path, member, 16 * gib)
 
 
 @pytest.mark.slow
-def test_a_bomb_of_10_gib_is_stopped(tmp_path: Path) -> None:
-    path = _bomb(tmp_path / "a.log.gz", 10)
-    assert path.stat().st_size < 20 * MIB
+@pytest.mark.parametrize(
+    "gib",
+    [2, pytest.param(10, marks=pytest.mark.sampled(0, "*"))],
+)
+def test_a_bomb_is_stopped(tmp_path: Path, gib: int) -> None:
+    path = _bomb(tmp_path / "a.log.gz", gib)
+    assert path.stat().st_size < 2 * gib * MIB
     answer = in_a_cell(path, cpu_s=90)
     assert answer["peak_bytes"] < 700 * MIB
     assert "error" in answer or answer["warnings"]

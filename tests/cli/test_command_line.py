@@ -209,6 +209,7 @@ def test_help_has_examples_that_can_be_typed(verb: str, capsys: pytest.CaptureFi
             application.parse_args(words, exit_on_error=False, print_error=False)
 
 
+@pytest.mark.sampled(8, "*")  # that all can be read: above
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in SLOW])
 def test_examples_run_as_they_stand(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

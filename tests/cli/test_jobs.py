@@ -75,16 +75,19 @@ def test_every_policy_sends_every_byte(capsys: pytest.CaptureFixture[str]) -> No
         assert row["compute_us"] == pytest.approx(whole["compute_us"])
 
 
-@pytest.mark.sampled(1, "form")
+@pytest.mark.sampled(1, "*")
 @pytest.mark.slow
+@pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("form", ["tp2,zero1", "tp2,sp,pp2,zero1", "fsdp"])
-def test_every_policy_goes_with_every_form(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["simulate", "--model", "gpt2", "--gpus", "8", "--parallel", form, "--policy", ",".join(POLICIES)]
+def test_every_policy_goes_with_every_form(form: str, part: int, capsys: pytest.CaptureFixture[str]) -> None:
+    policies = ["none", *POLICIES[1:][part::3]]  # each part is held against none
+    words = ["simulate", "--model", "gpt2", "--gpus", "8", "--parallel", form, "--micro-batches", "2"]
+    words += ["--policy", ",".join(policies)]
     rows = ask(capsys, *words)["rows"]
-    assert [row["policy"] for row in rows] == POLICIES
+    assert [row["policy"] for row in rows] == policies
     assert all(row["declined_by"]["why"] for row in rows if row["declined"])
     taken = [row for row in rows if not row["declined"]]
-    assert len(taken) >= 9
+    assert len(taken) >= 3
     assert all(row["step_us"] >= row["compute_us"] > 0 for row in taken)
     assert (
         len({round(row["by_role"]["dp"]["bytes"]) for row in taken if row["policy"] in OF_WHOLE - {"gradientflow"}})
@@ -171,7 +174,7 @@ def test_refusals_say_what_and_how(words: list[str], what: str, capsys: pytest.C
 
 def test_a_workload_is_written_changed_and_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "job.json"
-    words = ["workload", "gpt2", "--gpus", "8", "--parallel", "tp2,pp2", "-o"]
+    words = ["workload", "gpt2", "--gpus", "8", "--parallel", "tp2,pp2", "--micro-batches", "2", "-o"]
     assert main([*words, str(file)]) == 0
     assert main([*words, str(file)]) == EXIT_USAGE  # it exists
     assert main([*words, str(tmp_path / "traces")]) == 0
@@ -179,7 +182,7 @@ def test_a_workload_is_written_changed_and_simulated(tmp_path: Path, capsys: pyt
     capsys.readouterr()
     fabric = ("--fabric", "dgx-h100:1", "--policy", "none")
     (row,) = ask(capsys, "simulate", str(file), *fabric)["rows"]
-    model = ["simulate", "--model", "gpt2", "--gpus", "8", "--parallel", "tp2,pp2", "--micro-batches", "8"]
+    model = ["simulate", "--model", "gpt2", "--gpus", "8", "--parallel", "tp2,pp2", "--micro-batches", "2"]
     (same,) = ask(capsys, *model, *fabric)["rows"]
     assert row["step_us"] == same["step_us"]
     document = json.loads(file.read_text())

@@ -76,11 +76,11 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_options_reach_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["provision", "gpt2-small", "--fabric", "leaf-spine:8", "--json", "--gpus", "4", "--parallel", "tp2,zero1"]
+    words = ["provision", "gpt2-small", "--fabric", "leaf-spine:4", "--json", "--gpus", "2", "--parallel", "zero1"]
     more = ["--micro-batches", "2", "--micro-batch-size", "2", "--seq", "1024", "--dtype", "float16", "--gpu", "h200"]
     usual = json.loads(_answered(capsys, words))["rows"][0]
     asked = json.loads(_answered(capsys, [*words, *more, "--algorithm", "ring", "--policy", "p3"]))["rows"][0]
-    assert (usual["parallel"], usual["gpus"], usual["micro_batches"], usual["samples"]) == ("tp2,zero1", 4, 1, 2)
+    assert (usual["parallel"], usual["gpus"], usual["micro_batches"], usual["samples"]) == ("zero1", 2, 1, 2)
     assert (asked["micro_batches"], asked["samples"]) == (2, 8)
     assert usual["device_memory_bytes"] < asked["device_memory_bytes"]
     assert usual["reference_us"] != asked["reference_us"]

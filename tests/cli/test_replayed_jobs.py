@@ -98,6 +98,7 @@ def test_no_time_is_no_scale(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a step of 0 ms" in capsys.readouterr().err
 
 
+@pytest.mark.sampled(2, "replayed", "warned")
 @pytest.mark.parametrize(("replayed", "warned"), [(140.0, "40% longer"), (60.0, "40% shorter"), (109.0, "")])
 def test_a_replay_far_from_its_recording_warns_before_it_recommends(
     replayed: float, warned: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -56,7 +56,7 @@ def drawn(system: System, op: str, chance: random.Random) -> Program | None:
         return None
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("system", systems(), ids=lambda system: system.slug)
 def test_any_interleaving_gives_the_interpreters_result(system: System) -> None:
     """Any cut, group and element type; as messages and as groups of messages."""
@@ -84,6 +84,7 @@ def test_programs_with_nodes_behind_the_ranks(slug: str) -> None:
 
 
 @needs_shared_data
+@pytest.mark.sampled(6, "*")
 @pytest.mark.parametrize("name", [*MSCCL[:9], *MSCCL[10:15], *MSCCLPP])
 def test_imported_programs(name: str) -> None:
     """Their slots follow no pattern, and some chunks lie in several places."""

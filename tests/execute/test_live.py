@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from live_ranks import ranks
+from ringwright.execute.rank_host import Place
 
 pytestmark = [
     pytest.mark.torch,
@@ -191,7 +194,24 @@ def test_best_scheme_of_the_fully_connected_layers() -> None:
     assert best_scheme(512, 512, 4096, 4) == "all-reduce"
 
 
-def test_priority_gains_on_an_emulated_link_what_was_predicted() -> None:
+def together(_module: str, folder: Path, places: Sequence[Place], _timeout_s: float) -> None:
+    """Start the ranks of a measurement as forks, for which PyTorch is loaded once."""
+    ranks(folder, f"measured:{len(places)}")
+
+
+def test_priority_gains_on_an_emulated_link_what_was_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ringwright_lab.live import bench
+
+    monkeypatch.setattr(bench, "run_ranks", together)
+    gains()
+
+
+@pytest.mark.sampled(0, "*")  # the same with forked ranks: above
+def test_priority_gains_what_was_predicted_where_ranks_are_programs() -> None:
+    gains()
+
+
+def gains() -> None:
     """Three layers of SOSP 2019's figure 2: 20 units first come first served, 17 by priority, on one all-reduce link."""
     from ringwright_lab.live.bench import LiveJob, compare
 

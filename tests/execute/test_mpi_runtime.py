@@ -34,6 +34,19 @@ namespaces = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "ip"))), reason="namespaces need root"
 )
 SCRIPTS = Path(__file__).parents[1] / "mpi_ranks.py"
+TABLES = {"open-mpi": OPEN_MPI, "mpich": MPICH}
+
+
+def menus(name: str) -> dict[str, list[str]]:
+    """Return the algorithms of each collective that a library of today can be forced to."""
+    return {op: [slug for slug, way in ways.items() if way.since <= 5] for op, ways in TABLES[name].items()}
+
+
+TURNS = [
+    (name, n, turn)
+    for name, n in (("open-mpi", 4), ("mpich", 2))
+    for turn in range(max(map(len, menus(name).values())))
+]
 
 
 def start(name: str, n: int, task: str, settings: dict[str, str] | None = None, **how: Any) -> Any:
@@ -183,19 +196,17 @@ class TestRealRanks:
         assert found["checked"] >= 25
         assert "bfloat16" in found["declined"]
 
-    @pytest.mark.parametrize(("name", "n"), [("open-mpi", 4), ("mpich", 2)])
-    def test_every_forced_algorithm_runs(self, name: str, n: int) -> None:
+    @pytest.mark.sampled(4, "n", "turn")
+    @pytest.mark.parametrize(("name", "n", "turn"), TURNS)
+    def test_every_forced_algorithm_runs(self, name: str, n: int, turn: int) -> None:
         """One start forces one algorithm of each collective; a value that the library does not know makes it complain."""
-        table = {"open-mpi": OPEN_MPI, "mpich": MPICH}[name]
-        menus = {op: [slug for slug, way in ways.items() if way.since <= 5] for op, ways in table.items()}
-        for turn in range(max(map(len, menus.values()))):
-            settings: dict[str, str] = {}
-            known = set()
-            for op, slugs in menus.items():
-                slug = slugs[turn % len(slugs)]
-                settings |= forced(name, op, slug, p=n).settings
-                known |= set() if table[op][slug].in_place else {f"{op} in place"}
-            assert set(start(name, n, "native", settings)["wrong"]) <= known
+        settings: dict[str, str] = {}
+        known = set()
+        for op, slugs in menus(name).items():
+            slug = slugs[turn % len(slugs)]
+            settings |= forced(name, op, slug, p=n).settings
+            known |= set() if TABLES[name][op][slug].in_place else {f"{op} in place"}
+        assert set(start(name, n, "native", settings)["wrong"]) <= known
 
     @pytest.mark.parametrize(("name", "n"), [("open-mpi", 3), ("mpich", 2)])
     @pytest.mark.parametrize("waits", ["block", "yield", "sleep"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,18 +22,44 @@ pytestmark = [
 ]
 
 
-def job(folder: Path, *options: str) -> str:
-    command = [sys.executable, "-W", "ignore", "-m", "ringwright_lab.testing.gloo_job", str(folder), *options]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANG_S).stdout
+MECHANISMS = ("killed", "stopped", "lock", "wrong-size", "wrong-order", "sleep")
+SEVERAL = """
+import json, sys
+from ringwright_lab.testing import gloo_job
+for line in json.loads(sys.argv[1]):
+    sys.argv[1:] = line
+    gloo_job.main()
+"""
+
+
+def jobs(*lines: list[str]) -> list[str]:
+    """Run jobs one after another, which load PyTorch once, and return what each said."""
+    command = [sys.executable, "-W", "ignore", "-c", SEVERAL, json.dumps(lines)]
+    limit_s = HANG_S * len(lines)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit_s)
+    return done.stdout.splitlines()
+
+
+def faulty(folder: Path, mechanism: str, seed: int) -> list[str]:
+    slow = ["--profile", "--steps", "30"] if mechanism == "sleep" else []
+    return [str(folder), "--mechanism", mechanism, "--rank", "2", "--amount", "0.15", "--seed", str(seed), *slow]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the folder of a job without a fault and of one with each, and what the first said."""
+    folder = tmp_path_factory.mktemp("ranks")
+    lines = [[str(folder / "job"), "--profile"], *(faulty(folder / each, each, 0) for each in MECHANISMS)]
+    return folder, jobs(*lines)[0]
 
 
 def operations(summary: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return {row["op"]: (row["count"], row["bytes"]) for row in summary["operations"]}
 
 
-def test_three_recordings_of_one_job_agree(tmp_path: Path) -> None:
-    folder = tmp_path / "job"
-    assert "finished" in job(folder, "--profile")
+def test_three_recordings_of_one_job_agree(ran: tuple[Path, str]) -> None:
+    folder = ran[0] / "job"
+    assert "finished" in ran[1]
     found = {kind: summarise(read(str(folder / f"{kind}_rank_*"))) for kind in ("kineto", "fr", "et")}
     assert found["kineto"]["kind"] == "kineto"
     assert found["et"]["kind"] == "pytorch-et"
@@ -49,13 +76,13 @@ def test_three_recordings_of_one_job_agree(tmp_path: Path) -> None:
     assert refused == "" or refused.startswith("clocks agree to ")
 
 
-@pytest.mark.parametrize("mechanism", ["killed", "stopped", "lock", "wrong-size", "wrong-order", "sleep"])
-def test_a_fault_on_purpose_names_its_rank(tmp_path: Path, mechanism: str) -> None:
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_fault_on_purpose_names_its_rank(ran: tuple[Path, str], tmp_path: Path, mechanism: str) -> None:
     """On a busy machine a run may stop where nothing can be told; another rank must never be named."""
-    slow = ["--profile", "--steps", "30"] if mechanism == "sleep" else []
     for attempt in range(4):
-        folder = tmp_path / f"job{attempt}"
-        job(folder, "--mechanism", mechanism, "--rank", "2", "--amount", "0.15", "--seed", str(attempt), *slow)
+        folder = tmp_path / f"job{attempt}" if attempt else ran[0] / mechanism
+        if attempt:
+            jobs(faulty(folder, mechanism, attempt))
         verdict = summarise(read(str(folder)))["verdict"]
         if verdict is not None and verdict["ranks"]:
             break

@@ -54,6 +54,7 @@ class Weather:
         return [HOP_S + (self.draw.random() < self.late) * float(self.draw.uniform(0, 0.05)) for _ in range(copies)]
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("block", range(10))
 def test_any_weather_gives_exact_sums_and_names_the_dead(block: int) -> None:
     for seed in range(20 * block, 20 * block + 20):

@@ -47,6 +47,7 @@ def small(op: str = "all-reduce", p: int = 3, channels: int = 1, **knobs: Any) -
 
 
 # --------------------------------------------------------------------------------------------------------- real files
+@pytest.mark.sampled(5, "*")
 @needs_shared_data
 @pytest.mark.parametrize("name", MSCCL)
 def test_real_files_are_valid_right_and_come_back(name: str, tmp_path: Path) -> None:
@@ -426,6 +427,7 @@ def blocks() -> list[tuple[str, str, int]]:
     return found
 
 
+@pytest.mark.sampled(1, "p")
 @pytest.mark.parametrize(("name", "op", "p"), blocks())
 def test_every_algorithm_is_scheduled_or_refused(tmp_path: Path, name: str, op: str, p: int) -> None:
     build = getattr(import_module(f"{algorithms.__name__}.{name}"), name)

@@ -35,7 +35,7 @@ def test_a_loop_is_equal_to_the_bit(tmp_path: Path) -> None:
     from ringwright.execute.looped_products import LoopedProduct, measure
     from ringwright_lab.network.network import network
 
-    job = LoopedProduct(ranks=4, rows=256, width=512)
+    job = LoopedProduct(ranks=4, rows=64, width=256, product_s=0.02, rounds=2)
     with network("switch:4,rate=200Mb/s", out=tmp_path / "lab", force=True) as net:
         rows = measure(job, net.places)
     assert len(rows) == 2

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 import pytest
 
 from ringwright_lab.judges.partitioned import in_lab
+from ringwright_lab.judges.partitioned.ranks import RanksAsked
+from ringwright_lab.network.network import network
 
 pytestmark = [
     pytest.mark.once,
@@ -25,6 +27,14 @@ def test_levels_pass_fewer_bytes_than_a_ring() -> None:
     assert rows[0].predicted_s / rows[1].predicted_s > 1.4
 
 
+def test_a_sum_split_over_two_networks_is_right() -> None:
+    with network(in_lab.NETWORKS, in_lab.SLOW_LINES, force=True) as net:
+        net.start_faults()
+        _, right = in_lab.carried_out(net, RanksAsked("split", 4, 1 << 15, 1, share=0.8))
+    assert right
+
+
+@pytest.mark.sampled(0, "*")  # a smaller sum, split alone: above
 def test_sums_over_two_networks_are_right() -> None:
     whole, split = in_lab.split(rounds=2)
     assert whole.right

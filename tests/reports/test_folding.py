@@ -191,6 +191,7 @@ def test_columns_is_obeyed_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: py
         assert layout.console(io.StringIO()).width == layout.PIPED_WIDTH
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(
     "command",
     [

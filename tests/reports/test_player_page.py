@@ -260,6 +260,7 @@ def test_the_steps_of_a_log_play_on_each_ring_and_tree(page: Any, pages: Path) -
         assert "Nothing is under way" in page.inner_text(".play")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hosts", [1, 8, 64])
 @pytest.mark.parametrize("width", [390, 1200])
 def test_a_matrix_has_room_for_its_labels(hosts: int, width: int, chromium: Any, pages: Path) -> None:
@@ -292,6 +293,7 @@ def test_a_matrix_has_room_for_its_labels(hosts: int, width: int, chromium: Any,
         assert barriers(page) == []
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(
     ("passes", "moment", "x"),
     [

@@ -107,6 +107,7 @@ def test_commands_on_the_shipped_samples(path: Path, tmp_path: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.sampled(3, "*")
 @needs_shared_data
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)

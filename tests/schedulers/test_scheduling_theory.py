@@ -68,6 +68,7 @@ def test_slices_cost_no_more_than_one_slice(block: int) -> None:
     _slicing(range(100 * block, 100 * block + 100))
 
 
+@pytest.mark.sampled(0, "*")  # of 300 instances: above
 @pytest.mark.slow
 def test_slices_cost_no_more_than_one_slice_in_3000_instances() -> None:
     _slicing(range(1000, 4000))

@@ -288,6 +288,7 @@ def test_a_server_that_is_gone_is_said(page: Any, folder: Path, tmp_path: Path) 
     page.wrong[:] = []
 
 
+@pytest.mark.sampled(2, "address")
 @pytest.mark.parametrize(
     ("address", "dark"),
     [("report", False), ("timeline", False), ("timeline", True), ("ask", False), ("answers", True), ("any", True)],
@@ -301,6 +302,7 @@ def test_no_barrier_by_axe(chromium: Any, served: Served, address: str, dark: bo
         assert barriers(page) == []
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("address", ["report", "timeline", "ask", "answers"])
 def test_a_phone_needs_no_sideways_scrolling(chromium: Any, served: Served, address: str) -> None:
     for page in opened(chromium):

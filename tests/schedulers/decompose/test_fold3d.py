@@ -42,6 +42,7 @@ def forget() -> None:
     figures.over_best_split.cache_clear()
 
 
+@pytest.mark.sampled(4, "*")
 @pytest.mark.parametrize("row", MEASURED, ids=lambda row: row["figure"])
 def test_every_row_of_the_paper_holds(row: dict[str, Any]) -> None:
     assert rows.holds(got(row), row["claimed"], row["tolerance"])

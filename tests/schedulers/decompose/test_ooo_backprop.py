@@ -42,6 +42,7 @@ def got(row: dict[str, Any]) -> float:
     return float(getattr(figures, row["measure"])(**row.get("with", {})))
 
 
+@pytest.mark.sampled(5, "*")
 @pytest.mark.parametrize("row", MEASURED, ids=lambda row: row["figure"])
 def test_rows_hold_or_say_that_they_do_not(row: dict[str, Any]) -> None:
     assert rows.holds(got(row), row["claimed"], row["tolerance"]) == (row not in FAILED)
@@ -93,6 +94,7 @@ def test_gradients_of_weights_go_first_where_they_keep_no_one_waiting() -> None:
     assert [phase for phase, _, _ in late[1] if phase != "F"] == ["I"] * 4 + ["W"] * 4
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize("live", [1, 2, 4, 5, 7, 9])
 def test_a_limit_of_live_micro_batches_holds_and_more_of_them_are_no_slower(live: int) -> None:
     step = plain(4, 12, 1)

@@ -22,6 +22,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("form", ["oases", "domino"])
 def test_halves_are_equal_to_the_bit_on_gloo_ranks(form: str) -> None:
     step = blocks(2)
