@@ -108,7 +108,6 @@ def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     assert any(f"exit code {code}" in text for text in found["losses"])
 
 
-@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(("what", "who"), [("sleep", 1), ("stop", 2)])
 def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
     stall = silent_s(3)

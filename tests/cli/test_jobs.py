@@ -75,7 +75,7 @@ def test_every_policy_sends_every_byte(capsys: pytest.CaptureFixture[str]) -> No
         assert row["compute_us"] == pytest.approx(whole["compute_us"])
 
 
-@pytest.mark.sampled(1, "*")
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("form", ["tp2,zero1", "tp2,sp,pp2,zero1", "fsdp"])
