@@ -133,7 +133,7 @@ def factorisations(p: int) -> Iterator[tuple[int, ...]]:
             yield from ((first, *rest) for rest in factorisations(p // first))
 
 
-@pytest.mark.sampled(20, "p")
+@pytest.mark.sampled(10, "p")
 @pytest.mark.parametrize("p", [*range(2, 25), *(pytest.param(p, marks=pytest.mark.slow) for p in range(25, 65))])
 def test_blueconnect_over_all_factors(p: int) -> None:
     for factors in factorisations(p):
