@@ -40,6 +40,7 @@ def table(folder: Path, *rows: str, head: str = HEAD) -> Path:
 def test_rows_kept_apart_are_predicted_as_well_as_stated(name: str, most: float) -> None:
     rows = [row for row in read(real("validation/training_iterations.csv")) if (row.table, row.half) == (name, "test")]
     small = [row for row in rows if row.gpus <= 64 or row.micro_batches <= 32]
+    small = sorted(small, key=lambda row: row.gpus * row.micro_batches)[:16]
     judged, refused = judge(small)
     assert not refused
     assert len(judged) >= 10
@@ -54,7 +55,7 @@ def test_newer_devices_on_rows_kept_apart(devices: tuple[str, ...], most: float)
     rows = [
         row
         for row in read(real("overlap/megatron_bridge_performance_summary.csv"))
-        if row.device in devices and row.half == "test" and row.gpus <= 64
+        if row.device in devices and row.half == "test" and row.gpus <= 32
     ]
     judged, _ = judge(rows)
     assert len(judged) >= 5

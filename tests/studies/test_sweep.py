@@ -244,7 +244,9 @@ def test_a_grid_point_that_fails_keeps_its_reason_and_the_others_go_on(tmp_path:
     assert facts_of(tmp_path / "cells" / grid.points[1].key) is not None, "the next cell was run, whatever came of it"
 
 
-@pytest.mark.sampled(0, "*")  # workloads/test_models: full width and few layers, and the closed forms that give 181 and 1
+@pytest.mark.sampled(
+    0, "*"
+)  # workloads/test_models: full width and few layers, and the closed forms that give 181 and 1
 @needs_models
 @pytest.mark.torch
 @pytest.mark.slow
