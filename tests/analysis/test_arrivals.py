@@ -121,7 +121,7 @@ def test_a_pair_of_ranks() -> None:
 
 
 @pytest.mark.sampled(1, "*")
-@pytest.mark.parametrize("ranks", [2, 3, 8, 16])
+@pytest.mark.parametrize("ranks", [2, 3, 8, 16, pytest.param(32, id="many-32")])
 def test_balanced_jobs_accuse_nobody(ranks: int) -> None:
     accused = 0
     for seed in range(60):
