@@ -115,11 +115,14 @@ def digests(told: dict[str, Any]) -> dict[str, str]:
     return {key: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:6] for key, value in told.items() if value}
 
 
-def all_answers() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every case and every pair with its answers."""
-    for case in made():
+def all_answers(*, whole: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every case and every pair with its answers; where not whole, those of two neighbours of every ten, in order."""
+    kept = [case for at, case in enumerate(made()) if whole or at % 10 < 2]
+    for case in kept:
         yield case, answer(case)
     for before, after in pairs():
+        if not {before, after} <= {*kept}:
+            continue
         try:
             yield f"{before} > {after}", compared(before, after)
         except RingwrightError as error:

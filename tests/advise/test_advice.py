@@ -184,7 +184,7 @@ def test_every_layer_has_settings_that_change_a_step(layer: str) -> None:
     settings = [each for slot in listed.slots.values() for each in slot]
     assert {each.layer for each in settings} == {layer}
     base = evaluator.run(Setup()).step_s
-    steps = [evaluator.run(Setup((each,))).step_s for each in settings[:6]]
+    steps = (evaluator.run(Setup((each,))).step_s for each in settings[:6])
     assert any(step is not None and step != base for step in steps)
 
 

@@ -68,6 +68,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(7, "spelling", "form")  # of each layer and place
 @pytest.mark.parametrize(("layer", "slot", "spelling", "form", "ends"), CASES, ids=[each[2] for each in CASES])
 def test_each_file_is_read_back_and_its_command_writes_the_same(
     layer: str,

@@ -120,8 +120,8 @@ def test_a_pair_of_ranks() -> None:
     assert arrivals(job({}, ranks=2))["culprits"] == []
 
 
-@pytest.mark.sampled(2, "ranks")
-@pytest.mark.parametrize("ranks", [2, 3, 8, 32])
+@pytest.mark.sampled(1, "*")
+@pytest.mark.parametrize("ranks", [2, 3, 8, 16, pytest.param(32, id="many-32")])
 def test_balanced_jobs_accuse_nobody(ranks: int) -> None:
     accused = 0
     for seed in range(60):

@@ -135,7 +135,7 @@ def same(by_verb: Mapping[str, Ends], where: object) -> None:
         assert each == pytest.approx(first, rel=1e-9), f"{verb} of {where}: {each}, not {first}"
 
 
-@pytest.mark.sampled(12, "seed")
+@pytest.mark.sampled(8, "seed")
 @pytest.mark.parametrize("seed", range(CALLS))
 def test_an_operation_has_one_number_in_every_verb(seed: int) -> None:
     call = drawn(seed)
@@ -170,7 +170,7 @@ def test_a_calibrated_operation_has_one_number_in_every_verb() -> None:
         assert each.simulated_s > 0
 
 
-@pytest.mark.sampled(3, "at")
+@pytest.mark.sampled(2, "at")
 @pytest.mark.parametrize("at", range(JOBS))
 def test_a_step_has_one_number_in_every_verb(at: int) -> None:
     model, parallel, micro_batches = FORMS[at]

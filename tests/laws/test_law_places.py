@@ -12,7 +12,7 @@ from ringwright_lab.testing.planted_places import disguised, planted
 
 pytestmark = pytest.mark.once
 KINDS = ("healthy", "slow-rank", "late-loader", "slow-nic", "loss", "half-optic", "slow-uplink", "latency")
-SEEDS = range(3)  # of small jobs of each kind; scripts/planted-places draws as many others as are asked for
+SEEDS = range(2)  # of small jobs of each kind; scripts/planted-places draws as many others as are asked for
 
 
 @cache
@@ -31,7 +31,7 @@ def test_the_place_of_a_fault_is_named_and_no_other() -> None:
 
 def test_a_healthy_job_accuses_nobody() -> None:
     healthy = [each for each in found() if each.kind == "healthy"]
-    assert len(healthy) >= 3
+    assert len(healthy) >= 2
     assert {each.outcome for each in healthy} == {"quiet"}
 
 

@@ -34,9 +34,9 @@ from ringwright_lab.reports import experiment as page
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 
-SPELLED = "leaf-spine:8,per_leaf=4"
+SPELLED = "leaf-spine:4,per_leaf=2"
 COMPUTED = SimulatedModel.answers
-SMALL = {"resnet-50": WorkloadSpec("resnet-50", 8, "dp8"), "resnet-18": WorkloadSpec("resnet-18", 8, "dp8")}
+SMALL = {"resnet-18": WorkloadSpec("resnet-18", 4, "dp4"), "resnet-50": WorkloadSpec("resnet-50", 4, "dp4")}
 
 
 def _answers(pair: SimulatedModel) -> list[ConclusionAnswer]:
@@ -65,13 +65,13 @@ def simulated(model: str, *faults: str, algorithm: str = "") -> float:
 
 @pytest.mark.usefixtures("small")
 def test_every_answer_is_what_simulate_says() -> None:
-    told = SimulatedModel("resnet-50", SPELLED).answers()
+    told = SimulatedModel("resnet-18", SPELLED).answers()
     by = {(each["disturbance"], each["algorithm"]): each for each in told}
     assert set(by) == {(name, "") for name in (HEALTHY, *EFFECTS, BUFFERS)} | {(HEALTHY, other) for other in OTHERS}
     for (_, algorithm), each in by.items():
         assert each["engine"]
         faults = [each["fault"]] if each["fault"] else []
-        assert each["step_us"] == pytest.approx(simulated("resnet-50", *faults, algorithm=algorithm), rel=1e-9)
+        assert each["step_us"] == pytest.approx(simulated("resnet-18", *faults, algorithm=algorithm), rel=1e-9)
         assert each["slowdown"] == pytest.approx((each["step_us"] or 0) / (by[HEALTHY, ""]["step_us"] or 1))
     assert (by["rate step", ""]["slowdown"] or 0) > (by["degraded optic", ""]["slowdown"] or 0) >= 1
     assert (by[BUFFERS, ""]["slowdown"] or 0) >= 1
@@ -82,7 +82,7 @@ def test_every_answer_is_what_simulate_says() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_rate_by_packets_is_near_that_by_events() -> None:
-    pair = SimulatedModel("resnet-50", SPELLED)
+    pair = SimulatedModel("resnet-18", SPELLED)
     events = next(each for each in pair.answers() if each["disturbance"] == "rate step")["slowdown"]
     told = pair.as_packets("rate step", events)
     assert told["why"] == ""

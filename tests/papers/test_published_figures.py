@@ -88,7 +88,7 @@ def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:
     return sum(predicted_s(imagenet_4_minutes(all_reduce(1024, size), group=8, **knobs), PRICE) for size in pools)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize(
     ("tensors", "unfused", "alike"), [(resnet50(), 55.4, 3.95), (alexnet(), 4.08, 1.48)], ids=["resnet50", "alexnet"]
 )
@@ -125,6 +125,7 @@ def abci(nodes: int) -> Topology:
     return boxes(nodes, 4, nvlink=50e9, nic=100 * GBIT, nics=2, alpha=1e-6, network=2e-6)
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("nodes", [68, pytest.param(272, marks=pytest.mark.slow)])
 def test_the_torus_is_fastest_of_three(nodes: int) -> None:
     """51 MB; rows are nodes. On 1,088 GPUs: torus 5.6 ms, one ring 8.2 ms, hierarchy 12.8 ms; efficiency 89.1 % (paper: 91.6 %).

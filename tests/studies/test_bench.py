@@ -76,8 +76,10 @@ def test_rows_hold_what_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["busbw_gbs"] == pytest.approx(row["size_bytes"] / row["time_us"] / 1e3)  # 2 (p-1)/p is 1 for two
 
 
-def test_every_rooted_and_plain_collective_runs() -> None:
-    for op, name in (
+@pytest.mark.sampled(3, "*")
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
         ("broadcast", "binomial"),
         ("reduce", "binomial"),
         ("gather", "linear"),
@@ -85,11 +87,11 @@ def test_every_rooted_and_plain_collective_runs() -> None:
         ("all-gather", "ring"),
         ("reduce-scatter", "ring"),
         ("all-to-all", "pairwise"),
-    ):
-        found = bench(
-            BenchSpec(op, 3, [6000], algorithms=[name], rounds=1, root=2 if op in ("reduce", "gather") else 0)
-        )
-        assert [row["wrong"] for row in found["rows"]] == [0], op
+    ],
+)
+def test_every_rooted_and_plain_collective_runs(op: str, name: str) -> None:
+    found = bench(BenchSpec(op, 3, [6000], algorithms=[name], rounds=1, root=2 if op in ("reduce", "gather") else 0))
+    assert [row["wrong"] for row in found["rows"]] == [0]
 
 
 def test_the_terminal_table_has_the_columns_of_nccl_tests(capsys: pytest.CaptureFixture[str]) -> None:

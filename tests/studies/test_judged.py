@@ -104,9 +104,10 @@ def test_the_closed_form_alone_has_no_interval(tmp_path: Path) -> None:
 
 
 @needs_shared_data
-def test_systems_that_are_left_out_are_met_within_what_was_promised() -> None:
+def test_systems_that_are_left_out_are_met_within_what_was_promised(pytestconfig: pytest.Config) -> None:
     """100, 80 and 35 % in the three regions, 90 % intervals that hold 85 % and more; variances as they ship."""
-    calls = [each for at, each in enumerate(measured_folder([real("validation")]).calls) if at % 3 == 0]
+    every = 3 if pytestconfig.getoption("--campaigns") else 5
+    calls = measured_folder([real("validation")]).calls[::every]
     tables = learning.tables_of(calls)
     owners = np.array([each.call.owner for each in calls for _ in each.times_s])
     mean, sigma = np.zeros(len(owners)), np.zeros(len(owners))
@@ -127,7 +128,7 @@ def test_systems_that_are_left_out_are_met_within_what_was_promised() -> None:
 
 @needs_shared_data
 def test_every_table_of_the_open_data_is_placed_or_says_why() -> None:
-    result = judged.study([real("validation")])
+    result = judged.study([real("validation")], engine="closed-form")
     placed = {row["case"] for row in result["rows"]}
     reasons = {each["case"]: each["reason"] for each in result["left_out"]}
     with (

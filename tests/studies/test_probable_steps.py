@@ -16,7 +16,7 @@ from ringwright.jobs.study import PolicyResult
 
 pytestmark = pytest.mark.once
 
-ASKED = ("simulate", "--model", "llama3-70b", "--gpus", "16", "--parallel", "tp8,sp", "--fabric", "dgx-h100:2")
+ASKED = ("simulate", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8,sp", "--fabric", "dgx-h100:2")
 
 
 def row(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_a_step_has_an_interval_that_a_fit_narrows(capsys: pytest.CaptureFixture
     assert narrow < 1.5 < 2 < wide
     held = factors(named(experts=False, fitted=True))
     assert fitted["step_us_p50"] == pytest.approx(fitted["step_us"] * held.middle)
-    mixture = row(capsys, *(word.replace("llama3-70b", "mixtral-8x7b") for word in ASKED), "--fit", "h100-megatron")
+    mixture = row(capsys, *(word.replace("llama3-8b", "mixtral-8x7b") for word in ASKED), "--fit", "h100-megatron")
     assert mixture["step_us_p95"] / mixture["step_us_p05"] > narrow
 
 
@@ -42,9 +42,9 @@ def test_a_step_has_an_interval_that_a_fit_narrows(capsys: pytest.CaptureFixture
     "words",
     [
         ("--model", "vgg16", "--gpus", "16"),
-        ("--model", "llama3-8b", "--gpus", "16", "--mode", "decode"),
-        ("--model", "llama3-8b", "--gpus", "16", "--step-ms", "300"),
-        ("--model", "llama3-8b", "--gpus", "16", "--arrivals", "normal:20us,seed=1"),
+        ("--model", "gpt3-125m", "--gpus", "16", "--mode", "decode"),
+        ("--model", "gpt3-125m", "--gpus", "16", "--step-ms", "300"),
+        ("--model", "gpt3-125m", "--gpus", "16", "--arrivals", "normal:20us,seed=1"),
     ],
 )
 def test_where_no_such_steps_were_measured_there_is_none(capsys: pytest.CaptureFixture[str], words: tuple[str]) -> None:

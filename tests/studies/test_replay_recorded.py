@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,15 +39,21 @@ FAKE = [
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("recorded")
-    assert sweep(legal([*REAL, *FAKE]), out, timeout_s=HANG_S)["failed"] == 0
-    return out / "cells"
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[GridPoint], Path]:
+    """Record a grid point once, when a test asks for it; return its folder."""
+
+    @cache
+    def record(point: GridPoint) -> Path:
+        out = tmp_path_factory.mktemp("recorded")
+        assert sweep(legal([point]), out, timeout_s=HANG_S)["failed"] == 0
+        return out / "cells" / point.key
+
+    return record
 
 
-def recording(recorded: Path, point: GridPoint) -> Trace:
+def recording(recorded: Callable[[GridPoint], Path], point: GridPoint) -> Trace:
     """Return what was recorded of a grid point, without what its ranks printed."""
-    return read(sorted((recorded / point.key).glob("calls.*.jsonl")))
+    return read(sorted(recorded(point).glob("calls.*.jsonl")))
 
 
 def counts(workload: Workload) -> Counter[tuple[str, str, int]]:
@@ -61,8 +69,11 @@ def closed(point: GridPoint) -> Counter[tuple[str, str, int]]:
     return found
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("point", FAKE, ids=[point.key for point in FAKE])
-def test_one_fake_rank_is_a_workload_in_counts_and_bytes(recorded: Path, point: GridPoint) -> None:
+def test_one_fake_rank_is_a_workload_in_counts_and_bytes(
+    recorded: Callable[[GridPoint], Path], point: GridPoint
+) -> None:
     found = replayed(recording(recorded, point), step=2)
     assert found.ground == "communication-only"
     assert found.workload.mesh.size == point.world
@@ -70,18 +81,19 @@ def test_one_fake_rank_is_a_workload_in_counts_and_bytes(recorded: Path, point: 
     assert any("ranks were not recorded" in each for each in found.workload.assumptions)
 
 
-def of_real(recorded: Path, at: int) -> Replay:
+def of_real(recorded: Callable[[GridPoint], Path], at: int) -> Replay:
     return replayed(recording(recorded, REAL[at]), step=4)
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("at", range(3))
-def test_a_recorded_job_issues_what_the_closed_forms_say(recorded: Path, at: int) -> None:
+def test_a_recorded_job_issues_what_the_closed_forms_say(recorded: Callable[[GridPoint], Path], at: int) -> None:
     found = of_real(recorded, at)
     assert found.ground == "times"
     assert counts(found.workload) == closed(REAL[at])
 
 
-def test_messages_between_stages_are_joined(recorded: Path) -> None:
+def test_messages_between_stages_are_joined(recorded: Callable[[GridPoint], Path]) -> None:
     made = of_real(recorded, 3).workload
     wanted = sum(count for (role, op, _), count in closed(REAL[3]).items() if role == "pp" and op in ("send", "recv"))
     assert len([each for each in made.payloads if each.op == "send-recv"]) == wanted
@@ -91,9 +103,10 @@ def test_messages_between_stages_are_joined(recorded: Path) -> None:
     }
 
 
+@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("at", range(4))
 def test_a_replay_takes_as_long_as_its_busiest_rank_and_not_longer_than_one_thing_after_another(
-    recorded: Path, at: int
+    recorded: Callable[[GridPoint], Path], at: int
 ) -> None:
     """Whatever else this machine does while it records. How near a replay comes to its step: ``test_replay``, on recordings."""
     found = of_real(recorded, at)

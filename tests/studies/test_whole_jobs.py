@@ -27,6 +27,7 @@ def _engines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FabricCosts, "_said_of", lambda *_: None)
 
 
+@pytest.mark.sampled(2, "seed")
 @pytest.mark.parametrize("seed", [*DRAWN, 3, 21])
 def test_a_step_takes_what_its_messages_take_together(seed: int) -> None:
     job = whole_jobs.drawn(seed, 32)
@@ -48,6 +49,7 @@ def test_messages_know_how_much_a_switch_holds() -> None:
     assert model == pytest.approx(messages, rel=1e-6)
 
 
+@pytest.mark.sampled(1, "seed")
 @pytest.mark.parametrize("seed", DRAWN)
 def test_nothing_that_is_worse_makes_a_job_faster(seed: int) -> None:
     told = whole_jobs.tried(whole_jobs.drawn(seed, 32))

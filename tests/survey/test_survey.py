@@ -58,7 +58,7 @@ TREE = {
 MACHINE = "switch:4"
 
 
-def of_model(name: str = "vgg16", machine: str = MACHINE, **question: Any) -> survey_job.Asked:
+def of_model(name: str = "alexnet", machine: str = MACHINE, **question: Any) -> survey_job.Asked:
     return survey_job.of_model(
         name, survey_job.NamedMachine(fabric(machine), f"--fabric {machine}"), survey_job.SurveySpec(**question)
     )
@@ -169,7 +169,7 @@ def test_every_built_system_has_a_figure_or_an_unmet_need(of_vgg: dict[str, Any]
         else:
             assert (each["why_not"], each["declined"], each["simulated"]) == (None, None, True)
             assert each["step_us"] > each["exposed_us"] >= 0 < each["wire_bytes"]
-    assert "no all-to-all in vgg-16" in row(of_vgg, "lina")["why_not"]
+    assert "no all-to-all in alexnet" in row(of_vgg, "lina")["why_not"]
     assert row(of_vgg, "nccl-2-4")["step_us"] == row(of_vgg, "pytorch-ddp")["step_us"] == of_vgg["baseline"]["step_us"]
 
 
@@ -327,7 +327,7 @@ def test_the_page_holds_every_row_and_runs_nothing_of_a_job(of_vgg: dict[str, An
     assert "<script>alert" not in page
     for each in of_vgg["rows"]:
         assert f"<b>{each['slug']}</b>" in page
-    assert "does not apply: workload.all-to-all: no all-to-all in vgg-16 training" in page
+    assert "does not apply: workload.all-to-all: no all-to-all in alexnet training" in page
 
 
 def test_the_list_alone_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

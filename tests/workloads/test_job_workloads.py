@@ -95,6 +95,7 @@ def closed(name: str, step: StepSpec) -> Counter[tuple[str, str, int | str]]:
     return folded(found)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("name", "form", "micro_batches", "sequence"), CASES, ids=str)
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_training_issues_what_the_closed_form_says(
@@ -107,6 +108,7 @@ def test_training_issues_what_the_closed_form_says(
         assert generated(made, stage) == closed(name, step), stage
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("mode", ["prefill", "decode"])
 @pytest.mark.parametrize(("name", "form", "micro_batches", "sequence"), CASES, ids=str)
 def test_inference_issues_what_the_closed_form_says(

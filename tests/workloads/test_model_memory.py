@@ -52,6 +52,7 @@ def embedding(form: str) -> float:
     return S * B * H / (T if "sp" in form else 1) + 8 * S * B
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flash", [True, False], ids=["scores-on-chip", "scores-kept"])
 @pytest.mark.parametrize("recompute", ["none", "selective"])
 @pytest.mark.parametrize("form", ["tp8,pp8", "tp8,pp8,sg", "tp8,pp8,sp"])
@@ -115,6 +116,7 @@ def llama_layer(t: int, own: int, *, lse: bool = True) -> float:
     return LS * LH * (8 / own + scaled / t) + (4 * LS * LA / t if lse else 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["tp8,pp4", "tp8,pp4,sg", "tp8,pp4,sp"])
 @pytest.mark.parametrize("recompute", ["none", "selective"])
 def test_llama_keeps_what_its_tensors_say(form: str, recompute: str) -> None:
@@ -168,6 +170,7 @@ def test_fully_sharded_a_rank_has_its_part_of_16_bytes_and_gathers_units_of_2() 
 
 
 # ------------------------------------------------------------------------------------------------------------- all models
+@pytest.mark.sampled(6, "form")
 @pytest.mark.parametrize(
     ("model", "gpus", "form"),
     [
