@@ -245,7 +245,7 @@ def _bomb(path: Path, gib: int) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "gib",
-    [2, pytest.param(10, marks=pytest.mark.sampled(0, "*"))],
+    [2, pytest.param(10, marks=pytest.mark.sampled(0, "*"))],  # 2 GiB is more than the 1 GiB that may be asked for
 )
 def test_a_bomb_is_stopped(tmp_path: Path, gib: int) -> None:
     path = _bomb(tmp_path / "a.log.gz", gib)
