@@ -1,6 +1,8 @@
 """Runs every verb of the installed package once, in one process, in a new folder: --help of each, then a cheap question of each.
 
-PYTHON scripts/every_verb.py [--help-only] [--json]    with the PYTHON of the environment in which the package is installed
+PYTHON scripts/every_verb.py [--help-only | --of VERB,...] [--json]
+
+PYTHON is that of the environment in which the package is installed.
 
 The exit code is 1 when a verb ends otherwise than it should, when one has no question here, or when the package that answers is
 that of a checkout and not an installed one (--anywhere lets it be). Nothing but the installed package and the standard library is
@@ -18,6 +20,7 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -68,6 +71,7 @@ def main() -> int:
     """Ask every verb and print a line for each command that fails, then how many ran."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--help-only", action="store_true")
+    parser.add_argument("--of", default="", metavar="VERB,...", help="the questions of these verbs alone")
     parser.add_argument("--anywhere", action="store_true")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
@@ -75,7 +79,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="verbs-") as folder:
         os.chdir(folder)
         write_inputs()
-        failures, ran = ask(help_only=given.help_only)
+        failures, ran = ask(list(filter(None, given.of.split(","))) or list(QUESTIONS), help_only=given.help_only)
         os.chdir("/")
     if not given.anywhere:
         failures += installed()
@@ -119,7 +123,7 @@ def row(*, size_bytes: int, time_us: float) -> str:
     return f"{size_bytes:12} {size_bytes // 4:12} float sum {half} {half}"
 
 
-def ask(*, help_only: bool) -> tuple[list[str], list[dict[str, object]]]:
+def ask(asked: Sequence[str], *, help_only: bool) -> tuple[list[str], list[dict[str, object]]]:
     """Run the commands; return what failed, and of each command its words, exit code and seconds."""
     from ringwright.cli import app
     from ringwright.ground import laboratory
@@ -134,7 +138,7 @@ def ask(*, help_only: bool) -> tuple[list[str], list[dict[str, object]]]:
         absent = (
             {} if laboratory.is_there() else dict.fromkeys(laboratory.VERBS, EXIT_USAGE)
         )  # they say what to install
-        commands += [(words, absent.get(verb, code)) for verb in QUESTIONS for words, code in QUESTIONS[verb]]
+        commands += [(words, absent.get(verb, code)) for verb in asked for words, code in QUESTIONS[verb]]
     ran = []
     for words, expected in [("--version", 0), ("--help", 0), *commands]:
         began = time.perf_counter()

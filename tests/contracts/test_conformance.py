@@ -92,6 +92,7 @@ def test_the_order_of_ranks_is_kept_or_refused(system: registry.System) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- knobs
+@pytest.mark.sampled(20)  # of every system: tests/test_knobs.py
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.slug)
 def test_conformance_over_knobs(system: registry.System) -> None:
     """Each knob of each system twice; ``scripts/conformance`` has both ends of all ranges, and all words."""
