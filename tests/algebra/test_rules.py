@@ -26,7 +26,7 @@ def rewritten(case: Case, p: int) -> tuple[Workload, Workload]:
     return before, after
 
 
-@pytest.mark.sampled(110)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize(("case", "p"), PAIRS)
 def test_a_rule_changes_no_output(case: Case, p: int) -> None:
     before, after = rewritten(case, p)

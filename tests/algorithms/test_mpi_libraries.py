@@ -86,6 +86,7 @@ def test_the_menu_has_every_algorithm() -> None:
         assert len(makers) == len(ompi_rules.names(op)) - 1, op
 
 
+@pytest.mark.sampled(4, "*")
 @pytest.mark.parametrize("op", OPS)
 def test_every_forced_algorithm_is_right(op: str) -> None:
     for p in RANKS:
@@ -165,7 +166,7 @@ def test_the_default_choice_keeps_the_order(op: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- MPICH
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(10, "*")
 @pytest.mark.parametrize(("op", "short"), [key for key in MPICH_MENU if not key[0].endswith("-v")])
 def test_every_mpich_algorithm_is_right(op: str, short: str) -> None:
     for p in RANKS:
@@ -208,7 +209,7 @@ NODES = [[0], [0, 0], [0, 1], [0, 0, 0, 0], [0, 1, 2, 3], [0, 0, 0, 1], [0, 1, 1
 SCATTERED = [[0, 1, 0, 1], [0, 1, 2, 0, 1, 0, 2, 2, 2], [2, 1, 0, 2, 1, 0, 0]]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(6, "*")
 @pytest.mark.parametrize("op", ["all-reduce", "barrier", "broadcast", "reduce"])
 @pytest.mark.parametrize("hosts", [*NODES, *SCATTERED])
 def test_two_levels_on_uneven_nodes(op: str, hosts: list[int]) -> None:

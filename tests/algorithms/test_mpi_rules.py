@@ -372,7 +372,7 @@ GRID_BYTES = [
 ]
 
 
-@pytest.mark.sampled(6, "op")
+@pytest.mark.sampled(2, "*")
 @needs_shared_data
 @pytest.mark.parametrize("op", sorted(MPI_NAMES))
 def test_mpich_agrees_on_a_grid(op: str) -> None:

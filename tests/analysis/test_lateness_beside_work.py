@@ -54,7 +54,7 @@ def test_a_slow_rank_is_found_beside_communication(seed: int, policy: str, is_li
     assert [each["ranks"] for each in found["culprits"]] == [[SLOW]]
 
 
-@pytest.mark.sampled(8, "seed")
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize("is_live", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", SEEDS)

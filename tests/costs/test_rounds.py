@@ -29,7 +29,7 @@ def wires(on: str) -> UnitLinks:
     return wires_of(top, range(top.n_ranks))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3, "*")
 @pytest.mark.parametrize(
     ("on", "steps", "rounds"),
     [

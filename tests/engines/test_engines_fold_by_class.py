@@ -54,7 +54,7 @@ def held_to_the_whole(program: Program, made: Machine) -> Folded:
     return folded
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(6, "name", "fabric")
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("fabric", FABRICS)

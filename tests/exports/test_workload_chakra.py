@@ -67,6 +67,7 @@ def test_what_a_policy_made_of_it_is_in_the_files(tmp_path: Path) -> None:
     assert simulate(again.workload, COSTS).step_s == pytest.approx(simulate(cut, COSTS).step_s, rel=1e-9)
 
 
+@pytest.mark.sampled(2, "*")
 @pytest.mark.parametrize(
     ("name", "form", "batches", "sequence"),
     [

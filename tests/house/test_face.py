@@ -95,6 +95,7 @@ def documented(name: str) -> str:
     return inspect.getdoc(public(name)) or ""
 
 
+@pytest.mark.sampled(22, "*")
 @pytest.mark.parametrize("name", [*NAMES, *CONTRACTS])
 def test_the_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -59,6 +59,7 @@ def asked(question: str, capsys: pytest.CaptureFixture[str], *more: str) -> dict
     return answer
 
 
+@pytest.mark.sampled(5, "*")
 @pytest.mark.parametrize("verb", VERBS)
 def test_an_answer_says_what_was_asked_and_what_faults_cost(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     question, fault = VERBS[verb]

@@ -94,6 +94,7 @@ WAYS: dict[str, Callable[[Path, Path], Path]] = {
 Saved = tuple[str, Path, dict[str, Any]]
 
 
+@pytest.mark.sampled(6, "*")
 @pytest.mark.parametrize("way", WAYS)
 def test_every_table_and_answer_comes_back(way: str, saved: Saved, tmp_path: Path) -> None:
     _, where, _ = saved

@@ -89,6 +89,7 @@ def test_what_is_too_large_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> N
     assert trees(ring(Collective("all-gather", range(4), 1 << 12), fabric("ring:4"))) == []
 
 
+@pytest.mark.sampled(5, "*")
 @pytest.mark.parametrize("alpha", ["pipelined", "busy"])
 @pytest.mark.parametrize(("op", "name", "spelling"), FOUND)
 def test_the_load_over_time_is_what_links_carried(op: str, name: str, spelling: str, alpha: str) -> None:
