@@ -17,7 +17,7 @@ from ringwright_lab.contracts import conformance as public
 pytestmark = pytest.mark.once
 
 SEED = 7
-MOST_SEARCHES, MOST_CASES = 6, 24
+MOST_SEARCHES, MOST_CASES = 6, 60
 GROUP_SIZES = (1, 2, 3, 5, 6, 8, 12, 17)
 SYSTEMS = registry.systems()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise
 from typing import TYPE_CHECKING
 
 from ringwright.model.validity.workload_finding import Finding, doubt
@@ -21,36 +21,26 @@ Numbers = tuple[Mapping[str, int], Mapping[str, int], int]  # instances of each 
 
 def cycles(workload: Workload) -> Iterator[Finding]:
     """Yield a cycle of tasks that wait for each other within a step, through edges and payloads."""
-    number = {task.name: at for at, task in enumerate(workload.tasks)}
-    after: list[list[int]] = [[] for _ in number]
-
-    def numbered(name: str) -> int:
-        at = number.setdefault(name, len(after))
-        if at == len(after):  # what is no task
-            after.append([])
-        return at
-
-    for edge in workload.edges:
-        if edge.distance == 0:
-            after[numbered(edge.src)].append(numbered(edge.dst))
+    number: dict[str, int] = defaultdict(count().__next__)
+    after: dict[int, list[int]] = defaultdict(list, {number[task.name]: [] for task in workload.tasks})
+    for edge in (each for each in workload.edges if each.distance == 0):
+        after[number[edge.src]].append(number[edge.dst])
     for payload in workload.payloads:
-        users = [numbered(name) for name, distance in payload.consumers if distance == 0]
+        users = [number[name] for name, distance in payload.consumers if distance == 0]
         for name in payload.producers if users else ():
-            after[numbered(name)] += users
+            after[number[name]] += users
     names = list(number)
-    ring = [names[at] for at in _ring(after)]
+    ring = [names[at] for at in _ring([after[at] for at in range(len(names))])]
     if not ring:
         return
     chain = " waits for ".join(reversed([*ring, ring[0]][:9]))
-    behind = list(zip(ring, [*ring[1:], ring[0]], strict=True))
     carried = {
-        (producer, name): payload.name
+        (producer, consumer): payload.name
         for payload in workload.payloads
-        for name, distance in payload.consumers
+        for consumer, distance in payload.consumers
         for producer in (payload.producers if distance == 0 else ())
-        if (producer, name) in behind
     }
-    through = [carried[pair] for pair in behind if pair in carried]
+    through = [carried[pair] for pair in zip(ring, [*ring[1:], ring[0]], strict=True) if pair in carried]
     of = workload.task[ring[0]].of
     where = f"task {ring[0]}, class {of}" + (f", payload {through[0]}" if through else "")
     yield Finding("cycle", chain, where, "an edge to the next step has an iteration distance of 1")

@@ -77,8 +77,7 @@ def cut_in_two(workload: Workload, dim: str, *, whole_weights: bool, required: b
 
     WorkloadError where no operation is behind a task that can be cut, or the halves would be of no whole sample.
     """
-    if any(_is_between(each, workload) for each in workload.payloads):  # else nothing will be cut
-        workload = _unbarred(workload)
+    workload = _unbarred(workload) if any(_is_between(each, workload) for each in workload.payloads) else workload
     known = {name for value in workload.values for name, _ in value.dims}
     if known and dim not in known:
         what = f"no value of {workload.name} has a dimension '{dim}'"
