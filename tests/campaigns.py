@@ -3,7 +3,7 @@
 A test marked ``sampled(n, *more)`` holds one behaviour over more inputs than a person waits for. ``n`` of its cases run each time,
 and as many more as it takes for each name, number and flag among its parameters to be met once, but those of ``more``; ``pytest
 --campaigns`` runs them all, as does whoever names a test by ``::``. ``sampled(0)`` leaves to campaigns alone what a smaller test
-holds too, named beside it. Of papers that take long, ``few`` rows are computed anew each time."""
+holds too, named beside it. Of papers that take long, a few rows (``few``, tests/slow_papers.py) are computed anew each time."""
 
 from __future__ import annotations
 

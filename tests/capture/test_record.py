@@ -93,7 +93,6 @@ def test_the_recorder_killed_leaves_the_job_recording(tmp_path: Path) -> None:
     assert any("launcher left no end" in text for text in found["losses"])
 
 
-@pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
     with looped(tmp_path, 4000, "slow", by=torchrun) as job:

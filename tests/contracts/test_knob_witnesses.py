@@ -17,7 +17,6 @@ pytestmark = pytest.mark.once
 ANSWERS: dict[tuple[str, ...], Any] = {}  # several knobs stand beside one question
 
 
-@pytest.mark.sampled(20, "*")
 @pytest.mark.parametrize("witness", WITNESSES, ids=lambda each: each.knob)
 def test_some_question_has_another_answer_with_it(witness: Witness, capsys: pytest.CaptureFixture[str]) -> None:
     def ask(words: list[str]) -> Any:

@@ -199,7 +199,6 @@ INFORMATIVE = {
 }
 
 
-@pytest.mark.sampled(40, "*")
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_of_a_trace_is_noticed(name: str, bases: list[Base]) -> None:
     table, column = name.split(".")

@@ -15,7 +15,6 @@ ONE_PAGE = 90  # letters of a line that a page shows
 TUTORIALS = sorted((REPOSITORY / "docs" / "tutorials").glob("*.ipynb"))
 
 
-@pytest.mark.sampled(3, "*")
 @pytest.mark.slow
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_says_what_it_holds(path: Path) -> None:
