@@ -391,9 +391,9 @@ class SeenFusion(SeenRemedy):
     pattern: str = ""
     groups: list[str] = field(default_factory=list)
     group: str | None = None
-    expected: int = 0
-    fired: int = 0
-    missed: int = 0
+    expected: int = field(kw_only=True)
+    fired: int = field(kw_only=True)
+    missed: int = field(kw_only=True)
     layers: list[str] = field(default_factory=list)
     why: str = ""
 
@@ -507,11 +507,11 @@ class BurstsView(BurstView):
 class SeenSummary:
     """The parts of a summary that reports show."""
 
+    hosts: int
+    ranks_seen: int
     kind: str = ""
     inputs: list[str] = field(default_factory=list)
     nccl_versions: list[str] = field(default_factory=list)
-    hosts: int = 0
-    ranks_seen: int = 0
     ranks_expected: int | None = None
     communicators: list[SeenSizes] = field(default_factory=list)
     operations: list[SeenOperation] = field(default_factory=list)
