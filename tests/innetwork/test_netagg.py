@@ -10,7 +10,6 @@ import pytest
 from ringwright.algorithms.innetwork.ethernet.netagg import netagg
 from ringwright.algorithms.innetwork.keyed import KeyedPairs, best, joined, left_bytes, summed
 from ringwright.algorithms.innetwork.middlebox_trees import DIRECT, middlebox_tree, switches_with_middleboxes
-from ringwright.algorithms.innetwork.redirected import collected
 from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.ground.errors import UsageError
@@ -19,6 +18,7 @@ from ringwright.model.collective import Collective
 from ringwright.model.program import Program
 from ringwright.model.validity import check
 from ringwright.model.validity.stream_rules import check_streams
+from ringwright_lab.judges.redirected_sums import collected
 from ringwright_lab.papers.figures import netagg as figures
 from small_fabrics import wrong
 

@@ -22,10 +22,10 @@ from ringwright.model.collective import Collective
 from ringwright.model.stages import LinkCosts
 from ringwright.model.validity.workloads import check
 from ringwright.schedulers.decompose.t3 import stages, t3
-from ringwright.schedulers.decompose.t3.address_map import address_map
-from ringwright.schedulers.decompose.t3.machine import carry_out
-from ringwright.schedulers.decompose.t3.tracker import Tracker
 from ringwright_lab.contracts.small_jobs import layers
+from ringwright_lab.judges.tile_addresses import address_map
+from ringwright_lab.judges.tile_machine import carry_out
+from ringwright_lab.judges.tile_tracker import Tracker
 from ringwright_lab.papers import claims
 from ringwright_lab.papers.figures import rows
 from ringwright_lab.papers.figures import t3 as figures

@@ -18,8 +18,8 @@ import numpy as np
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.ground.errors import UsageError
 from ringwright.model.collective import Collective
-from ringwright.schedulers.decompose.t3.address_map import MappedChunk, address_map
-from ringwright.schedulers.decompose.t3.tracker import Tile, Tracker
+from ringwright_lab.judges.tile_addresses import MappedChunk, address_map
+from ringwright_lab.judges.tile_tracker import Tile, Tracker
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ringwright.schedulers.decompose.t3.address_map import MappedChunk
-from ringwright.schedulers.decompose.t3.tracker import ENTRIES, Tile, Tracker
+from ringwright_lab.judges.tile_addresses import MappedChunk
+from ringwright_lab.judges.tile_tracker import ENTRIES, Tile, Tracker
 
 Map = Sequence[tuple[MappedChunk, ...]]
 
