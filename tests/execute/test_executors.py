@@ -68,6 +68,13 @@ def processes(words: str) -> set[int]:
 
 
 @pytest.fixture(autouse=True)
+def loaded_once(request: pytest.FixtureRequest) -> None:
+    """Ranks on gloo are forks; those on gloo in batches are programs, as all the others are."""
+    if "callspec" in dir(request.node) and request.node.callspec.params.get("name") == "gloo":
+        request.getfixturevalue("forked_ranks")
+
+
+@pytest.fixture(autouse=True)
 def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No folder of a job, no process that knows it, and no session file of an MPI library stays."""
     folders: list[Path] = []
@@ -191,6 +198,7 @@ def test_reals_are_within_what_the_order_allows_over_gloo(name: str) -> None:
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks")
+@pytest.mark.usefixtures("forked_ranks")
 def test_pytorchs_own_additions() -> None:
     kinds = ("float64", "float32", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
     exact("gloo-batched", all_reduces(2, kinds, REDUCE_OPS))
