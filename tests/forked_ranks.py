@@ -7,7 +7,9 @@ rank's module, at a place in the lab too, becomes a fork, anything else a proces
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -103,7 +105,9 @@ class Forks:
 def main() -> int:
     """Fork on request until the other end of the socket is closed."""
     for each in LOADED:
-        importlib.import_module(each)
+        with contextlib.suppress(ImportError):  # where PyTorch is absent the others are forks all the same
+            importlib.import_module(each)
+    gc.freeze()  # a search for garbage would copy all of it into every fork
     asked = socket.socket(fileno=int(sys.argv[1]))
     while True:
         text, handed, *_ = socket.recv_fds(asked, MOST_BYTES, 2)

@@ -844,7 +844,7 @@ def converges(rank: int, world: int) -> dict[str, float]:
         x = torch.randn(32, 32, generator=generator)
         return x, (x @ truth + 0.5 * torch.randn(32, 5, generator=generator)).argmax(1)
 
-    def run(shares: tuple[float, ...], steps: int = 400) -> tuple[float, float, int]:
+    def run(shares: tuple[float, ...], steps: int = 300) -> tuple[float, float, int]:
         torch.manual_seed(1)
         model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 5))
         members = list(model.parameters())

@@ -6,6 +6,7 @@ A program, which is a fork itself: ``live_ranks FOLDER CASE:WORLD ...`` writes `
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -49,6 +50,7 @@ def main() -> int:
     import live_cases
 
     assert torch._dynamo
+    gc.freeze()  # a search for garbage would copy all of it into every rank
     folder = Path(sys.argv[1])
     for case in sys.argv[2:]:
         name, _, world = case.partition(":")
