@@ -42,7 +42,7 @@ class Nursery:
         mine = {name: of for name, of in os.environ.items() if name != "TMPDIR"}  # one test's; PyTorch writes there
         environment = {**mine, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         argv = [sys.executable, __file__, str(theirs.fileno())]
-        self._process = subprocess.Popen(argv, env=environment, pass_fds=[theirs.fileno()])
+        self._process = subprocess.Popen(argv, env=environment, cwd="/", pass_fds=[theirs.fileno()])
         theirs.close()
         atexit.register(self.close)
 
@@ -99,6 +99,7 @@ class Forks:
         assert how["start_new_session"]
         _, _, module, *words = argv[python[0] :]
         question = {"module": module, "words": words, "environment": dict(how["env"]), "within": list(within[-3:])}
+        question["folder"] = os.getcwd()
         return Fork(question, how["stdout"].fileno(), how["stderr"].fileno())
 
 
@@ -149,6 +150,7 @@ def be(question: dict[str, Any], handed: list[int]) -> NoReturn:
         os.close(number)
     os.environ.clear()
     os.environ.update(question["environment"])
+    os.chdir(question["folder"])
     sys.path[:0] = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each not in sys.path]
     if question["within"]:
         holder, user, folder = question["within"]
