@@ -99,7 +99,7 @@ class Forks:
         assert how["start_new_session"]
         _, _, module, *words = argv[python[0] :]
         question = {"module": module, "words": words, "environment": dict(how["env"]), "within": list(within[-3:])}
-        question["folder"] = os.getcwd()
+        question["folder"] = str(Path.cwd())
         return Fork(question, how["stdout"].fileno(), how["stderr"].fileno())
 
 

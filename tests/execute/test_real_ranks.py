@@ -48,7 +48,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the folder of a job without a fault and of one with each, and what the first said."""
     folder = tmp_path_factory.mktemp("ranks")
     lines = [[str(folder / "job"), "--profile"], *(faulty(folder / each, each, 0) for each in MECHANISMS)]
-    return folder, [ran_job(*line) for line in lines][0]
+    said = [ran_job(*line) for line in lines]
+    return folder, said[0]
 
 
 def operations(summary: dict[str, Any]) -> dict[str, tuple[int, int]]:
