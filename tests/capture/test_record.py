@@ -59,9 +59,9 @@ def test_an_ordinary_job_is_recorded_whole(tmp_path: Path) -> None:
 @pytest.mark.sampled(1, "what")
 @pytest.mark.parametrize("what", ["kill", "leave", "raise"])
 def test_a_rank_that_ends_early_is_named(tmp_path: Path, what: str) -> None:
-    with looped(tmp_path, 4000, what, 1, ranks=3) as job:  # where torchrun itself is killed, or told to end: below
+    with looped(tmp_path, 4000, what, 1, ranks=3, by=torchrun) as job:
         code, _, err = job.ends()
-    assert code == 1, err  # the launcher's own
+    assert code == 1, err  # torchrun's own
     found = understood(job.out)
     assert found["verdict"]["ranks"] == [1]
     assert found["verdict"]["kind"] == "rank-died"
