@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +39,23 @@ class Oversize:
     reason: str
 
 
-def oversized(trees: Mapping[Path, ast.Module], texts: Mapping[Path, str]) -> Iterator[Oversize]:
-    """Yield each function above each limit, whether it has a reason or not."""
-    for path, tree in trees.items():
-        for node in ast.walk(tree):
+def everything(tree: ast.AST) -> list[ast.AST]:
+    """Return what a tree holds, as ``ast.walk`` yields it but for contexts: whoever reads all files waits for this."""
+    found = [tree]
+    for node in found:
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif name != "ctx" and isinstance(value, ast.AST):
+                found.append(value)
+    return found
+
+
+def oversized(nodes: Mapping[Path, Iterable[ast.AST]], texts: Mapping[Path, str]) -> Iterator[Oversize]:
+    """Yield each function above each limit, whether it has a reason or not; ``nodes``: everything in each file."""
+    for path, held in nodes.items():
+        for node in held:
             if not isinstance(node, Function):
                 continue
             for limit, measure in MEASURES.items():
@@ -105,9 +118,16 @@ def complexity(node: Function) -> int:
 
 def _inside(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what a function holds, functions and classes inside left out: they are measured by themselves."""
-    left = [node]
+    left: list[ast.AST] = [node]
     while left:
-        inside = [child for child in ast.iter_child_nodes(left.pop()) if not isinstance(child, _DEFINITIONS)]
+        inside: list[ast.AST] = []
+        parent = left.pop()
+        for name in parent._fields:
+            value = getattr(parent, name, None)
+            if type(value) is list:
+                inside += [each for each in value if isinstance(each, ast.AST) and not isinstance(each, _DEFINITIONS)]
+            elif name != "ctx" and isinstance(value, ast.AST) and not isinstance(value, _DEFINITIONS):
+                inside.append(value)
         yield from inside
         left += inside
 

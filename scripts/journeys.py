@@ -18,6 +18,7 @@ import io
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -58,19 +59,24 @@ class Walk:
         self.root = Call("", "")
         self.stack = [self.root]
 
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note a call or a return of a function of ours."""
-        file = frame.f_code.co_filename
-        if event not in ("call", "return") or not file.startswith(OURS):
-            return
-        if event == "return":
-            if len(self.stack) > 1:
-                self.stack.pop()
-            return
-        key = (file, frame.f_code.co_qualname)
-        here = self.stack[-1].below.setdefault(key, Call(*key))
+    def called(self, frame: FrameType, _event: str, _: Any) -> Callable[[FrameType, str, Any], Any] | None:
+        """Note a call of a function of ours, and ask for its return alone: builtins and lines would be most of the time."""
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_lines = False
+        key = (code.co_filename, code.co_qualname)
+        here = self.stack[-1].below.get(key)
+        if here is None:
+            here = self.stack[-1].below[key] = Call(*key)
         here.calls += 1
         self.stack.append(here)
+        return self.returned
+
+    def returned(self, _frame: FrameType, event: str, _: Any) -> None:
+        """Note a return."""
+        if event == "return" and len(self.stack) > 1:
+            self.stack.pop()
 
 
 def main() -> int:
@@ -103,11 +109,12 @@ def walked(words: list[str]) -> Call:
 
     walk = Walk()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
-        sys.setprofile(walk)
+        before = sys.gettrace()
+        sys.settrace(walk.called)
         try:
             verb(words)
         finally:
-            sys.setprofile(None)
+            sys.settrace(before)
     return walk.root
 
 

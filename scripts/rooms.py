@@ -10,7 +10,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,9 @@ class Arrow:
 class Rooms:
     """The modules of both packages, and the arrows between them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, trees: Mapping[Path, ast.Module] | None = None) -> None:
+        """``trees``: of files that are parsed already."""
+        self.folder, self._trees = folder, trees or {}
         self.package = folder / "src" / "ringwright"
         self.modules = {name: path for root in sources(folder) for name, path in modules(root)}
         self.arrows = sorted(self._arrows(), key=lambda each: (each.source, each.target, each.kind))
@@ -70,7 +71,7 @@ class Rooms:
 
     def _arrows(self) -> Iterator[Arrow]:
         for name, path in self.modules.items():
-            tree = ast.parse(path.read_text())
+            tree = self._trees.get(path) or ast.parse(path.read_text())
             for target, kind in imports(tree):
                 known = target if target in self.modules else target.rpartition(".")[0]
                 if known in self.modules and known != name:

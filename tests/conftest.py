@@ -68,6 +68,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if id(item) not in gone]
 
 
+@pytest.fixture
+def forked_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are forks of one process that has loaded PyTorch, which takes each of them longer than most jobs."""
+    from forked_ranks import Forks
+    from ringwright.execute import launch, rank_processes
+
+    monkeypatch.setattr(launch, "subprocess", Forks)
+    monkeypatch.setattr(rank_processes, "subprocess", Forks)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a marked test whose precondition this machine lacks."""
     if item.get_closest_marker("shared_data") and not shared_data.is_present():

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import nn
 import live_policies
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.workload import Policy, Rewrite
-from ringwright_lab.live import bench, schedule
+from ringwright_lab.live import schedule
 
 OPTIMISERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda ps: torch.optim.SGD(ps, 0.1),
@@ -32,9 +31,6 @@ LIMITS = {"timeout_s": 20.0}
 
 def run(name: str, rank: int, world: int, store: str) -> Any:
     torch.set_num_threads(1)
-    if name == "measured":  # makes a group of its own
-        bench._rank(Path(store).parent, rank)
-        return "measured"
     if name != "no_group":
         dist.init_process_group("gloo", store=dist.FileStore(store, world), rank=rank, world_size=world)
     own = globals().get(name)
@@ -848,7 +844,7 @@ def converges(rank: int, world: int) -> dict[str, float]:
         x = torch.randn(32, 32, generator=generator)
         return x, (x @ truth + 0.5 * torch.randn(32, 5, generator=generator)).argmax(1)
 
-    def run(shares: tuple[float, ...], steps: int = 400) -> tuple[float, float, int]:
+    def run(shares: tuple[float, ...], steps: int = 300) -> tuple[float, float, int]:
         torch.manual_seed(1)
         model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 5))
         members = list(model.parameters())

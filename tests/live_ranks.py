@@ -1,20 +1,21 @@
-"""Runs cases of ``live_cases`` on forked gloo ranks, one after another; PyTorch is loaded once.
+"""Runs cases of ``live_cases`` on forked gloo ranks, one after another; PyTorch is loaded once, for other tests too.
 
-A program: ``live_ranks.py FOLDER CASE:WORLD ...`` writes ``FOLDER/CASE.json``, a list of what each rank answered: a value, or
+A program, which is a fork itself: ``live_ranks FOLDER CASE:WORLD ...`` writes ``FOLDER/CASE.json``, a list of what each rank answered: a value, or
 {"error": class, "text": message}, or {"code": exit code} for a rank that wrote nothing.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from forked_ranks import Forks
 from patience import HANG_S
 
 HERE = Path(__file__).resolve().parent
@@ -27,9 +28,9 @@ def ranks(folder: Path, *cases: str) -> dict[str, list[Any]]:
         "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)]),
         "OMP_NUM_THREADS": "1",
     }
-    argv = [sys.executable, str(HERE / "live_ranks.py"), str(folder), *cases]
+    argv = [sys.executable, "-m", "live_ranks", str(folder), *cases]
     with (folder / "said").open("wb") as said:
-        process = subprocess.Popen(argv, env=environment, stdout=said, stderr=said, start_new_session=True)
+        process = Forks.Popen(argv, env=environment, stdout=said, stderr=said, start_new_session=True)
         try:
             process.wait(20 + HANG_S * len(cases))
         finally:
@@ -49,6 +50,7 @@ def main() -> int:
     import live_cases
 
     assert torch._dynamo
+    gc.freeze()  # a search for garbage would copy all of it into every rank
     folder = Path(sys.argv[1])
     for case in sys.argv[2:]:
         name, _, world = case.partition(":")

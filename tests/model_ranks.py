@@ -7,6 +7,7 @@ The counting sits in the dispatcher, below everything that issues collectives.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -180,6 +181,7 @@ def main(folder: Path) -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     preload()
+    gc.freeze()  # a search for garbage would copy all of it into every rank
     cells = json.loads((folder / "cells.json").read_text())
     for number, cell in enumerate(cells):
         world = cell.pop("world")

@@ -613,6 +613,7 @@ def test_the_files_of_executors_are_the_list() -> None:
 
 # -------------------------------------------------------------------------------------------------------- the page
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_ranks")
 def test_every_line_of_the_page_on_plug_ins_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

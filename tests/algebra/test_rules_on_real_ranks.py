@@ -37,6 +37,7 @@ def test_every_rule_on_gloo_ranks(p: int) -> None:
     assert {cases[at].name: names for at, names in wrong.items() if names} == {}
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_stages_hand_their_results_on_to_the_ranks_that_lie_alike() -> None:
     """Two stages of two ranks, each of which has its own numbers; the second stage adds up what it is handed."""
     dims = (("n", 6),)

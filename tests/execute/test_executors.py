@@ -67,6 +67,23 @@ def processes(words: str) -> set[int]:
     return found
 
 
+# Ranks that are killed, stopped, lost or raise are programs, as those on gloo in batches; where many cases run they are forks.
+PROGRAMS = (
+    "test_a_killed_rank_is_named",
+    "test_a_stopped_rank_is_named",
+    "test_a_lost_message_is_named",
+    "test_a_rank_that_raises_is_named",
+    "test_a_rank_that_cannot_begin_shows_its_last_words",
+)
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.params.get("name", "") if hasattr(request.node, "callspec") else ""
+    if name == "gloo" or (name != "gloo-batched" and request.node.originalname not in PROGRAMS):
+        request.getfixturevalue("forked_ranks")
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No folder of a job, no process that knows it, and no session file of an MPI library stays."""
@@ -90,7 +107,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @functools.cache
 def campaign() -> list[AlgorithmCase]:
-    return real_ranks.chosen()
+    return real_ranks.chosen((2, 3, 4), ("ragged", "bytes"))
 
 
 def seeded(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from live_ranks import ranks
-from ringwright.execute.rank_host import Place
 
 pytestmark = [
     pytest.mark.torch,
@@ -194,15 +191,8 @@ def test_best_scheme_of_the_fully_connected_layers() -> None:
     assert best_scheme(512, 512, 4096, 4) == "all-reduce"
 
 
-def together(_module: str, folder: Path, places: Sequence[Place], _timeout_s: float) -> None:
-    """Start the ranks of a measurement as forks, for which PyTorch is loaded once."""
-    ranks(folder, f"measured:{len(places)}")
-
-
-def test_priority_gains_on_an_emulated_link_what_was_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringwright_lab.live import bench
-
-    monkeypatch.setattr(bench, "run_ranks", together)
+@pytest.mark.usefixtures("forked_ranks")
+def test_priority_gains_on_an_emulated_link_what_was_predicted() -> None:
     gains()
 
 

@@ -76,6 +76,7 @@ def test_orders_that_tear_passes_and_jobs_without_a_pipeline_are_refused() -> No
 @pytest.mark.torch
 @pytest.mark.once
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is absent: no real ranks")
+@pytest.mark.usefixtures("forked_ranks")
 def test_gradients_on_real_ranks_are_those_of_the_whole_model() -> None:
     """PyTorch's own breadth-first schedule, ours, out-of-order backward in a loop and under a limit, zero bubble, DualPipeV."""
     steps = [

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import subprocess
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked_ranks import Forks
 from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
@@ -23,21 +24,18 @@ pytestmark = [
 
 
 MECHANISMS = ("killed", "stopped", "lock", "wrong-size", "wrong-order", "sleep")
-SEVERAL = """
-import json, sys
-from ringwright_lab.testing import gloo_job
-for line in json.loads(sys.argv[1]):
-    sys.argv[1:] = line
-    gloo_job.main()
-"""
 
 
-def jobs(*lines: list[str]) -> list[str]:
-    """Run jobs one after another, which load PyTorch once, and return what each said."""
-    command = [sys.executable, "-W", "ignore", "-c", SEVERAL, json.dumps(lines)]
-    limit_s = HANG_S * len(lines)
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit_s)
-    return done.stdout.splitlines()
+def ran_job(*line: str) -> str:
+    """Run a job, a fork of what has loaded PyTorch and what its profiler needs, and return what it said."""
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
+        command = [sys.executable, "-m", "ringwright_lab.testing.gloo_job", *line]
+        job = Forks.Popen(command, env=dict(os.environ), stdout=said, stderr=errors, start_new_session=True)
+        code = job.wait(HANG_S)
+        for each in (said, errors):
+            each.seek(0)
+        assert code == 0, errors.read().decode()
+        return said.read().decode()
 
 
 def faulty(folder: Path, mechanism: str, seed: int) -> list[str]:
@@ -50,7 +48,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return the folder of a job without a fault and of one with each, and what the first said."""
     folder = tmp_path_factory.mktemp("ranks")
     lines = [[str(folder / "job"), "--profile"], *(faulty(folder / each, each, 0) for each in MECHANISMS)]
-    return folder, jobs(*lines)[0]
+    said = [ran_job(*line) for line in lines]
+    return folder, said[0]
 
 
 def operations(summary: dict[str, Any]) -> dict[str, tuple[int, int]]:
@@ -82,7 +81,7 @@ def test_a_fault_on_purpose_names_its_rank(ran: tuple[Path, str], tmp_path: Path
     for attempt in range(4):
         folder = tmp_path / f"job{attempt}" if attempt else ran[0] / mechanism
         if attempt:
-            jobs(faulty(folder, mechanism, attempt))
+            ran_job(*faulty(folder, mechanism, attempt))
         verdict = summarise(read(str(folder)))["verdict"]
         if verdict is not None and verdict["ranks"]:
             break

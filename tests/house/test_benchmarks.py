@@ -43,7 +43,7 @@ def test_profiler_traces_against_a_bare_decode() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(engine, "job"), reason="needs the compiled job loop")
 def test_job_loops_side_by_side() -> None:
-    sizes = ["--instances", "20000", "--twin", "4000", "--ready", "1000"]
+    sizes = ["--instances", "4000", "--twin", "1000", "--ready", "300"]
     command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_jobs.py"), *sizes]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
@@ -52,7 +52,7 @@ def test_job_loops_side_by_side() -> None:
 
 
 def test_candidates_a_second_and_what_they_are_spent_on() -> None:
-    asked = ["--candidates", "1", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8"]
+    asked = ["--candidates", "1", "--model", "gpt3-125m", "--gpus", "4", "--parallel", "tp2"]
     command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_jobs.py"), *asked]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)

@@ -96,6 +96,7 @@ def documented(name: str) -> str:
 
 
 @pytest.mark.sampled(22, "*")
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("name", [*NAMES, *CONTRACTS])
 def test_the_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -161,7 +161,8 @@ def test_no_message_sends_to_a_page_or_script_of_the_checkout() -> None:
     """Whoever installed a wheel has neither; what a message names is in the package, or in the message."""
     told = []
     for path in [*PACKAGE.rglob("*.py"), *LABORATORY.rglob("*.py")]:
-        tree = ast.parse(path.read_text())
+        text = path.read_text()
+        tree = ast.parse(text if re.search(r"\b(docs|scripts|tests|reproduce)/", text) else "")
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             words = [
                 part.value

@@ -32,6 +32,7 @@ def test_predictions_follow_faults_and_policies() -> None:
 
 
 @pytest.mark.lab
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.sampled(0, "*"))])  # two start in half the time
 def test_a_step_on_real_ranks_is_as_predicted(ranks: int) -> None:
     """The documented figures are within 15 %. A run is never quicker; later it may be where others use the processors."""

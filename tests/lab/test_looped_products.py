@@ -30,6 +30,7 @@ def test_the_gate_refuses_two_ranks(r: float) -> None:
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.lab
+@pytest.mark.usefixtures("forked_ranks")
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
 def test_a_loop_is_equal_to_the_bit(tmp_path: Path) -> None:
     from ringwright.execute.looped_products import LoopedProduct, measure

@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.slow,
     pytest.mark.lab,
+    pytest.mark.usefixtures("forked_ranks"),
     pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent"),
 ]
 

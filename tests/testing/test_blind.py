@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
@@ -105,5 +106,6 @@ def test_calls_that_queue_behind_others_make_no_slow_network(seed: int) -> None:
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
 @pytest.mark.parametrize(("mechanism", "seed"), [("straggler-late", 800002), ("moving", 800005)])
 def test_real_ranks_with_clocks_apart(mechanism: str, seed: int) -> None:
+    import_module("torch._dynamo")  # PyTorch's profiler loads it, here once and not in each rank, which is a fork
     (answer,) = blind.judge([blind.BlindCase(mechanism, True, seed)])
     assert answer.outcome == "right", answer

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from forked_ranks import Forks
 from patience import HANG_S
 from ringwright.ground.errors import UsageError
 from ringwright.workloads.expected.data import buckets
@@ -50,15 +51,21 @@ class Ran:
     found: dict[str, list[Any]]
 
 
+def forked(command: list[str], environment: dict[str, str], folder: Path) -> tuple[int, str]:
+    """Run a module where PyTorch is loaded; return how it ended, and its words of what went wrong."""
+    with (folder / "said").open("wb") as said, (folder / "errors").open("wb") as errors:
+        code = Forks.Popen(command, env=environment, stdout=said, stderr=errors, start_new_session=True).wait(HANG_S)
+    return code, (folder / "errors").read_text()
+
+
 def run(folder: Path, points: list[dict[str, Any]], worlds: list[int]) -> list[list[Ran]]:
     """Run the grid points one after the other in one start of the libraries; fail with the first rank's error."""
     given = [{**point, "world": world} for point, world in zip(points, worlds, strict=True)]
     (folder / "cells.json").write_text(json.dumps(given))
     path = os.pathsep.join([str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(TESTS / "model_ranks.py"), str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    code, said = forked([sys.executable, "-m", "model_ranks", str(folder)], environment, folder)
+    assert code == 0, said[-2000:]
     outcomes = []
     for number, world in enumerate(worlds):
         where = folder / str(number)
@@ -279,10 +286,10 @@ def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "rank_0.json").read_text())["losses"][-1] == answer["loss"]
     wrong = json.dumps({**point.job(), "colour": "red"})
     command = [sys.executable, "-m", "ringwright_lab.models.job", wrong]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
-    assert done.returncode == 2
-    assert "no key 'colour'" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, words = forked(command, environment, tmp_path)
+    assert code == 2
+    assert "no key 'colour'" in words
+    assert "Traceback" not in words
 
 
 ONE_RANK = [
