@@ -118,7 +118,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             "simulate",
             "all-reduce",
             "--fabric",
-            "dgx-h100:4",
+            "dgx-h100:2",
             "--algorithm",
             "ring-allreduce,blueconnect,torus-2d-allreduce,nccl-2-4@2.27",
             "-b",
@@ -128,7 +128,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             "-f",
             "1024",
             "--fault",
-            "link node3/nic2 flap 100ms every 2s",
+            "link node1/nic2 flap 100ms every 2s",
         ]
     )
     out = capsys.readouterr().out

@@ -35,7 +35,7 @@ from ringwright_lab.reports import experiment as page
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 
 SPELLED = "leaf-spine:4,per_leaf=2"
-COMPUTED = SimulatedModel.answers
+COMPUTED, FOLLOWED_AGAIN = SimulatedModel.answers, SimulatedModel.as_packets
 SMALL = {"resnet-18": WorkloadSpec("resnet-18", 4, "dp4"), "resnet-50": WorkloadSpec("resnet-50", 4, "dp4")}
 
 
@@ -49,9 +49,20 @@ def _answered(model: str, spelled: str) -> list[ConclusionAnswer]:
     return COMPUTED(SimulatedModel(model, spelled))
 
 
+def _as_packets(pair: SimulatedModel, name: str, slowdown: float | None) -> PacketCheck:
+    """Return what packets say of a pair's disturbance, followed once for all tests."""
+    return deepcopy(_followed(pair.model, pair.spelled, name, slowdown))
+
+
+@cache
+def _followed(model: str, spelled: str, name: str, slowdown: float | None) -> PacketCheck:
+    return FOLLOWED_AGAIN(SimulatedModel(model, spelled), name, slowdown)
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedModel, "answers", _answers)
+    monkeypatch.setattr(SimulatedModel, "as_packets", _as_packets)
     monkeypatch.setattr(conclusions, "MODELS", SMALL)
     monkeypatch.setattr(conclusions, "TOPOLOGIES", (SPELLED,))
     monkeypatch.setattr(conclusions, "IN_SHORT", (("resnet-18",), (SPELLED,)))
