@@ -75,15 +75,18 @@ def simulated(model: str, *faults: str, algorithm: str = "") -> float:
 
 
 @pytest.mark.usefixtures("small")
-def test_every_answer_is_what_simulate_says() -> None:
+def test_every_answer_is_what_simulate_says(pytestconfig: pytest.Config) -> None:
     told = SimulatedModel("resnet-18", SPELLED).answers()
     by = {(each["disturbance"], each["algorithm"]): each for each in told}
     assert set(by) == {(name, "") for name in (HEALTHY, *EFFECTS, BUFFERS)} | {(HEALTHY, other) for other in OTHERS}
-    for (_, algorithm), each in by.items():
+    anew = {(HEALTHY, ""), ("rate step", ""), (BUFFERS, ""), (HEALTHY, OTHERS[0])}  # of each engine, and a program
+    for asked, each in by.items():
         assert each["engine"]
-        faults = [each["fault"]] if each["fault"] else []
-        assert each["step_us"] == pytest.approx(simulated("resnet-18", *faults, algorithm=algorithm), rel=1e-9)
         assert each["slowdown"] == pytest.approx((each["step_us"] or 0) / (by[HEALTHY, ""]["step_us"] or 1))
+        if asked not in anew and not pytestconfig.getoption("--campaigns"):
+            continue
+        faults = [each["fault"]] if each["fault"] else []
+        assert each["step_us"] == pytest.approx(simulated("resnet-18", *faults, algorithm=asked[1]), rel=1e-9)
     assert (by["rate step", ""]["slowdown"] or 0) > (by["degraded optic", ""]["slowdown"] or 0) >= 1
     assert (by[BUFFERS, ""]["slowdown"] or 0) >= 1
     engines = {name: each["engine"] for (name, algorithm), each in by.items() if not algorithm}

@@ -16,7 +16,7 @@ from ringwright.jobs.study import PolicyResult
 
 pytestmark = pytest.mark.once
 
-ASKED = ("simulate", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8,sp", "--fabric", "dgx-h100:2")
+ASKED = ("simulate", "--model", "llama3-8b", "--gpus", "8", "--parallel", "tp8,sp", "--fabric", "dgx-h100:1")
 
 
 def row(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
