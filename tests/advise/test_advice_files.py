@@ -289,9 +289,9 @@ def test_a_machine_with_a_fault_is_named_by_who_asks() -> None:
 
 def test_a_new_plan_round_a_fault_is_a_change_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RINGWRIGHT_PROGRAMS", str(tmp_path))
-    spec = GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4", 1))
+    spec = GeneratedJobSpec(WorkloadSpec("resnet-18", 3, "dp3", 1))
     for line, pays in (("link rank0>rank1 rate 20%", True), ("link rank0>rank1 latency +1ns", False)):
-        machine = apply(fabric("torus:2x2"), [line])
+        machine = apply(fabric("ring:3"), [line])
         situation = of_model(spec, machine, "pytorch-ddp:bucket_cap_mb=800")
         told = advised(situation, AdviceSpec(("algorithm",), seconds=600)).document
         anew = [each for each in told["changes"] if "planned anew round the fault" in each["what"]]
