@@ -193,11 +193,15 @@ def test_the_contract_of_library(capsys: pytest.CaptureFixture[str]) -> None:
         "1K",
         "-e",
         "1G",
+        "-f",
+        "16",
     )
     assert result["rows"][0]["algorithm"] == "tree"
     assert all(row["time_us"] > 0 and row["protocol"] in ("ll", "ll128", "simple") for row in result["rows"])
     for name in ("open-mpi", "mpich2", "mvapich"):
-        rows = answer(capsys, "library", name, "--ranks", "64", "--nodes", "8", "-b", "8", "-e", "1M")["rows"]
+        rows = answer(capsys, "library", name, "--ranks", "64", "--nodes", "8", "-b", "8", "-e", "1M", "-f", "8")[
+            "rows"
+        ]
         assert len({row["algorithm"] for row in rows}) > 1
 
 
