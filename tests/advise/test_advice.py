@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
 import polars as pl
 import pytest
 
+from ringwright.advise import advise as advising
 from ringwright.advise.advise import AdviceSpec, advise, step_today_us
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.interval import Draws
+from ringwright.advise.interval import FEWEST_DRAWS, Draws
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
 from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
@@ -57,6 +60,14 @@ def small() -> Situation:
 
 def asked(layers: str) -> AdviceSpec:
     return AdviceSpec(asked_layers(layers), seconds=600.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws() -> Iterator[None]:
+    """As many as advice takes at the least; who asks how sure a gain is takes all of them below."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(advising, "Draws", partial(Draws, most=FEWEST_DRAWS))
+        yield
 
 
 @pytest.fixture(scope="module")

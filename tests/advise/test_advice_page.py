@@ -5,14 +5,18 @@ from __future__ import annotations
 import html as escaping
 import io
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from advice_made import made_advice
+from ringwright.advise import advise as advising
 from ringwright.advise.advise import AdviceSpec, Advised, advised
 from ringwright.advise.document import Advice
+from ringwright.advise.interval import FEWEST_DRAWS, Draws
 from ringwright.advise.pictures import DrawnStep, drawn_steps
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_model, of_recording
@@ -30,6 +34,14 @@ from ringwright_lab.testing.noise import ours
 
 pytestmark = pytest.mark.once
 COMMAND = "ringwright advise --model gpt3-125m"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws() -> Iterator[None]:
+    """As many as advice takes at the least: a page shows them alike."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(advising, "Draws", partial(Draws, most=FEWEST_DRAWS))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ringwright.advise import advise as advising
+from ringwright.advise import backtest
 from ringwright.advise.advise import AdviceSpec, advise
 from ringwright.advise.backtest import BackTest, is_telling, of_halves, of_pair, wander
 from ringwright.advise.bucket_tensors import lumped
 from ringwright.advise.changes import setup_of
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.interval import Draws, size_sigma
+from ringwright.advise.interval import FEWEST_DRAWS, Draws, size_sigma
 from ringwright.advise.layers.repair import repair_settings
 from ringwright.advise.links import SOCKETS, slow_link, sockets_seen
 from ringwright.advise.settings import BROKEN, GRAPH, LINK, MACHINE, NETWORK, ORDER, Setup
@@ -33,6 +36,7 @@ from ringwright.model.registry import scheduler
 from ringwright.reports.steps.backtested import write_judged
 from ringwright.workloads.replay import replayed
 from ringwright_lab.live.recordings import WARMUP, in_turns
+from ringwright_lab.testing import drawn_jobs
 from ringwright_lab.testing.back_tests import (
     SEALED,
     BackTestSizes,
@@ -48,6 +52,17 @@ from ringwright_lab.testing.live_pairs import planned, runs
 from ringwright_lab.testing.planted_causes import LEAST, PlantedRecording, planted
 
 SEED = 21  # below those that are fitted to
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_jobs() -> Iterator[None]:
+    """Recordings of few steps and layers, and a quarter of the draws: what is judged, and how, is the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawn_jobs, "STEPS", (10, 12))
+        patch.setattr(drawn_jobs, "LAYERS", (8, 12))
+        patch.setattr(backtest, "MOST_DRAWS", 8)
+        patch.setattr(advising, "Draws", partial(Draws, most=FEWEST_DRAWS))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +279,7 @@ def test_a_part_of_the_network_is_mended_less_surely_than_a_rank(cause: str, slo
     made = with_cause(cause)
     situation = of_recording(made.trace, made.machine)
     mended = next(each for each in repair_settings(situation) if each.slot == slot)
-    low, middle, high = Draws(Evaluator(situation)).gain(Setup((mended,))).ends
+    low, middle, high = Draws(Evaluator(situation), most=FEWEST_DRAWS).gain(Setup((mended,))).ends
     assert (high - low > 0.5 * middle) is (slot != BROKEN)
     assert low > 0.2 * middle
 

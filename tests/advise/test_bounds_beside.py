@@ -19,13 +19,13 @@ from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.cost_cache import KnownOperations
 
-FORM = "tp2,dp8"
+FORM = "tp2,dp2"
 
 
 @pytest.fixture(scope="module")
 def situation() -> Situation:
-    spec = GeneratedJobSpec(WorkloadSpec("gpt3-125m", gpus=16, parallel=FORM))
-    return of_model(spec, fabric("dgx-h100:2"), "pytorch-ddp")
+    spec = GeneratedJobSpec(WorkloadSpec("gpt3-125m", gpus=4, parallel=FORM))
+    return of_model(spec, fabric("rail-optimised:2,gpus=2"), "pytorch-ddp")
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def setups() -> list[Setup]:
     settings = [Setting("rewrites", GRAPH, each, "", "") for each in ("dear", "lynx", "pace")]
-    settings += [Setting("placement", PLACED, "dp: gpu 8; tp: node 2", "", "")]
+    settings += [Setting("placement", PLACED, "dp: gpu 2; tp: node 2", "", "")]
     return [Setup((each,)) for each in settings]
 
 

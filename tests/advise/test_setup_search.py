@@ -178,7 +178,7 @@ def test_seconds_stop_it_and_leave_the_best_so_far() -> None:
 
 
 def test_ctrl_c_leaves_the_best_so_far() -> None:
-    listed = slots()
+    listed = {slot: settings[::2] for slot, settings in slots().items()}
     step = landscape(1, listed, interacts=False)
     asked: list[Setup] = []
 

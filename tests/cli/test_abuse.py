@@ -68,7 +68,7 @@ def test_every_hostile_line_alone(tmp_path: Path) -> None:
     """No line can take away what the other lines say."""
     draw = random.Random(7)
     lines = sorted({fuzz.hostile_lines(draw) for _ in range(400)})
-    for number, line in enumerate(lines[::16]):
+    for number, line in enumerate(lines[::32]):
         path = tmp_path / f"{number}.log"
         path.write_bytes(line + b"\n" + SMALL + line)
         fuzz.check(path, events="auto", lines=SMALL.count(b"\n") + 2, records=RECORDS)
@@ -224,7 +224,7 @@ def test_a_line_of_100_mb(tmp_path: Path, block: bytes) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "block", [b"\n" * MIB, b"\x00\n" * (MIB // 2), b"NCCL\n" * 200_000], ids=["blank", "nuls", "word"]
+    "block", [b"\n" * MIB, b"\x00\n" * (MIB // 2), b"NCCL\n" * 80_000], ids=["blank", "nuls", "word"]
 )
 def test_many_tiny_lines(tmp_path: Path, block: bytes) -> None:
     answer = in_a_cell(write_blocks(tmp_path / "a.log", block, 3, SMALL), cpu_s=60)
@@ -233,21 +233,21 @@ def test_many_tiny_lines(tmp_path: Path, block: bytes) -> None:
     assert answer["peak_bytes"] < 800 * MIB
 
 
-def _bomb(path: Path, gib: int) -> Path:
+def _bomb(path: Path, gib: float) -> Path:
     """Zeros that pack a thousandfold: 64 packed MiB as a member of its own, repeated."""
     import zlib
 
     packer = zlib.compressobj(9, wbits=31)
     member = b"".join(packer.compress(bytes(MIB)) for _ in range(64)) + packer.flush()
-    return write_blocks(path, member, 16 * gib)
+    return write_blocks(path, member, int(16 * gib))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "gib",
-    [2, pytest.param(10, marks=pytest.mark.sampled(0, "*"))],  # 2 GiB is more than the 1 GiB that may be asked for
+    [1.25, pytest.param(10, marks=pytest.mark.sampled(0, "*"))],  # 1.25 GiB are more than the one that may be asked for
 )
-def test_a_bomb_is_stopped(tmp_path: Path, gib: int) -> None:
+def test_a_bomb_is_stopped(tmp_path: Path, gib: float) -> None:
     path = _bomb(tmp_path / "a.log.gz", gib)
     assert path.stat().st_size < 2 * gib * MIB
     answer = in_a_cell(path, cpu_s=90)

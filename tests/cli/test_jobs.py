@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,27 @@ from ringwright.model.trace import Trace
 pytestmark = pytest.mark.once
 
 BASE = ["simulate", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp2,pp2", "--seq", "2048"]
+SMALL = {"layers": 4, "vocabulary": 4096}  # with all its words the last of two stages would compute most
 POLICIES = ["none", *(system.slug for system in registry.schedulers())]
 # These do not change operations. Others make several of one, each with a size of its own.
 OF_WHOLE = {"none", *(system.slug for system in registry.schedulers() if system.kind in ("fifo", "priority"))}
+
+
+@pytest.fixture(scope="module")
+def few_layers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """Return the words that simulate a model of four layers, written as a workload."""
+    folder = tmp_path_factory.mktemp("few-layers")
+
+    @cache
+    def simulated(model: str, gpus: int, form: str, micro_batches: int = 2) -> list[str]:
+        from ringwright.jobs import workload_files
+
+        spec = WorkloadSpec(model, gpus, form, seq=1024, micro_batches=micro_batches, dims=SMALL)
+        path = folder / f"{model}-{gpus}-{form}-{micro_batches}.json"
+        workload_files.save(model_job.workload(model_job.GeneratedJobSpec(spec)), path)
+        return ["simulate", str(path)]
+
+    return simulated
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -63,7 +82,7 @@ def test_a_program_says_whether_messages_stood_for_others(capsys: pytest.Capture
 
 
 def test_every_policy_sends_every_byte(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["simulate", "--model", "resnet18", "--gpus", "8", "--policy", ",".join(POLICIES)]
+    words = ["simulate", "--model", "resnet18", "--gpus", "4", "--fabric", "switch:4", "--policy", ",".join(POLICIES)]
     whole, *rows = ask(capsys, *words)["rows"]
     assert [row["policy"] for row in rows] == POLICIES[1:]
     assert len([row for row in rows if not row["declined"]]) >= 8
@@ -79,11 +98,11 @@ def test_every_policy_sends_every_byte(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("form", ["tp2,zero1", "tp2,sp,pp2,zero1", "fsdp"])
-def test_every_policy_goes_with_every_form(form: str, part: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_policy_goes_with_every_form(
+    form: str, part: int, few_layers: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     policies = ["none", *POLICIES[1:][part::3]]  # each part is held against none
-    words = ["simulate", "--model", "gpt2", "--gpus", "8", "--parallel", form, "--micro-batches", "2"]
-    words += ["--policy", ",".join(policies)]
-    rows = ask(capsys, *words)["rows"]
+    rows = ask(capsys, *few_layers("gpt2", 8, form), "--policy", ",".join(policies))["rows"]
     assert [row["policy"] for row in rows] == policies
     assert all(row["declined_by"]["why"] for row in rows if row["declined"])
     taken = [row for row in rows if not row["declined"]]
@@ -96,12 +115,12 @@ def test_every_policy_goes_with_every_form(form: str, part: int, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_slow_rank_slow_link(capsys: pytest.CaptureFixture[str]) -> None:
-    machine = ("--fabric", "dgx-h100:2", "--policy", "none")
-    (healthy,) = ask(capsys, *BASE, *machine)["rows"]
-    (slow,) = ask(capsys, *BASE, *machine, "--fault", "rank 3 slow 2x")["rows"]
-    (thin,) = ask(capsys, *BASE, *machine, "--fault", "link node0/nic2 rate 5%")["rows"]
-    (lossy,) = ask(capsys, *BASE, *machine, "--fault", "loss 10%")["rows"]
+def test_slow_rank_slow_link(few_layers: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*few_layers("llama3-8b", 16, "tp2,pp2", 8), "--fabric", "dgx-h100:2", "--policy", "none"]
+    (healthy,) = ask(capsys, *words)["rows"]
+    (slow,) = ask(capsys, *words, "--fault", "rank 3 slow 2x")["rows"]
+    (thin,) = ask(capsys, *words, "--fault", "link node0/nic2 rate 5%")["rows"]
+    (lossy,) = ask(capsys, *words, "--fault", "loss 10%")["rows"]
     assert slow["step_us"] > 1.5 * healthy["step_us"]
     assert slow["simulated_ranks"] > healthy["simulated_ranks"]
     assert thin["step_us"] > healthy["step_us"]
@@ -127,9 +146,11 @@ def test_largest_job_folds() -> None:
 
 
 @pytest.mark.slow
-def test_page_and_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_and_trace(
+    few_layers: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page, saved = tmp_path / "job.html", tmp_path / "job"
-    words = [*BASE, "--policy", "bytescheduler,none"]
+    words = [*few_layers("llama3-8b", 16, "tp2,pp2"), "--policy", "bytescheduler,none"]
     result = ask(capsys, *words, "--trace", str(saved))
     assert main([*words, "-o", str(page)]) == 0
     assert "Why it is not hidden" in capsys.readouterr().out
@@ -180,7 +201,7 @@ def test_a_workload_is_written_changed_and_simulated(tmp_path: Path, capsys: pyt
     assert main([*words, str(tmp_path / "traces")]) == 0
     assert len(list((tmp_path / "traces").glob("*.et"))) == 2
     capsys.readouterr()
-    fabric = ("--fabric", "dgx-h100:1", "--policy", "none")
+    fabric = ("--fabric", "switch:8", "--policy", "none")
     (row,) = ask(capsys, "simulate", str(file), *fabric)["rows"]
     model = ["simulate", "--model", "gpt2", "--gpus", "8", "--parallel", "tp2,pp2", "--micro-batches", "2"]
     (same,) = ask(capsys, *model, *fabric)["rows"]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops
 
 @pytest.fixture(scope="module")
 def document() -> ProvisionDocument:
-    spec = ProvisionSpec(["resnet-18", "llama3-70b"], prices=read_prices(["nic=2,port=1"]))
+    spec = ProvisionSpec(["resnet-18", "mixtral-8x7b"], prices=read_prices(["nic=2,port=1"]))
     return provision(spec, [fabric("leaf-spine:4"), fabric("dgx-h100:1")])
 
 
@@ -60,28 +60,24 @@ def test_what_is_shown_is_what_was_simulated(document: ProvisionDocument) -> Non
     for edge in row.edges or ():
         if edge.step_us is not None:
             assert f"{edge.step_us / 1e3:.2f}" in text
-    assert text.startswith("does not fit, llama3-70b on leaf-spine:4: no simple form fits 4 GPUs")
+    assert text.startswith("does not fit, mixtral-8x7b on leaf-spine:4: no simple form fits 4 GPUs")
     assert "resnet-18 on dgx-h100:1: dgx-h100:1 has no NIC" in text
 
 
-def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["provision", "resnet-18", "--fabric", "leaf-spine:4", "--within", "10%", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+def test_json_is_one_object_and_options_reach_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["provision", "gpt2-small", "--fabric", "switch:2", "--json", "--parallel", "zero1"]
+    more = ["--micro-batches", "2", "--micro-batch-size", "2", "--seq", "1024", "--dtype", "float16", "--gpu", "h200"]
+    told = json.loads(_answered(capsys, [*words, "--within", "10%"]))
     assert told["schema"] == "ringwright.provision/1"
     assert told["within"] == 0.1
-    (row,) = told["rows"]
-    assert row["step_us"] <= row["most_us"]
-    assert row["most_us"] == pytest.approx(1.1 * row["reference_us"])
-    assert row["buffers"]["buffer_bytes"] == row["buffer_bytes"]
-
-
-def test_options_reach_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["provision", "gpt2-small", "--fabric", "leaf-spine:4", "--json", "--gpus", "2", "--parallel", "zero1"]
-    more = ["--micro-batches", "2", "--micro-batch-size", "2", "--seq", "1024", "--dtype", "float16", "--gpu", "h200"]
-    usual = json.loads(_answered(capsys, words))["rows"][0]
+    (usual,) = told["rows"]
+    assert usual["step_us"] <= usual["most_us"]
+    assert usual["most_us"] == pytest.approx(1.1 * usual["reference_us"])
+    assert usual["buffers"]["buffer_bytes"] == usual["buffer_bytes"]
+    words[3:4] = ["switch:3", "--gpus", "2"]
     asked = json.loads(_answered(capsys, [*words, *more, "--algorithm", "ring", "--policy", "p3"]))["rows"][0]
     assert (usual["parallel"], usual["gpus"], usual["micro_batches"], usual["samples"]) == ("zero1", 2, 1, 2)
-    assert (asked["micro_batches"], asked["samples"]) == (2, 8)
+    assert (asked["gpus"], asked["micro_batches"], asked["samples"]) == (2, 2, 8)
     assert usual["device_memory_bytes"] < asked["device_memory_bytes"]
     assert usual["reference_us"] != asked["reference_us"]
     fitted = json.loads(_answered(capsys, [*words, "--fit", "h100-megatron"]))["rows"][0]

@@ -107,7 +107,7 @@ def test_a_replay_far_from_its_recording_warns_before_it_recommends(
 
     beside = {"measured_us": 100.0, "step_us": 100.0, "steps": 1, "replayed_us": replayed, "error": replayed / 100 - 1}
     monkeypatch.setattr(recorded_job, "_baseline", lambda found: beside)
-    words = ["simulate", SAMPLE, "--fabric", "dgx-h100:2", "--policy", "none,p3"]
+    words = ["simulate", SAMPLE, "--fabric", "switch:16", "--policy", "none,p3"]
     assert main([*words, "-o", str(tmp_path / "page.html")]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert bool(warned) is ("warning:" in text)

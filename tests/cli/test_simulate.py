@@ -118,7 +118,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             "simulate",
             "all-reduce",
             "--fabric",
-            "dgx-h100:4",
+            "dgx-h100:2",
             "--algorithm",
             "ring-allreduce,blueconnect,torus-2d-allreduce,nccl-2-4@2.27",
             "-b",
@@ -128,7 +128,7 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             "-f",
             "1024",
             "--fault",
-            "link node3/nic2 flap 100ms every 2s",
+            "link node1/nic2 flap 100ms every 2s",
         ]
     )
     out = capsys.readouterr().out
@@ -193,11 +193,15 @@ def test_the_contract_of_library(capsys: pytest.CaptureFixture[str]) -> None:
         "1K",
         "-e",
         "1G",
+        "-f",
+        "16",
     )
     assert result["rows"][0]["algorithm"] == "tree"
     assert all(row["time_us"] > 0 and row["protocol"] in ("ll", "ll128", "simple") for row in result["rows"])
     for name in ("open-mpi", "mpich2", "mvapich"):
-        rows = answer(capsys, "library", name, "--ranks", "64", "--nodes", "8", "-b", "8", "-e", "1M")["rows"]
+        rows = answer(capsys, "library", name, "--ranks", "64", "--nodes", "8", "-b", "8", "-e", "1M", "-f", "8")[
+            "rows"
+        ]
         assert len({row["algorithm"] for row in rows}) > 1
 
 

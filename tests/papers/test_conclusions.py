@@ -35,7 +35,7 @@ from ringwright_lab.reports import experiment as page
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 
 SPELLED = "leaf-spine:4,per_leaf=2"
-COMPUTED = SimulatedModel.answers
+COMPUTED, FOLLOWED_AGAIN = SimulatedModel.answers, SimulatedModel.as_packets
 SMALL = {"resnet-18": WorkloadSpec("resnet-18", 4, "dp4"), "resnet-50": WorkloadSpec("resnet-50", 4, "dp4")}
 
 
@@ -49,9 +49,20 @@ def _answered(model: str, spelled: str) -> list[ConclusionAnswer]:
     return COMPUTED(SimulatedModel(model, spelled))
 
 
+def _as_packets(pair: SimulatedModel, name: str, slowdown: float | None) -> PacketCheck:
+    """Return what packets say of a pair's disturbance, followed once for all tests."""
+    return deepcopy(_followed(pair.model, pair.spelled, name, slowdown))
+
+
+@cache
+def _followed(model: str, spelled: str, name: str, slowdown: float | None) -> PacketCheck:
+    return FOLLOWED_AGAIN(SimulatedModel(model, spelled), name, slowdown)
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedModel, "answers", _answers)
+    monkeypatch.setattr(SimulatedModel, "as_packets", _as_packets)
     monkeypatch.setattr(conclusions, "MODELS", SMALL)
     monkeypatch.setattr(conclusions, "TOPOLOGIES", (SPELLED,))
     monkeypatch.setattr(conclusions, "IN_SHORT", (("resnet-18",), (SPELLED,)))
@@ -64,15 +75,18 @@ def simulated(model: str, *faults: str, algorithm: str = "") -> float:
 
 
 @pytest.mark.usefixtures("small")
-def test_every_answer_is_what_simulate_says() -> None:
+def test_every_answer_is_what_simulate_says(pytestconfig: pytest.Config) -> None:
     told = SimulatedModel("resnet-18", SPELLED).answers()
     by = {(each["disturbance"], each["algorithm"]): each for each in told}
     assert set(by) == {(name, "") for name in (HEALTHY, *EFFECTS, BUFFERS)} | {(HEALTHY, other) for other in OTHERS}
-    for (_, algorithm), each in by.items():
+    anew = {(HEALTHY, ""), ("rate step", ""), (BUFFERS, ""), (HEALTHY, OTHERS[0])}  # of each engine, and a program
+    for asked, each in by.items():
         assert each["engine"]
-        faults = [each["fault"]] if each["fault"] else []
-        assert each["step_us"] == pytest.approx(simulated("resnet-18", *faults, algorithm=algorithm), rel=1e-9)
         assert each["slowdown"] == pytest.approx((each["step_us"] or 0) / (by[HEALTHY, ""]["step_us"] or 1))
+        if asked not in anew and not pytestconfig.getoption("--campaigns"):
+            continue
+        faults = [each["fault"]] if each["fault"] else []
+        assert each["step_us"] == pytest.approx(simulated("resnet-18", *faults, algorithm=asked[1]), rel=1e-9)
     assert (by["rate step", ""]["slowdown"] or 0) > (by["degraded optic", ""]["slowdown"] or 0) >= 1
     assert (by[BUFFERS, ""]["slowdown"] or 0) >= 1
     engines = {name: each["engine"] for (name, algorithm), each in by.items() if not algorithm}

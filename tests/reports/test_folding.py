@@ -195,7 +195,7 @@ def test_columns_is_obeyed_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: py
 @pytest.mark.parametrize(
     "command",
     [
-        ["library", "nccl-2-4@2.27", "--ranks", "64", "--nodes", "8", "--fabric", "dgx-h100"],
+        ["library", "nccl-2-4@2.27", "--ranks", "16", "--nodes", "2", "--fabric", "dgx-h100"],
         ["bound", "all-gather", "--fabric", "dgx-a100:2"],
         ["workload", "llama3-70b", "--gpus", "64", "--parallel", "tp8,pp4"],
     ],

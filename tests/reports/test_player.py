@@ -191,8 +191,7 @@ def test_chunks_have_the_names_of_the_program() -> None:
 
 def test_what_is_not_played_is_said_and_pages_stay_small() -> None:
     question = SimulationSpec("all-to-all", fabric("dgx-h100:16"), "events")
-    names = ["pairwise", "pairwise", "pairwise", "pairwise", "pairwise"]
-    told = all_followed(question, [detail(question, name, 1 << 20) for name in names])
+    told = all_followed(question, [detail(question, "pairwise", 1 << 20)] * 5)
     made, notes = play(question.topology, told)
     assert any("a page plays 4 algorithms" in note for note in notes)
     assert any("folded" in note for note in notes)

@@ -215,6 +215,7 @@ def test_who_asks_for_no_motion_gets_steps_alone(chromium: Any, pages: Path) -> 
         assert "asks for no motion" in page.inner_text(".play")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["run", "search", "log"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_barrier_is_left(name: str, theme: str, chromium: Any, pages: Path) -> None:

@@ -39,7 +39,7 @@ LOSS = "link node0/nic0 loss 1%"
 
 @cache
 def step(*lines: str, model: str = "resnet18") -> PolicyResult:
-    answer = ringwright.simulate(model, "dgx-h100:2", faults=lines)
+    answer = ringwright.simulate(model, "dgx-h100:2", policy="pytorch-ddp:bucket_cap_mb=1000", faults=lines)
     assert isinstance(answer, PolicyResult)
     return answer
 

@@ -70,7 +70,7 @@ def test_the_table_fits_and_a_device_that_is_too_small_is_named(width: int) -> N
 
 
 def test_a_row_has_the_peak_of_its_policy_and_the_rules_that_were_applied(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "simulate --model gpt2 --gpus 8 --parallel tp2,pp2 --policy none,p3".split()
+    words = "simulate --model gpt2 --gpus 8 --parallel tp2,pp2 --fabric switch:8 --policy none,pytorch-ddp".split()
     assert main([*words, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert all(row["applied"] == [] and row["memory_unknown"] is None for row in rows)
@@ -101,7 +101,7 @@ def test_a_row_says_what_was_applied_where_and_what_it_changed() -> None:
 def test_a_policy_over_the_limit_of_memory_is_declined_and_says_what_it_needs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = "simulate --model gpt2 --gpus 8 --parallel tp2,pp2 --policy none,p3".split()
+    words = "simulate --model gpt2 --gpus 8 --parallel tp2,pp2 --fabric switch:8 --policy none,pytorch-ddp".split()
     assert main([*words, "--memory", "512MiB"]) == 5
     error = capsys.readouterr().err
     assert "at its peak, more than the limit of 512 MiB" in error

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ pytest.importorskip("bayes_opt")
 SAMPLES, WITHIN, GRID = 15, 1.05, 5
 
 
-def job(model: str, parallel: str, device: str, costs: Costs | None, **asked: int) -> study.Job:
+def job(model: str, parallel: str, device: str, costs: Costs | None, **asked: Any) -> study.Job:
     ranks = math.prod(int(word[2:]) for word in parallel.split(","))
     card = WorkloadSpec(model, ranks, parallel, asked.pop("micro_batches", 1), **asked)
     made = model_job.made(model_job.GeneratedJobSpec(card, gpu=device), fabric("dgx-h100:2"))
@@ -33,7 +34,7 @@ JOBS = {
     "vgg16 on servers": lambda: job("vgg16", "dp8", "v100", ServerCosts(2.5e9, overhead_s=5e-5, server_rate=4e9)),
     "resnet50, dear starts": lambda: job("resnet50", "dp8", "v100", LinkCosts(1.25e9, 3e-5, 1.5e-4, ring=True)),
     "llama in stages": lambda: job(
-        "llama3-8b", "tp2,pp2,dp4", "h100", None, micro_batches=2, seq=2048, micro_batch_size=1
+        "llama3-8b", "tp2,pp2,dp4", "h100", None, micro_batches=2, seq=2048, micro_batch_size=1, dims={"layers": 8}
     ),
 }
 CASES = [
@@ -76,7 +77,8 @@ def test_a_live_measurement_is_any_function_of_knobs() -> None:
     found = tune(measure, {"bucket": (0.25, 1024.0)}, SAMPLES, seed=3)
     assert [trial.knobs for trial in found.trials] == asked
     assert found.best.seconds <= 0.105
-    assert tune(bowl, {"bucket": (0.25, 1024.0)}, SAMPLES, seed=3) == found
+    few = SAMPLES // 2
+    assert tune(bowl, {"bucket": (0.25, 1024.0)}, few, seed=3).trials == found.trials[:few]
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -196,7 +196,7 @@ def test_racks_of_a_table_are_those_of_a_fabric(
 
 
 def test_a_domain_holds_as_many_as_is_said(tmp_path: Path) -> None:
-    facts = {**RACKS, "nodes": "32", "ranks": "128", "collective": "alltoall"}
+    facts = {**RACKS, "nodes": "20", "ranks": "80", "collective": "alltoall"}
     words = {
         "72": DOMAIN,
         "name": "NVL72",

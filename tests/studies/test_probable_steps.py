@@ -16,7 +16,7 @@ from ringwright.jobs.study import PolicyResult
 
 pytestmark = pytest.mark.once
 
-ASKED = ("simulate", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8,sp", "--fabric", "dgx-h100:2")
+ASKED = ("simulate", "--model", "llama3-8b", "--gpus", "8", "--parallel", "tp8,sp", "--fabric", "dgx-h100:1")
 
 
 def row(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_what_is_extrapolated_is_said(capsys: pytest.CaptureFixture[str]) -> Non
         capsys, "simulate", "--model", "llama3-8b", "--gpus", "2048", "--parallel", "tp8", "--fabric", "dgx-h100:256"
     )
     assert many["outside"] == ["gpus"]
-    assert main([*ASKED, "--policy", "none,p3"]) == 0
+    assert main([*ASKED, "--policy", "none,pytorch-ddp"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Time of a step in ms most probable, from measured steps of such models on GPUs" in told
     assert "--fit h100-megatron takes those of measured steps" in told

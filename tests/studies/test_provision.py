@@ -12,13 +12,12 @@ import pytest
 
 from ringwright.advise.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
 from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
-from ringwright.advise.provision.least_network import SizedNetwork
 from ringwright.advise.provision.network import NetworkTiers
 from ringwright.advise.provision.optics import headroom
 from ringwright.advise.provision.parallel_forms import chosen_form
 from ringwright.advise.provision.port_transfers import transfers
 from ringwright.advise.provision.prices import read_prices
-from ringwright.advise.provision.question import ProvisionSpec, Workloads, gpus_of, parse_share
+from ringwright.advise.provision.question import ProvisionSpec, gpus_of, parse_share
 from ringwright.advise.provision.study import provision
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
@@ -29,11 +28,14 @@ from ringwright.jobs.model_job import GeneratedJobSpec
 from ringwright.jobs.model_workload import WorkloadSpec
 from ringwright.jobs.pricing.costs import FabricCosts, on_fabric
 from ringwright.model.topology import Topology
+from ringwright.model.workload import Workload
+from ringwright.workloads.chain import ChainLayer, chain
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops alone
 
 LEAVES = "leaf-spine:4,per_leaf=2"
+BESIDE = (LEAVES, "dgx-h100:1")  # the second has eight GPUs, and no network
 BOXES = "rail-optimised:2,gpus=2"
 IN_CONTRACT = (
     *("workload", "fabric", "fits", "parallel", "step_us", "nics_per_gpu", "nic_gbs", "oversubscription"),
@@ -70,8 +72,11 @@ def test_the_contract_of_a_row() -> None:
     assert json.loads(json.dumps(as_json(asked("resnet-18"))))["schema"] == "ringwright.provision/1"
 
 
-@pytest.mark.sampled(2, "spelled")
-@pytest.mark.parametrize("spelled", [LEAVES, "fat-tree:4", BOXES, "torus:4x2", "dragonfly:2x2x2"])
+# Of these two a campaign asks: the same of a tree, of leaves and of boxes each time.
+ALONE = [pytest.param(each, marks=pytest.mark.sampled(0, "*")) for each in ("torus:4x2", "dragonfly:2x2x2")]
+
+
+@pytest.mark.parametrize("spelled", [LEAVES, "fat-tree:4", BOXES, *ALONE])
 def test_the_recommendation_keeps_the_promise_and_one_step_less_breaks_it(spelled: str) -> None:
     row = only(asked("resnet-18", on=(spelled,)))
     assert row.most_us == pytest.approx(1.05 * (row.reference_us or 0))
@@ -85,18 +90,18 @@ def test_the_recommendation_keeps_the_promise_and_one_step_less_breaks_it(spelle
 
 
 def test_the_recommended_fabric_can_be_typed_and_gives_the_same_step() -> None:
-    row = only(asked("resnet-18", on=("fat-tree:8",), within=0.5))
+    row = only(asked("resnet-18", within=0.5))
     ratios = set((row.oversubscription or {}).values())
     assert row.nic_gbs is not None
     assert row.nic_gbs < 50
-    if len(ratios) == 1:
-        spelled = f"fat-tree:8,rate={row.nic_gbs}GB/s,oversubscription={ratios.pop()}"
-        assert simulated_us("resnet-18", spelled) == pytest.approx(row.step_us, rel=1e-6)
-    assert simulated_us("resnet-18", "fat-tree:8") == row.reference_us
+    assert len(ratios) == 1
+    spelled = f"{LEAVES},rate={row.nic_gbs}GB/s,oversubscription={ratios.pop()}"
+    assert simulated_us("resnet-18", spelled) == pytest.approx(row.step_us, rel=1e-6)
+    assert simulated_us("resnet-18", LEAVES) == row.reference_us
 
 
 def test_a_looser_promise_needs_no_more_network() -> None:
-    sizes = [only(asked("resnet-18", within=within)).cable_gbits or 0 for within in (0.05, 0.5, 1.0)]
+    sizes = [only(asked("resnet-18", within=within)).cable_gbits or 0 for within in (0.05, 0.5)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < sizes[0]
 
@@ -135,7 +140,7 @@ def test_one_failed_optic_is_simulated_and_what_bears_it_keeps_the_promise() -> 
     assert lost.factor == pytest.approx(lost.nic_gbs / (row.nic_gbs or 0))
     if len(set((row.oversubscription or {}).values())) == 1:
         ratio = next(iter((row.oversubscription or {}).values()))
-        bearing = f"fat-tree:8,rate={lost.nic_gbs}GB/s,oversubscription={ratio}"
+        bearing = f"fat-tree:4,rate={lost.nic_gbs}GB/s,oversubscription={ratio}"
         assert simulated_us("resnet-18", bearing, lost.fault) <= (row.most_us or 0)
 
 
@@ -209,8 +214,8 @@ def test_groups_that_share_a_nic_send_by_it_what_each_sends(
     assert {name: size / gradients for name, size in by_nic.items()} == pytest.approx(sent_over_gradients, rel=1e-3)
 
 
-def test_bursts_grow_with_the_model() -> None:
-    small, large = (only(asked(model)).bursts for model in ("resnet-18", "resnet-50"))
+def test_bursts_grow_with_what_is_sent(workload_row: ProvisionRow) -> None:
+    small, large = (row.bursts for row in (workload_row, only(asked("resnet-18"))))
     assert small is not None
     assert large is not None
     assert 0 < small.bytes_per_nic < large.bytes_per_nic
@@ -229,6 +234,7 @@ def test_links_that_nothing_passes_buy_nothing() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- buffers
+@cache
 def _buffered(spelled: str, slack: float) -> tuple[LeastBuffer, float]:
     top = fabric(spelled)
     question = GeneratedJobSpec(WorkloadSpec("resnet-18", 8, "dp8"), "h100")
@@ -246,18 +252,21 @@ def _buffered(spelled: str, slack: float) -> tuple[LeastBuffer, float]:
     return least_buffer(result, job.costs, result.step_s * (1 + slack), step_s, job_s), result.step_s * 1e6
 
 
-@pytest.mark.sampled(1, "transport")
-@pytest.mark.parametrize("transport", ["roce", "infiniband", "tcp"])
-def test_the_least_buffer_keeps_the_step_and_half_of_it_does_not(transport: str) -> None:
-    told, step_us = _buffered(f"leaf-spine:8,per_leaf=4,transport={transport}", 0.03)
+# Of these two a campaign asks: TCP each time, and buffers of RoCE for a looser promise.
+LOSSLESS = [pytest.param(each, 0.03, marks=pytest.mark.sampled(0, "*")) for each in ("roce", "infiniband")]
+
+
+@pytest.mark.parametrize(("transport", "slack"), [("tcp", 0.002), *LOSSLESS])
+def test_the_least_buffer_keeps_the_step_and_half_of_it_does_not(transport: str, slack: float) -> None:
+    told, step_us = _buffered(f"leaf-spine:8,per_leaf=4,transport={transport}", slack)
     assert told.buffer_bytes is not None
     assert told.buffer_bytes & (told.buffer_bytes - 1) == 0
     assert told.step_us is not None
-    assert step_us <= told.step_us <= 1.03 * step_us
+    assert step_us <= told.step_us <= (1 + slack) * step_us
     if told.buffer_bytes > 1 << SMALLEST:
         assert told.below is not None
         assert told.below.buffer_bytes == told.buffer_bytes // 2
-        assert told.smaller_why or (told.smaller_us or 0) > 1.03 * step_us
+        assert told.smaller_why or (told.smaller_us or 0) > (1 + slack) * step_us
 
 
 def test_the_recommended_buffer_can_be_typed() -> None:
@@ -331,8 +340,8 @@ def test_queues_lengthen_the_operations_of_their_role_alone() -> None:
 
 # --------------------------------------------------------------------------------------------- forms and what is refused
 def test_the_form_that_is_chosen_is_the_fastest_of_those_it_names() -> None:
-    top = fabric("dgx-h100:2")
-    question = GeneratedJobSpec(WorkloadSpec("llama3-8b", 16), "h100")
+    top = fabric(LEAVES)
+    question = GeneratedJobSpec(WorkloadSpec("gpt3-1.3b", 4), "h100")
     form = chosen_form(question, top, "pytorch-ddp")
     assert not form.refused
     named = form.remarks[0].partition("(")[2].partition(")")[0].split(", ")
@@ -351,8 +360,7 @@ def _words(parallel: str) -> list[tuple[str, str]]:
 
 
 def test_a_model_that_no_device_holds_is_a_row() -> None:
-    document = asked("llama3-70b", "resnet-18", on=(LEAVES,))
-    large, small = document.rows
+    large, small = asked("mixtral-8x7b").rows[0], only(asked("resnet-18"))
     assert (large.fits, small.fits) == (False, True)
     assert "no simple form fits 4 GPUs" in (large.too_large or "")
     assert large.nic_gbs is None
@@ -375,7 +383,7 @@ def test_serving_has_no_pipeline_where_it_fits_without() -> None:
 
 
 def test_fabrics_that_cannot_answer_are_rows_beside_those_that_can() -> None:
-    document = asked("resnet-18", on=(LEAVES, "dgx-h100:1", "leaf-spine:8"))
+    document = asked("resnet-18", on=BESIDE)
     reasons = {row.fabric: row.declined for row in document.rows}
     assert reasons[LEAVES] is None
     assert "no network to size" in (reasons["dgx-h100:1"] or "")
@@ -384,9 +392,9 @@ def test_fabrics_that_cannot_answer_are_rows_beside_those_that_can() -> None:
 
 
 def test_gpus_that_a_fabric_has_not() -> None:
-    spec = ProvisionSpec(["resnet-18"], model=WorkloadSpec("", gpus=8))
-    small, large = provision(spec, [fabric("leaf-spine:4"), fabric("leaf-spine:8")]).rows
-    assert small.declined == "8 ranks do not fit on leaf-spine:4, which has 4"
+    spec = ProvisionSpec(["resnet-18"], model=WorkloadSpec("", gpus=3))
+    small, large = provision(spec, [fabric("leaf-spine:2"), fabric("switch:3")]).rows
+    assert small.declined == "3 ranks do not fit on leaf-spine:2, which has 2"
     assert large.declined is None
 
 
@@ -433,20 +441,24 @@ def test_how_many_gpus_are_taken() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- recordings
+def layers() -> Workload:
+    """Four layers of 4 MiB each, that compute a tenth of what they send."""
+    return chain("toy", [ChainLayer(1e-4, 2e-4, 4 << 20, 4 << 20) for _ in range(4)], ranks=4)
+
+
 @pytest.fixture(scope="module")
-def workload_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workload_row(tmp_path_factory: pytest.TempPathFactory) -> ProvisionRow:
     from ringwright.jobs import workload_files
 
     path = tmp_path_factory.mktemp("workload") / "job.json"
-    workload_files.save(model_job.workload(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100")), path)
-    return path
+    workload_files.save(layers(), path)
+    return only(provision(ProvisionSpec([str(path)]), [fabric("leaf-spine:4")]))
 
 
-def test_a_workload_file_is_a_workload(workload_file: Path) -> None:
-    row = only(provision(ProvisionSpec([str(workload_file)]), [fabric("leaf-spine:4")]))
-    assert row.gpus == 4
-    assert row.fits is True
-    assert row.reference_us is not None
+def test_a_workload_file_is_a_workload(workload_row: ProvisionRow) -> None:
+    assert workload_row.gpus == 4
+    assert workload_row.fits is True
+    assert workload_row.reference_us is not None
 
 
 def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
@@ -454,16 +466,13 @@ def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
     from ringwright.jobs.job_trace import trace
 
     top = fabric("switch:4")
-    job = model_job.made(GeneratedJobSpec(WorkloadSpec("resnet-18", 4, "dp4"), "h100"), top)
-    job = replace(job, folded=False)
+    job = study.Job(layers(), on_fabric(top, layers()), folded=False)
     result = study.answer(job, "none")
     trace(job, result).save(tmp_path / "job.trace")
-    workloads = Workloads(ProvisionSpec([str(tmp_path / "job.trace")]), 4)
-    sized = SizedNetwork(workloads.on(str(tmp_path / "job.trace"), top), top, 0.05, None)
-    assert sized.reference_s == pytest.approx(result.step_s, rel=0.02)
-    assert sized.plan.nic_rate < sized.tiers.given.nic_rate
-    (row,) = provision(ProvisionSpec([str(tmp_path / "job.trace")]), [top]).rows
-    assert row.declined is None
+    row = only(provision(ProvisionSpec([str(tmp_path / "job.trace")], 0.5), [top]))
+    assert row.reference_us == pytest.approx(result.step_s * 1e6, rel=0.02)
+    assert row.given is not None
+    assert (row.nic_gbs or 0) < (row.given.nic_gbs or 0)
     assert row.bursts is not None
     assert row.bursts.count > 0
 

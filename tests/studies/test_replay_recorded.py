@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
+from recorded_points import closed, counts_of
 from ringwright.formats.sources import read
 from ringwright.model.trace import Trace
-from ringwright.model.workload import Workload
 from ringwright.workloads.replay import Replay, baseline, replayed
 from ringwright_lab.sweep.grid import legal
 from ringwright_lab.sweep.point import GridPoint
-from ringwright_lab.sweep.program import must_issue
 from ringwright_lab.sweep.run import sweep
 
 HAS_MODELS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
@@ -56,19 +55,6 @@ def recording(recorded: Callable[[GridPoint], Path], point: GridPoint) -> Trace:
     return read(sorted(recorded(point).glob("calls.*.jsonl")))
 
 
-def counts(workload: Workload) -> Counter[tuple[str, str, int]]:
-    return Counter((each.role, each.op, each.size_bytes) for each in workload.payloads)
-
-
-def closed(point: GridPoint) -> Counter[tuple[str, str, int]]:
-    """Return what a rank must issue in an iteration after the second, sends by their receivers' side left out."""
-    found: Counter[tuple[str, str, int]] = Counter()
-    for row in must_issue(point):
-        if row.when in ("each", "later"):
-            found[row.role, row.op, row.size_bytes] += row.count
-    return found
-
-
 @pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("point", FAKE, ids=[point.key for point in FAKE])
 def test_one_fake_rank_is_a_workload_in_counts_and_bytes(
@@ -77,7 +63,7 @@ def test_one_fake_rank_is_a_workload_in_counts_and_bytes(
     found = replayed(recording(recorded, point), step=2)
     assert found.ground == "communication-only"
     assert found.workload.mesh.size == point.world
-    assert counts(found.workload) == closed(point)
+    assert counts_of(found.workload) == closed(point)
     assert any("ranks were not recorded" in each for each in found.workload.assumptions)
 
 
@@ -85,12 +71,13 @@ def of_real(recorded: Callable[[GridPoint], Path], at: int) -> Replay:
     return replayed(recording(recorded, REAL[at]), step=4)
 
 
-@pytest.mark.sampled(1, "*")
+# Each time: of DDP ``test_what_real_ranks_recorded_replays_as_the_formulas_say``, in test_sweep.
+@pytest.mark.sampled(0, "*")
 @pytest.mark.parametrize("at", range(3))
 def test_a_recorded_job_issues_what_the_closed_forms_say(recorded: Callable[[GridPoint], Path], at: int) -> None:
     found = of_real(recorded, at)
     assert found.ground == "times"
-    assert counts(found.workload) == closed(REAL[at])
+    assert counts_of(found.workload) == closed(REAL[at])
 
 
 def test_messages_between_stages_are_joined(recorded: Callable[[GridPoint], Path]) -> None:
@@ -103,8 +90,11 @@ def test_messages_between_stages_are_joined(recorded: Callable[[GridPoint], Path
     }
 
 
-@pytest.mark.sampled(1, "*")
-@pytest.mark.parametrize("at", range(4))
+# The others in campaigns: each time that of stages, which the test above has recorded.
+OTHERS = [pytest.param(at, marks=pytest.mark.sampled(0, "*")) for at in range(3)]
+
+
+@pytest.mark.parametrize("at", [*OTHERS, 3])
 def test_a_replay_takes_as_long_as_its_busiest_rank_and_not_longer_than_one_thing_after_another(
     recorded: Callable[[GridPoint], Path], at: int
 ) -> None:

@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
+from recorded_points import closed, counts_of
+from ringwright.formats.sources import read
 from ringwright.ground.errors import InputError, MissingExtraError, UsageError
+from ringwright.workloads.replay import replayed
 from ringwright_lab.papers.poster import figures, plan, study
 from ringwright_lab.papers.poster.effects import interval
 from ringwright_lab.reports import experiment, plots, swept
@@ -179,18 +182,20 @@ def test_plots_of_nothing_are_none() -> None:
     assert plots.course([(0.0, 4, "send")]) is None
 
 
+GRID = legal(
+    [
+        GridPoint("llama", parallel="ddp:dp=2"),
+        GridPoint("llama", parallel="ddp:dp=2", world=2),
+        GridPoint("deepseek-v3", parallel="tp:tp=2", mode="inference", steps=2),
+    ]
+)
+
+
 @pytest.fixture(scope="module")
 def swept_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Run a small grid on real ranks and on the fake group."""
     out = tmp_path_factory.mktemp("sweep")
-    grid = legal(
-        [
-            GridPoint("llama", parallel="ddp:dp=2"),
-            GridPoint("llama", parallel="ddp:dp=2", world=2),
-            GridPoint("deepseek-v3", parallel="tp:tp=2", mode="inference", steps=2),
-        ]
-    )
-    counts = sweep(grid, out, timeout_s=HANG_S)
+    counts = sweep(GRID, out, timeout_s=HANG_S)
     return out, counts
 
 
@@ -200,6 +205,7 @@ def swept_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
 def test_recorded_is_what_the_formulas_say(swept_folder: tuple[Path, dict[str, Any]]) -> None:
     out, counts = swept_folder
     assert counts == {"run": 3, "kept": 0, "failed": 0}
+    assert sweep(GRID, out, timeout_s=HANG_S) == {"run": 0, "kept": 3, "failed": 0}
     result = gather(out)
     assert result["checked"] >= 10
     assert result["agreeing"] == result["checked"], [each for each in result["agreement"] if not each["agrees"]]
@@ -219,12 +225,12 @@ def test_recorded_is_what_the_formulas_say(swept_folder: tuple[Path, dict[str, A
 @needs_models
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_sweep_goes_on_where_it_stopped(swept_folder: tuple[Path, dict[str, Any]]) -> None:
+def test_what_real_ranks_recorded_replays_as_the_formulas_say(swept_folder: tuple[Path, dict[str, Any]]) -> None:
     out, _ = swept_folder
-    grid = legal([GridPoint("llama", parallel="ddp:dp=2", world=2), GridPoint("llama", parallel="ddp:dp=2")])
-    (out / "cells" / grid.points[0].key / "cell.json").unlink()
-    again = sweep(grid, out, timeout_s=HANG_S)
-    assert again == {"run": 1, "kept": 1, "failed": 0}
+    ddp = GRID.points[0]
+    found = replayed(read(sorted((out / "cells" / ddp.key).glob("calls.*.jsonl"))), step=ddp.steps - 2)
+    assert found.ground == "times"
+    assert counts_of(found.workload) == closed(ddp)
 
 
 @needs_models
@@ -237,7 +243,7 @@ def test_a_grid_point_that_fails_keeps_its_reason_and_the_others_go_on(tmp_path:
             GridPoint("llama", parallel="ddp:dp=2", world=2, steps=2),
         ]
     )
-    assert sweep(grid, tmp_path, timeout_s=2.0)["failed"] >= 1
+    assert sweep(grid, tmp_path, timeout_s=0.5)["failed"] >= 1
     late = facts_of(tmp_path / "cells" / grid.points[0].key)
     assert late is not None
     assert "out of time" in late["why"]
@@ -296,6 +302,16 @@ def test_a_fresh_run_takes_nothing_over(tmp_path: Path, monkeypatch: pytest.Monk
     assert sweep(grid, tmp_path) == {"run": 0, "kept": 1, "failed": 0}
     assert sweep(grid, tmp_path, fresh=True) == {"run": 1, "kept": 0, "failed": 0}
     assert asked == list(grid.points)
+
+
+def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = legal([GridPoint("llama", parallel="ddp:dp=2", world=2), GridPoint("llama", parallel="ddp:dp=2")])
+    earlier(tmp_path, grid.points[1].key)
+    asked = []
+    monkeypatch.setattr(run, "_check_libraries", lambda: None)
+    monkeypatch.setattr(run, "run_point", lambda point, *_, **__: asked.append(point) or {"outcome": "done"})
+    assert sweep(grid, tmp_path) == {"run": 1, "kept": 1, "failed": 0}
+    assert asked == [grid.points[0]]
 
 
 def test_a_reproduction_says_first_that_it_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ MPI = GridPoint("llama", parallel="ddp:dp=4", backend="mpi")
 ALLREDUCE = "OMPI_MCA_coll_tuned_use_dynamic_rules=1 OMPI_MCA_coll_tuned_allreduce_algorithm"
 
 
+@cache
 def time_us(point: GridPoint) -> float:
     """Return the simulated communication of an iteration."""
     (row,) = (row for row in simulated.rows(point) if row["what"] == "communication")

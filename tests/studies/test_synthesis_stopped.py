@@ -45,8 +45,8 @@ def stopped(op: str, name: str, method: str, when: str, sizes: tuple[int, ...] =
 @pytest.mark.parametrize(
     ("op", "name", "method"),
     [
-        ("all-gather", "torus:4x4", "forest"),
-        ("all-gather", "torus:4x4", "expand"),
+        ("all-gather", "torus:3x3", "forest"),
+        ("all-gather", "torus:3x3", "expand"),
         ("all-gather", "dgx-a100:2", "taccl"),
         ("all-to-all", "torus:2x3", "flow-all-to-all"),
         ("all-reduce", "dgx-a100:2", "p2"),

@@ -19,7 +19,7 @@ from ringwright.search.question import SynthesisSpec
 
 pytestmark = pytest.mark.once
 
-ASKED = ["synthesise", "all-gather", "--fabric", "dgx-a100:2", "-b", "64K", "-e", "16M", "-f", "16"]
+ASKED = ["synthesise", "all-gather", "--fabric", "torus:2x2", "-b", "64K", "-e", "16M", "-f", "16"]
 
 
 @pytest.fixture(autouse=True, scope="module")
