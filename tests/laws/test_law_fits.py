@@ -15,7 +15,18 @@ FIELDS = ("peak_memory_bytes", "device_memory_bytes", "fits", "too_large")
 VERBS: dict[str, tuple[str, ...]] = {
     "simulate": ("simulate", "--model", "llama3-8b", *LARGE, "--fabric", "dgx-h100:1", "--policy", "none"),
     "workload": ("workload", "llama3-8b", *LARGE),
-    "advise": ("advise", "--model", "llama3-8b", *LARGE, "--fabric", "dgx-h100:1", "--may", "policy", "--budget", "5"),
+    "advise": (
+        "advise",
+        "--model",
+        "llama3-8b",
+        *LARGE,
+        "--fabric",
+        "dgx-h100:1",
+        "--may",
+        "policy",
+        "--budget",
+        "0.5",
+    ),
     "provision": ("provision", "llama3-8b", *LARGE, "--fabric", "dgx-h100:1"),
 }
 
