@@ -174,7 +174,7 @@ def test_batches_follow_each_other() -> None:
     each = batches(wanted, 0, NEVER)[0]
     size, height = each.schedule.asked.chunks, each.schedule.asked.steps
     assert (size, each.period) == (6, 1)
-    for chunks, more in ((1, 0), (6, 0), (13, 2), (60, 5)):
+    for chunks, more in ((1, 0), (6, 0), (13, 2), (24, 5)):
         steps = each.steps(chunks)
         assert steps == height + -(-chunks // 6) - 1
         schedule = each.repeated(AskedSearch(chunks, steps + more, steps + 2 * more))

@@ -91,7 +91,7 @@ def kept(asked: JobAsked) -> Replay:
     return replay
 
 
-@pytest.mark.sampled(4, "seed")
+@pytest.mark.sampled(3, "seed")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_drawn_job_is_replayed_as_long_as_it_took(seed: int) -> None:
     """``scripts/replays-of-jobs`` draws 1,000."""
