@@ -94,7 +94,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(60, "knobs")
+@pytest.mark.sampled(40, "knobs")
 @pytest.mark.parametrize(("name", "op", "knobs"), CASES)
 def test_blocks_do_what_the_collective_says(name: str, op: str, knobs: dict[str, Any]) -> None:
     built = 0
@@ -111,7 +111,7 @@ def test_blocks_do_what_the_collective_says(name: str, op: str, knobs: dict[str,
 
 
 # -------------------------------------------------------------------------------------------------------- order, counts
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     ("name", "op", "knobs"), [case for case in CASES if case.values[1] in REDUCING and case.values[1] != "barrier"]
 )

@@ -119,6 +119,7 @@ def test_what_faults_cost_comes_first(verb: str, capsys: pytest.CaptureFixture[s
     assert "without the fault" in head
 
 
+@pytest.mark.sampled(4, "verb")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_ROWS])
 def test_without_faults_nothing_is_said_of_any(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     answer = asked(VERBS[verb][0], capsys)
