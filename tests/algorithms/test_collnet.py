@@ -71,7 +71,7 @@ def test_every_rank_gets_the_sum(block: Callable[..., Program], spec: str) -> No
 )
 def test_few_places_in_a_switch_are_taken_in_turn(block: Callable[..., Program], spec: str) -> None:
     topology = fabric(spec)
-    for slots in (1, 2, 3, 8):  # 7 segments: all take turns in one place, or none waits
+    for slots in (1, 3, 8):  # 7 segments: all take turns in one place, or none waits
         program = block(all_reduce(topology, 4 * 1021), topology, segments=7, slots=slots)
         assert wrong(program) == "", slots
         assert check(program, topology=topology) == [], slots

@@ -130,7 +130,7 @@ def test_without_the_declared_order_a_link_serves_what_is_ready_first() -> None:
 
 def test_random_machines_and_sizes() -> None:
     draw = random.Random(7)
-    for _ in range(12):
+    for _ in range(8):
         name = draw.choice(["ring:5", "torus:3x2", "mesh:2x3", "switch:6", "ndv2:2", "dgx-a100:2", "full:4"])
         machine = fabric(name)
         p = draw.randint(2, machine.n_ranks)
@@ -145,7 +145,7 @@ def test_random_machines_and_sizes() -> None:
 def test_the_same_question_gets_the_same_program() -> None:
     machine = ndv2()
     one, two = (
-        taccl(Collective("all-reduce", range(16), 16 * MB), machine, sketch=SK1, effort=0.3, seed=3) for _ in "ab"
+        taccl(Collective("all-reduce", range(16), 16 * MB), machine, sketch=SK1, effort=0.1, seed=3) for _ in "ab"
     )
     assert one.knobs == two.knobs
     for left, right in zip(one.steps(), two.steps(), strict=True):

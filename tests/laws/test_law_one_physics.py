@@ -57,7 +57,7 @@ def test_a_fault_that_does_nothing_leaves_the_answer_of_a_healthy_fabric() -> No
 
 
 def test_severer_losses_take_no_less_and_none_is_below_healthy() -> None:
-    told = [row(f"{NIC} {line}") for line in ("ber 1e-4", "loss 0.01%", "loss 0.1%", "loss 1%")]
+    told = [row(f"{NIC} {line}", size_bytes=4 << 20) for line in ("ber 1e-4", "loss 0.01%", "loss 0.1%", "loss 1%")]
     means_us = [each["healthy_us"] if each["mean_us"] is None else each["mean_us"] for each in told]
     assert means_us == sorted(means_us)
     assert all(each["time_us"] >= each["healthy_us"] == told[0]["healthy_us"] for each in told)

@@ -29,7 +29,7 @@ LOG = write_log(small_job(), "2.27")
 TRUE = operations(LOG.truth)
 LINES = LOG.text.splitlines(keepends=True)
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=4, deadline=None, derandomize=True)
+few = settings(max_examples=3, deadline=None, derandomize=True)
 
 
 @pytest.fixture(scope="module")
