@@ -65,7 +65,7 @@ def test_small_real_traces_altered() -> None:
 @needs_shared_data
 @pytest.mark.once
 def test_some_of_fifty(pytestconfig: pytest.Config) -> None:
-    """Two large real traces each time, for all others are held above; in campaigns half of the fifty.
+    """Two large real traces each time, beside what is made and the small ones above; in campaigns half of the fifty.
 
     Other draws: ``judge(cases(1))``; three were judged, two of them never looked at before."""
     large = [one for one in altered() if one.name in ("resnet-renamed", "queue-split")]
