@@ -16,7 +16,7 @@ from ringwright.model.validity import check
 
 pytestmark = pytest.mark.once
 
-RANKS = [*range(1, 10), 12, 15, 16, 17, 24, 64]
+RANKS = [*range(1, 10), 12, 16, 17]
 BLOCKS = """allgather_reduce binary_tree binomial bruck butterfly chain direct double_ring in_order_binary knomial linear
 neighbor_exchange nonoverlapping pairwise pipeline rabenseifner recursive_doubling recursive_halving recursive_multiplying ring
 scatter_allgather segmented_ring sparbit split_binary_tree two_level""".split()
@@ -94,7 +94,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(60, "knobs")
+@pytest.mark.sampled(40, "knobs")
 @pytest.mark.parametrize(("name", "op", "knobs"), CASES)
 def test_blocks_do_what_the_collective_says(name: str, op: str, knobs: dict[str, Any]) -> None:
     built = 0
@@ -106,17 +106,17 @@ def test_blocks_do_what_the_collective_says(name: str, op: str, knobs: dict[str,
                 program = build(name, Collective(op, range(p), 4 * count, root=root), knobs)
                 if program is not None:
                     built += 1
-                    assert_right(program, data=count in (1, p + 1) and p <= 24)
+                    assert_right(program, data=count in (1, p + 1) and p <= 12)
     assert built >= 6 or (name, op) == ("rabenseifner", "reduce")
 
 
 # -------------------------------------------------------------------------------------------------------- order, counts
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     ("name", "op", "knobs"), [case for case in CASES if case.values[1] in REDUCING and case.values[1] != "barrier"]
 )
 def test_blocks_keep_the_order_or_refuse(name: str, op: str, knobs: dict[str, Any]) -> None:
-    for p in [*range(1, 18), 24, 32]:
+    for p in RANKS:
         for root in {0, p // 2, p - 1} if op == "reduce" else {0}:
             collective = Collective(op, range(p), 4 * (p + 1), root=root, commutative=False)
             program = build(name, collective, knobs)

@@ -247,7 +247,7 @@ def test_an_interrupt_ends_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch)
 
 def test_collected_data_are_those_of_all_ranks() -> None:
     topology = fabric("dgx-1:1")
-    program = expand(Collective("reduce-scatter", range(8), 8 << 20), topology, chunks=8, merge=4)
+    program = expand(Collective("reduce-scatter", range(8), 8 << 10), topology, chunks=8, merge=4)
     given = interpreter.inputs(program.collective, seed=1)
     assert len(interpreter.run(program, given)) == 8
     assert right(program, topology) is None

@@ -72,7 +72,7 @@ def run(program: Program, data: list[np.ndarray]) -> list[np.ndarray]:
     return [held[0] for held in interpreter.run(program, [{0: each} for each in data])]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**9), st.integers(2, 5), st.integers(1, 5), st.sampled_from(sorted(DEPTH)))
 def test_fusion_never_changes_a_result(seed: int, p: int, chunks: int, protocol: str) -> None:
     script = written(seed, p, chunks, 1)
@@ -86,7 +86,7 @@ def test_fusion_never_changes_a_result(seed: int, p: int, chunks: int, protocol:
             np.testing.assert_array_equal(ours, theirs.reshape(-1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9), st.integers(2, 4), st.integers(1, 4), st.integers(2, 4), st.booleans())
 def test_instances_do_what_one_does(seed: int, p: int, chunks: int, instances: int, interleaved: bool) -> None:
     script = written(seed, p, chunks, instances)

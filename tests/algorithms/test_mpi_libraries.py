@@ -42,7 +42,7 @@ from ringwright.model.validity import check
 
 pytestmark = pytest.mark.once
 
-RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32]
+RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17]  # powers of two and their neighbours, even and odd
 SIZED = ("all-gather", "reduce-scatter", "gather", "scatter")
 
 
@@ -90,7 +90,7 @@ def test_the_menu_has_every_algorithm() -> None:
 @pytest.mark.parametrize("op", OPS)
 def test_every_forced_algorithm_is_right(op: str) -> None:
     for p in RANKS:
-        for case in (collective(op, p, 0), collective(op, p, 7), collective(op, p, p + 1)):
+        for case in (collective(op, p, count) for count in ((0, 7, p + 1) if p <= 9 else (p + 1,))):
             for number, name in enumerate(ompi_rules.names(mpi_op(case))):
                 if number and (name != "two_proc" or p == 2):
                     program = open_mpi(case, algorithm=number, segment_bytes=16)
@@ -170,7 +170,7 @@ def test_the_default_choice_keeps_the_order(op: str) -> None:
 @pytest.mark.parametrize(("op", "short"), [key for key in MPICH_MENU if not key[0].endswith("-v")])
 def test_every_mpich_algorithm_is_right(op: str, short: str) -> None:
     for p in RANKS:
-        for count in (0, 1, p + 1):
+        for count in (0, 1, p + 1) if p <= 9 else (p + 1,):
             hosts = machine([rank // 3 for rank in range(p)])
             program = mpich2(collective(op, p, count), hosts, algorithm=short, radix=3, fanout=3, segment_bytes=8)
             assert_right(program, data=p <= 9)
@@ -214,10 +214,10 @@ SCATTERED = [[0, 1, 0, 1], [0, 1, 2, 0, 1, 0, 2, 2, 2], [2, 1, 0, 2, 1, 0, 0]]
 @pytest.mark.parametrize("hosts", [*NODES, *SCATTERED])
 def test_two_levels_on_uneven_nodes(op: str, hosts: list[int]) -> None:
     p = len(hosts)
-    for leaders in (1, 2, 3, 5):
+    for leaders in (1, 2, 5):
         for segments in (1, 3):
             for root in {0, p - 1} if op in ("broadcast", "reduce") else {0}:
-                for count in (0,) if op == "barrier" else (0, 1, 5, 64):
+                for count in (0,) if op == "barrier" else (0, 1, 64):
                     given = collective(op, p, count, root=root)
                     program = two_level(given, hosts=hosts, leaders=leaders, segments=segments)
                     assert_right(program)
@@ -241,7 +241,7 @@ def test_two_levels_keep_the_order_on_neighbouring_ranks_only() -> None:
         two_level(collective("all-reduce", 4, 8, commutative=False), hosts=[0, 1, 0, 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.integers(0, 4), min_size=1, max_size=14),
     st.integers(1, 6),

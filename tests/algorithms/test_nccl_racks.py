@@ -85,11 +85,11 @@ def test_rings_of_three_parts_of_racks_are_as_fast_as_published(trays: int, publ
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("release", ["2.26", "2.30"])
-@pytest.mark.parametrize("racks", [1, 2, 4])
+@pytest.mark.parametrize("racks", [1, 2, 3])
 def test_larger_all_reduces_take_longer_and_none_less_than_the_bound(racks: int, release: str) -> None:
     top = fabric(f"gb200-nvl72:{racks}")
     times_s = []
-    for power in (10, 20, 24, 28, 31, 32, 33):
+    for power in (10, 20, 28, 32, 33):
         wanted = Collective("all-reduce", range(top.n_ranks), 1 << power)
         times_s.append(simulate(nccl_2_4(wanted, top, release=release), top).time_s)
         assert times_s[-1] > bounds(wanted, top, in_network=True)[0].time_s

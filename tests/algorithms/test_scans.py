@@ -114,7 +114,7 @@ def test_mpich_scans_host_by_host(sizes: list[int]) -> None:
 
 def test_the_systems_that_do_scans_conform() -> None:
     made = [registry.find(slug) for slug in ("linear", "recursive-doubling", "open-mpi", "mpich2")]
-    cases = [case for case in conformance.pairwise(made, 3, (1, 2, 5, 8)) if case.op in ("scan", "exscan")]
+    cases = [case for case in conformance.pairwise(made, 3, (1, 2, 5)) if case.op in ("scan", "exscan")]
     assert len(cases) > 15
     assert [(str(case), failed) for case in cases if (failed := conformance.check(case).failed)] == []
 

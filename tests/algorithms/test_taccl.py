@@ -47,7 +47,8 @@ def blocking_us(program: Program, machine: Topology) -> float:
 def test_all_gather_on_two_ndv2_reaches_the_link_between_them() -> None:
     """8 MB at 105 us and one alpha are 842.6 us; the public tool with an open solver takes 970.6."""
     machine = ndv2()
-    program = taccl(Collective("all-gather", range(16), 16 * MB), machine, sketch=SK1, chunks=16, link_model="blocking")
+    collective = Collective("all-gather", range(16), 16 * MB)
+    program = taccl(collective, machine, sketch=SK1, chunks=16, effort=0.5, link_model="blocking")
     assert blocking_us(program, machine) <= 1.02 * 842.6
 
 
@@ -55,7 +56,8 @@ def test_all_gather_on_two_ndv2_reaches_the_link_between_them() -> None:
 def test_whole_chunks_need_the_last_one_to_spread() -> None:
     """Whole chunks: after the last one has come it still takes 69.6 us to the far GPUs, so that 912.2 us are a bound."""
     machine = ndv2()
-    program = taccl(Collective("all-gather", range(16), 16 * MB), machine, sketch=SK1, link_model="blocking")
+    collective = Collective("all-gather", range(16), 16 * MB)
+    program = taccl(collective, machine, sketch=SK1, effort=1.0, link_model="blocking")
     bound = 840 + 2.6 + 46.3 + 23.3
     assert bound <= blocking_us(program, machine) <= 1.01 * bound
     assert program.knobs["chunks"] == 1
@@ -128,7 +130,7 @@ def test_without_the_declared_order_a_link_serves_what_is_ready_first() -> None:
 
 def test_random_machines_and_sizes() -> None:
     draw = random.Random(7)
-    for _ in range(12):
+    for _ in range(8):
         name = draw.choice(["ring:5", "torus:3x2", "mesh:2x3", "switch:6", "ndv2:2", "dgx-a100:2", "full:4"])
         machine = fabric(name)
         p = draw.randint(2, machine.n_ranks)
@@ -143,7 +145,7 @@ def test_random_machines_and_sizes() -> None:
 def test_the_same_question_gets_the_same_program() -> None:
     machine = ndv2()
     one, two = (
-        taccl(Collective("all-reduce", range(16), 16 * MB), machine, sketch=SK1, effort=0.3, seed=3) for _ in "ab"
+        taccl(Collective("all-reduce", range(16), 16 * MB), machine, sketch=SK1, effort=0.1, seed=3) for _ in "ab"
     )
     assert one.knobs == two.knobs
     for left, right in zip(one.steps(), two.steps(), strict=True):
@@ -204,7 +206,9 @@ def test_a_sketch_without_a_way_names_what_is_missing() -> None:
 
 def test_plans_that_wait_for_each_other_are_given_up() -> None:
     """An all-reduce without bytes: joined sends up and down wait for each other, and every send still goes."""
-    program = taccl(Collective("all-reduce", range(16), 0), fabric("ndv2:2"), effort=2.0)
+    program = taccl(Collective("all-reduce", range(16), 0), fabric("ndv2:2"), effort=0.5)
+    assert validity.check(program) == []
+    program = taccl(Collective("all-reduce", [0, 1, 2, 8, 9, 10], 0), fabric("ndv2:2"), effort=2.0)
     assert validity.check(program) == []
 
 

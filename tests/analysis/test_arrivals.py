@@ -122,12 +122,12 @@ def test_a_pair_of_ranks() -> None:
 
 @pytest.mark.sampled(1, "*")
 @pytest.mark.parametrize("ranks", [2, 3, 8, 16, pytest.param(32, id="many-32")])
-def test_balanced_jobs_accuse_nobody(ranks: int) -> None:
-    accused = 0
-    for seed in range(60):
+def test_balanced_jobs_accuse_nobody(ranks: int, pytestconfig: pytest.Config) -> None:
+    accused, seeds = 0, 60 if pytestconfig.getoption("--campaigns") else 20
+    for seed in range(seeds):
         for jitter in (1.0, 20.0, 500.0):
             accused += bool(arrivals(job({}, ranks=ranks, steps=1 + seed % 6, seed=seed, jitter=jitter))["culprits"])
-    assert accused <= 1  # of 180
+    assert accused <= 3 * seeds // 180  # one of 180, none of fewer
 
 
 def test_little_waiting_does_not_matter() -> None:

@@ -145,7 +145,7 @@ def test_what_the_format_cannot_carry_is_refused() -> None:
     with pytest.raises(ProgramError, match="no runtime format has a gather"):
         msccl_xml(Program("g", gathered, cut(gathered), tuple, 0, Cost((), 0.0)))
     with pytest.raises(ProgramError, match="256"):
-        msccl_xml(ring(Collective("all-reduce", range(160), 160 * 4)))
+        msccl_xml(ring(Collective("all-reduce", range(130), 130 * 4)))
     wide = Step((Block(Op.REDUCE, (4,), turn(4), turn(4, 1), turn(4), channel=40),))
     program = Program("wide", collective, cut(collective, 4), lambda: [wide], 1, Cost((), 64.0))
     with pytest.raises(ProgramError):

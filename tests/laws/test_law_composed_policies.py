@@ -24,12 +24,12 @@ PAIRS = [*product(SLUGS, repeat=2)]
 MACHINE = "switch:{},rate=100Gb/s"
 # Jobs of few layers, each with how many pairs are drawn of it.
 DRAWN = {
-    ("gpt2", 4, None, "training"): 60,
-    ("bert-large", 4, "zero1", "training"): 20,
-    ("gpt3-125m", 8, "tp2,pp2,dp2,vp2,sp", "training"): 12,
-    ("mixtral-8x7b", 4, "ep4", "training"): 20,
-    ("mixtral-8x7b", 4, "ep4", "decode"): 30,
-    ("vgg16", 4, None, "training"): 20,
+    ("gpt2", 4, None, "training"): 24,
+    ("bert-large", 4, "zero1", "training"): 10,
+    ("gpt3-125m", 8, "tp2,pp2,dp2,vp2,sp", "training"): 8,
+    ("mixtral-8x7b", 4, "ep4", "training"): 10,
+    ("mixtral-8x7b", 4, "ep4", "decode"): 12,
+    ("vgg16", 4, None, "training"): 10,
 }
 NAMED = re.compile(r"\ball\.\w|\bstage\d|\bB of micro-batch|\brank \d+ step|the job stops")
 

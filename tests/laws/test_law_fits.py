@@ -10,12 +10,23 @@ import pytest
 from ringwright.cli import main
 
 pytestmark = pytest.mark.once
-LARGE = ("--gpus", "8", "--parallel", "fsdp", "--micro-batch-size", "4", "--seq", "8192")
+LARGE = ("--gpus", "2", "--parallel", "fsdp", "--micro-batch-size", "4", "--seq", "8192")
 FIELDS = ("peak_memory_bytes", "device_memory_bytes", "fits", "too_large")
 VERBS: dict[str, tuple[str, ...]] = {
     "simulate": ("simulate", "--model", "llama3-8b", *LARGE, "--fabric", "dgx-h100:1", "--policy", "none"),
     "workload": ("workload", "llama3-8b", *LARGE),
-    "advise": ("advise", "--model", "llama3-8b", *LARGE, "--fabric", "dgx-h100:1", "--may", "policy", "--budget", "5"),
+    "advise": (
+        "advise",
+        "--model",
+        "llama3-8b",
+        *LARGE,
+        "--fabric",
+        "dgx-h100:1",
+        "--may",
+        "policy",
+        "--budget",
+        "0.5",
+    ),
     "provision": ("provision", "llama3-8b", *LARGE, "--fabric", "dgx-h100:1"),
 }
 
@@ -53,7 +64,7 @@ def test_measured_jobs_that_would_not_fit_are_counted_first(tmp_path: Any, capsy
 
 
 def test_what_fits_says_nothing_in_front(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("simulate", "--model", "gpt2", "--gpus", "8", "--policy", "none,p3")
+    words = ("simulate", "--model", "alexnet", "--gpus", "2", "--policy", "none,p3")
     assert main([*words]) == 0
     assert capsys.readouterr().out.startswith("simulated: ")
     assert main([*words, "--json"]) == 0
@@ -64,8 +75,8 @@ def test_what_fits_says_nothing_in_front(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_policy_that_needs_more_than_the_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Weight gradients that are put off are kept: the plain job fits where the policy's does not."""
-    words = ("simulate", "--model", "gpt3-6.7b", "--gpus", "8", "--parallel", "tp4,pp2", "--micro-batches", "16")
-    words += ("--micro-batch-size", "2")
+    words = ("simulate", "--model", "gpt3-6.7b", "--gpus", "8", "--parallel", "tp4,pp2", "--micro-batches", "8")
+    words += ("--micro-batch-size", "4")
     assert main([*words, "--policy", "none,ooo-backprop", "--fabric", "dgx-h100:1", "--json"]) == 0
     plain, delayed = json.loads(capsys.readouterr().out)["rows"]
     assert plain["fits"]

@@ -39,7 +39,7 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 def test_simulate_and_advise_have_one_measured_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lasted = [each for each in steady_steps(Trace.open(folder)).values() if each is not None]
     baseline = asked(capsys, "simulate", str(folder), "--policy", "none")["baseline"]
-    base = asked(capsys, "advise", str(folder), "--may", "ddp", "--budget", "2")["base"]
+    base = asked(capsys, "advise", str(folder), "--may", "ddp", "--budget", "0.2")["base"]
     assert baseline["measured_us"] == base["measured_us"] == pytest.approx(mean(lasted) * 1e6)
     assert baseline["steps"] == base["steps"] == len(lasted) > 1
     assert baseline["step_us"] == pytest.approx(replayed(Trace.open(folder)).measured_s * 1e6)  # type: ignore[operator]
@@ -56,7 +56,7 @@ def test_text_and_page_say_which_is_which(folder: Path, tmp_path: Path, capsys: 
     for told in (text, page.read_text()):
         assert f"{found.step} took {found.measured_s * 1e3:.4g}"[:24] in told
         assert f"a step, the mean of {len(found.steps_s)} steps" in told
-    assert main(["advise", str(folder), "--may", "ddp", "--budget", "2"]) == 0
+    assert main(["advise", str(folder), "--may", "ddp", "--budget", "0.2"]) == 0
     measured = text.split("measured ")[1].split(" steps")[0]
     assert f"measured {measured} steps" in " ".join(capsys.readouterr().out.split())
 

@@ -142,7 +142,7 @@ def test_an_audit_names_a_cap_below_the_bucket_that_it_saw() -> None:
 
 
 def test_what_advice_names_moves_the_step_that_is_replayed() -> None:
-    job = layered()
+    job = layered(layers=4)
     recording = trace(job, answer(job, WHOLE))
     found = advise(of_recording(recording, None), AdviceSpec(("ddp", "policy"), seconds=600.0))
     told = recorded_job.job(replayed(recording), recorded_job.Counterfactual())

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ringwright.advise.provision.least_network import SizedNetwork
 from ringwright.advise.provision.question import ProvisionSpec, Workloads
 from ringwright.advise.situation import of_model
 from ringwright.calls import calibrate, library
+from ringwright.calls.answers import Answers
 from ringwright.calls.arguments import Algorithm, algorithm
 from ringwright.calls.library_calls import library_call
 from ringwright.calls.simulate import sweep
@@ -34,10 +35,14 @@ from ringwright.cli import main
 from ringwright.costs.calibration import calibrated
 from ringwright.costs.learnt import shipped
 from ringwright.costs.learnt.trusted import MeasuredCall
+from ringwright.costs.probable_time import Probable
+from ringwright.engines.choose import simulate
 from ringwright.fabrics import fabric
 from ringwright.formats.sources.sample import measured_table
 from ringwright.jobs import model_job, rows, step_tables, study
 from ringwright.jobs.model_workload import WorkloadSpec
+from ringwright.jobs.pricing.verb_costs import SaidOperations
+from ringwright.model.collective import Collective
 from ringwright.reports.steps.jobs import milliseconds
 from ringwright_lab.bench import jobs, probe
 from ringwright_lab.bench.question import BenchSpec
@@ -135,7 +140,7 @@ def same(by_verb: Mapping[str, Ends], where: object) -> None:
         assert each == pytest.approx(first, rel=1e-9), f"{verb} of {where}: {each}, not {first}"
 
 
-@pytest.mark.sampled(8, "seed")
+@pytest.mark.sampled(5, "seed")
 @pytest.mark.parametrize("seed", range(CALLS))
 def test_an_operation_has_one_number_in_every_verb(seed: int) -> None:
     call = drawn(seed)
@@ -219,7 +224,7 @@ def test_library_prints_its_own_estimate_beside_the_answer(capsys: pytest.Captur
 
 
 def test_a_job_is_answered_by_its_most_probable_step(capsys: pytest.CaptureFixture[str]) -> None:
-    job = ["--model", "gpt3-1.3b", "--gpus", "16", "--fabric", "dgx-h100:2", "--parallel", "tp8,dp2"]
+    job = ["--model", "gpt3-125m", "--gpus", "8", "--fabric", "dgx-h100:1", "--parallel", "tp4,dp2"]
     assert main(["simulate", *job, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert main(["simulate", *job]) == 0
@@ -228,6 +233,27 @@ def test_a_job_is_answered_by_its_most_probable_step(capsys: pytest.CaptureFixtu
     assert first.replace("*", "").split()[1:] == [shown[0], shown[1], "to", *shown[2:]]
 
 
+def test_the_last_bit_of_a_learnt_time_makes_no_operation_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = fabric("dgx-h100:2")
+    program = algorithm("nccl-2-4")(Collective("all-reduce", range(16), 1 << 20), machine)
+    run = simulate(program, machine)
+    learnt = Answers.of_call
+
+    def longer() -> float:
+        return SaidOperations(machine, machine).longer("nccl-2-4", program, run)
+
+    def others(self: Answers, *asked: Any) -> Probable:
+        found = learnt(self, *asked)
+        assert found is not None
+        return replace(found, p50_us=found.p50_us * (1 + 1e-15))
+
+    plain = longer()
+    monkeypatch.setattr(Answers, "of_call", others)
+    assert longer() == plain != 1.0
+
+
+# Each time: what a plan is made of does not follow last bits, above.
+@pytest.mark.sampled(0)
 def test_a_plan_does_not_follow_the_threads_of_a_linear_algebra_library() -> None:
     """Last bits of learnt times do; a policy that weighs operations against each other once took another plan for them."""
     words = ["simulate", "--model", "llama3-70b", "--gpus", "64", "--parallel", "tp8,pp4,sp", "--fabric", "dgx-h100:8"]

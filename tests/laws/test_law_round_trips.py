@@ -27,7 +27,7 @@ from ringwright.workloads.replay import STEPS_UNKNOWN, replayed
 pytestmark = pytest.mark.once
 
 JOBS = {
-    "job": ["--model", "gpt3-125m", "--gpus", "4", "--fabric", "switch:4,rate=10Gb/s"],
+    "job": ["--model", "alexnet", "--gpus", "4", "--fabric", "switch:4,rate=10Gb/s"],
     "stages": [
         *("--model", "gpt3-125m", "--gpus", "4", "--parallel", "tp2,pp2", "--micro-batches", "2"),
         *("--fabric", "switch:4,rate=10Gb/s"),
@@ -130,7 +130,7 @@ def test_a_replay_takes_what_was_simulated(saved: Saved, tmp_path: Path) -> None
 
 def test_advice_is_given_or_says_why_not(saved: Saved, tmp_path: Path) -> None:
     _, where, _ = saved
-    told = said(tmp_path, "advise", str(packed(where, tmp_path)), "--budget", "1s")
+    told = said(tmp_path, "advise", str(packed(where, tmp_path)), "--budget", "0.1s")
     assert told["verdict"]
     assert told["verdict"] != "cannot-tell" or told["why"]
 

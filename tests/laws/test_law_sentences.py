@@ -154,6 +154,7 @@ def stored() -> dict[str, list[Path]]:
 
 
 @needs_shared_data
+@pytest.mark.sampled(30, "*")
 @pytest.mark.parametrize("name", sorted(stored()) or [""])
 def test_no_sentence_of_a_stored_recording_is_refuted(name: str) -> None:
     said = of_stored(name)

@@ -53,7 +53,7 @@ def inverted(slug: str, seed: int) -> list[str]:
             found.append((size, simulate(program, top, alpha=ALPHA_OF[links]).time_ps, program))
         except RingwrightError:
             pass
-        size *= rng.choice((2, 4, 8, 16))
+        size *= rng.choice((4, 8, 16, 32))
     return [
         f"{slug} {op} on {spelled}, {links} links: {less} B {slow_ps / 1e6} us, {more} B {quick_ps / 1e6} us"
         for at, (less, slow_ps, _) in enumerate(found)

@@ -109,8 +109,10 @@ def test_a_file_becomes_events() -> None:
     assert found.meta["world"] == 2
 
 
-def test_cut_at_every_byte() -> None:
-    for cut in range(len(WHOLE)):
+def test_cut_at_any_byte() -> None:
+    """On either side of every end of a line, and every eleventh byte between."""
+    ends = {at + side for at, byte in enumerate(WHOLE) for side in (0, 1, 2) if byte == ord("\n")}
+    for cut in sorted({*range(0, len(WHOLE), 11), *ends} - {len(WHOLE), len(WHOLE) + 1}):
         whole = WHOLE[:cut].count(b"\n")
         try:
             found = traced(WHOLE[:cut])

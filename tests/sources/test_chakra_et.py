@@ -182,9 +182,9 @@ def test_a_foreign_file_does_not_lose_the_others(tmp_path: Path) -> None:
 
 
 def test_a_cut_archive_keeps_its_beginning(tmp_path: Path) -> None:
-    packed = gzip.compress(framed(metadata(), *(coll(ident, 0, 8) for ident in range(50_000))), 1)
+    packed = gzip.compress(framed(metadata(), *(coll(ident, 0, 8) for ident in range(10_000))), 1)
     trace = read_chakra_et(sources(tmp_path, {"x.0.et.gz": packed[: len(packed) // 2]}))
-    assert 1000 < trace.df.height < 50_000
+    assert 1000 < trace.df.height < 10_000
     assert any("damaged" in loss for loss in trace.meta["losses"])
 
 

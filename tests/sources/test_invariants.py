@@ -29,7 +29,7 @@ LOG = write_log(small_job(), "2.27")
 TRUE = operations(LOG.truth)
 LINES = LOG.text.splitlines(keepends=True)
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=8, deadline=None, derandomize=True)
+few = settings(max_examples=3, deadline=None, derandomize=True)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_carriage_returns_and_a_missing_last_newline_are_irrelevant(tmp_path: Pa
 
 
 # ------------------------------------------------------------------------------------------------------ what adds up
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(
     tp=st.sampled_from([1, 2, 4]),
     pp=st.sampled_from([1, 2]),

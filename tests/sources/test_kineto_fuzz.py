@@ -103,9 +103,9 @@ def mutated(chance: random.Random) -> bytes:
 
 
 @pytest.mark.sampled(2, "start")
-@pytest.mark.parametrize("start", range(0, CASES, 50))
+@pytest.mark.parametrize("start", range(0, CASES, 15))
 def test_mutated_traces(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(start, start + 50):
+    for seed in range(start, start + 15):
         chance = random.Random(seed)
         monkeypatch.setattr(stream, "BLOCK_BYTES", chance.choice([100, 4096, 8 << 20]))
         texts = [mutated(chance) for _ in range(chance.randrange(1, 3))]
