@@ -7,9 +7,9 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from fnmatch import fnmatch
@@ -85,8 +85,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = f"from scikit_build_core.build import build_sdist; build_sdist({str(folder)!r})"
     run(sys.executable, "-c", build, cwd=REPOSITORY)
     (archive,) = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+    shutil.unpack_archive(archive, folder)
     return folder / archive.name.removesuffix(".tar.gz")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tarfile
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -33,8 +33,7 @@ def communication(trace: Trace) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def dlrm(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     folder: Path = tmp_path_factory.mktemp("dlrm")
-    with tarfile.open(real("real/kineto/param_dlrm_kineto.tar.gz")) as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(real("real/kineto/param_dlrm_kineto.tar.gz"), folder)
     return read_kineto(find([str(path) for path in sorted(folder.rglob("*.json"))]))
 
 
