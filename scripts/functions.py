@@ -43,13 +43,20 @@ def everything(tree: ast.AST) -> list[ast.AST]:
     """Return what a tree holds, as ``ast.walk`` yields it but for contexts: whoever reads all files waits for this."""
     found = [tree]
     for node in found:
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if type(value) is list:
-                found += [each for each in value if isinstance(each, ast.AST)]
-            elif name != "ctx" and isinstance(value, ast.AST):
-                found.append(value)
+        found += _children(node)
     return found
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes directly in one, but for contexts."""
+    held: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            held += [each for each in value if isinstance(each, ast.AST)]
+        elif name != "ctx" and isinstance(value, ast.AST):
+            held.append(value)
+    return held
 
 
 def oversized(nodes: Mapping[Path, Iterable[ast.AST]], texts: Mapping[Path, str]) -> Iterator[Oversize]:
@@ -120,14 +127,7 @@ def _inside(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what a function holds, functions and classes inside left out: they are measured by themselves."""
     left: list[ast.AST] = [node]
     while left:
-        inside: list[ast.AST] = []
-        parent = left.pop()
-        for name in parent._fields:
-            value = getattr(parent, name, None)
-            if type(value) is list:
-                inside += [each for each in value if isinstance(each, ast.AST) and not isinstance(each, _DEFINITIONS)]
-            elif name != "ctx" and isinstance(value, ast.AST) and not isinstance(value, _DEFINITIONS):
-                inside.append(value)
+        inside = [child for child in _children(left.pop()) if not isinstance(child, _DEFINITIONS)]
         yield from inside
         left += inside
 

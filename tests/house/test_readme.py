@@ -7,7 +7,6 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -102,20 +101,13 @@ def test_every_command_on_the_page_is_understood(page: str) -> None:
         app().parse_args(words, exit_on_error=False, print_error=False)
 
 
-def of_a_kind(words: Sequence[str]) -> list[str]:
-    """Return a job's words in any order without its fabric and the policies that are compared on it, or those of another verb."""
-    job = words[0] == "simulate" and "--model" in words
-    left = [(before, word) for before, word in zip(["", *words], words, strict=False)]
-    return sorted(word for before, word in left if not job or not {before, word} & {"--policy", "--fabric"})
-
-
 def ran_elsewhere(page: str) -> list[list[str]]:
     """Return what the script that compares outputs runs, and the commands of the pages before this one."""
     script = runpy.run_path(str(REPOSITORY / "scripts" / "readme"))
     shown = [*script["BLOCKS"].values(), [*script["RECORD_JOB"], "--trace", script["RECORDED"]]]
     shown += [words for words, *_ in script["EXCERPTS"].values()]
     before = [words for each in PAGES[: PAGES.index(page)] for words in typed(each) if "-o" not in words]
-    return [of_a_kind(words) for words in (*shown, *before)]
+    return [sorted(words) for words in (*shown, *before)]
 
 
 @pytest.mark.slow
@@ -125,12 +117,12 @@ def test_the_commands_run_as_they_stand(
 ) -> None:
     """In a folder where nothing is, in the order of the page: what one writes the next may read.
 
-    What the pages show runs where that is compared, and what two pages have, or one has with another choice of policies, once.
+    What the pages show runs where that is compared, and what two pages have runs once.
     """
     from ringwright.cli import main
 
     monkeypatch.chdir(tmp_path)
-    wanted = [words for words in typed(page) if words[0] not in LONG and of_a_kind(words) not in ran_elsewhere(page)]
+    wanted = [words for words in typed(page) if words[0] not in LONG and sorted(words) not in ran_elsewhere(page)]
     wanted.sort(key=lambda words: "--trace" not in words)  # a recording is made before it is read
     for words in wanted:
         code = main(words)
