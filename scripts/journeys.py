@@ -83,7 +83,7 @@ def main() -> int:
     """Print the journeys."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--walk", default="", metavar="NAME")
+    parser.add_argument("--walk", default="", metavar="NAME", choices=JOURNEYS)
     given = parser.parse_args()
     if given.walk:
         for depth, call in main_line(walked(JOURNEYS[given.walk])):
