@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ringwright.model.workload import Workload
 
 Says = Callable[[Path], object]
+Rates = tuple[int, dict[str, float]]  # ranks, and bytes/s of each class of links
 
 
 def of_operation(form: str, setting: Setting, ranks: Sequence[int], size_bytes: int) -> tuple[Says, object]:
@@ -115,10 +116,16 @@ def of_form(form: str, parallel: str, micro_batches: int, workload: Workload) ->
 
 
 def of_machine(machine: Topology) -> tuple[Says, object]:
-    """Return what reads ranks, and bytes/s of each class of links, and those of a machine."""
-    return lambda path: _rates(read_topology(path)), _rates(machine)
+    """Return what reads a machine's file, and what it should say."""
+    return rates_read, rates(machine)
 
 
-def _rates(machine: Topology) -> object:
+def rates_read(path: Path) -> Rates:
+    """Return the ranks of a machine's file, and bytes/s of each class of its links."""
+    return rates(read_topology(path))
+
+
+def rates(machine: Topology) -> Rates:
+    """Return a machine's ranks, and bytes/s of each class of its links."""
     sums = {name: float(machine.rate[machine.link_class == at].sum()) for at, name in enumerate(machine.classes)}
     return machine.n_ranks, {name: float(f"{rate:.9g}") for name, rate in sums.items() if rate}

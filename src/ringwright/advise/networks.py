@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise import files_read_back
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile
+from ringwright.advise.files_read_back import Rates, rates
 from ringwright.advise.folder import read_back
 from ringwright.advise.interval import Draws
-from ringwright.advise.provision.study import provision
+from ringwright.advise.provision.study import PairAnswer, ProvisionPair, document, pair_name, pairs, sized_answer
 from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
+from ringwright.executors.fan_out import Chosen, fan_out
 from ringwright.formats.exports.topology_json import topology_json
 from ringwright.ground import drafts
 from ringwright.jobs.model_job import GeneratedJobSpec
@@ -41,21 +43,48 @@ def provisioned(
     drawn: bool = False,
     seed: int = 0,
     advance: Advance | None = None,
+    executor: Chosen = None,
 ) -> tuple[ProvisionDocument, list[AdvisedFile]]:
     """Return the object of schema ``ringwright.provision/1``, and the recommended networks as files.
 
-    ``drawn``: with ``longer_p05``, ``longer_p50`` and ``longer_p95`` of each row. Raises as ``studies.provision`` does.
+    ``drawn``: with ``longer_p05``, ``longer_p50`` and ``longer_p95`` of each row. Raises as ``study.provision`` does.
     """
-    files: list[AdvisedFile] = []
+    asked, told = pairs(spec, fabrics)
+    given = [(*pair, seed if drawn else None) for pair in asked]
+    with fan_out(executor) as fan:
+        answers = fan.map(networked, given, title=lambda pair, _: pair_name(pair), progress=advance)
+        result = document(spec, fabrics, asked, [each.answer for each in answers], told, fan.account)
+    named = [_file(each.answer.row, each.network) for each in answers if each.network is not None]
+    return result, named
 
-    def kept(row: ProvisionRow, sized: SizedNetwork) -> ProvisionRow:
-        files.append(_file(row, sized))
-        if not drawn:
-            return row
-        low, middle, high = Draws(Evaluator(_situation(spec, sized), inexact=True), seed=seed).gain(LEAST).ends
-        return replace(row, longer_p05=0.0 - high, longer_p50=0.0 - middle, longer_p95=0.0 - low)
 
-    return provision(spec, fabrics, advance, kept), files
+@dataclass(frozen=True)
+class NetworkFile:
+    """A recommended network as a file, and what must be read back from it."""
+
+    data: bytes
+    rates: Rates
+
+
+@dataclass(frozen=True)
+class NetworkAnswer:
+    """The answer of a pair, and its network where it has one."""
+
+    answer: PairAnswer
+    network: NetworkFile | None
+
+
+def networked(pair: ProvisionPair, seed: int | None) -> NetworkAnswer:
+    """Return the answer of one pair with its network; with a seed also by how much its step may be longer."""
+    answer, sized = sized_answer(pair)
+    if sized is None:
+        return NetworkAnswer(answer, None)
+    file = NetworkFile(topology_json(sized.machine), rates(sized.machine))
+    if seed is None:
+        return NetworkAnswer(answer, file)
+    low, middle, high = Draws(Evaluator(_situation(pair.spec, sized), inexact=True), seed=seed).gain(LEAST).ends
+    row = replace(answer.row, longer_p05=0.0 - high, longer_p50=0.0 - middle, longer_p95=0.0 - low)
+    return NetworkAnswer(replace(answer, row=row), file)
 
 
 def write(files: Sequence[AdvisedFile], result: ProvisionDocument, output: Path) -> ProvisionDocument:
@@ -75,9 +104,9 @@ def write(files: Sequence[AdvisedFile], result: ProvisionDocument, output: Path)
     return replace(result, rows=rows)
 
 
-def _file(row: ProvisionRow, sized: SizedNetwork) -> AdvisedFile:
+def _file(row: ProvisionRow, network: NetworkFile) -> AdvisedFile:
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{row.workload}-on-{row.fabric}").strip("-.")
-    return AdvisedFile(f"{name}.json", "", topology_json(sized.machine), *files_read_back.of_machine(sized.machine))
+    return AdvisedFile(f"{name}.json", "", network.data, files_read_back.rates_read, network.rates)
 
 
 def _situation(spec: ProvisionSpec, sized: SizedNetwork) -> Situation:

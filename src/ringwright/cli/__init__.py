@@ -49,8 +49,8 @@ def _answered(given: list[str]) -> int:
     """Dispatch, and make of whatever goes wrong a message and an exit code."""
     code = EXIT_GOOD
     try:
-        with _terminable(), _closed_pipe_as_one_error(), recording_options.told(given) as words:
-            code = _dispatch(words)
+        with _terminable(), _closed_pipe_as_one_error(), _ranks(given) as asks, recording_options.told(given) as words:
+            code = _dispatch(words) if asks else EXIT_GOOD
             sys.stdout.flush()
     except RingwrightError as error:
         if error.exit_code == EXIT_INPUT and _wants_json(given):
@@ -67,6 +67,15 @@ def _answered(given: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes a message
         return _our_bug(error, given)
     return code
+
+
+def _ranks(given: list[str]) -> contextlib.AbstractContextManager[bool]:
+    """Return what says whether this process asks: of ranks of MPI all but the first only answer."""
+    if not any(word.endswith("mpi") for word in (*given, os.environ.get("RINGWRIGHT_EXECUTOR", ""))):
+        return contextlib.nullcontext(enter_result=True)
+    from ringwright.executors.kinds.mpi import ranks
+
+    return ranks(given)
 
 
 @contextlib.contextmanager

@@ -38,6 +38,13 @@ LinkModel = Annotated[
         help="Whether a link is free during its latency (pipelined) or busy (blocking).",
     ),
 ]
+Executor = Annotated[
+    str | None,
+    Parameter(
+        group=LIMITS,
+        help="Who works: local:N (default: all cores), dask://HOST:8786, ray, slurm:partition=P, mpi (list executors).",
+    ),
+]
 Force = Annotated[bool, Parameter(group=OUTPUT)]
 Json = Annotated[bool, Parameter(group=OUTPUT)]
 Sample = Annotated[

@@ -43,6 +43,7 @@ def provision(
     interval: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     output: options.Target = None,
     force: options.Force = False,
+    executor: options.Executor = None,
     json: options.Json = False,
 ) -> int:
     """Size the network: the least NICs, tiers and buffers that keep each workload's step, and what one failed optic needs.
@@ -103,7 +104,8 @@ def provision(
     if output is not None:
         claim_folder(output, force=force)
     with progress.steps("provisioning") as advance:
-        result, files = networks.provisioned(spec, [machine(each) for each in fabric], drawn=interval, advance=advance)
+        machines = [machine(each) for each in fabric]
+        result, files = networks.provisioned(spec, machines, drawn=interval, advance=advance, executor=executor)
     if output is not None:
         result = networks.write(files, result, output)
     if json:

@@ -17,6 +17,7 @@ def reproduce(
     fresh: bool = False,
     part: str | None = None,
     output: options.Folder = None,
+    executor: options.Executor = None,
     json: options.Json = False,
 ) -> int:
     """Run what papers claim and hold each row against its tolerance; exit code 1 when one fails.
@@ -56,7 +57,7 @@ def reproduce(
         )
     before = claims.papers_of(record) if record else []
     with progress.steps("reproducing") as advance:
-        result = claims.reproduce(paths, advance)
+        result = claims.reproduce(paths, advance, executor)
     if record:
         reading.write_json(record, claims.joined(result, before))
     if json:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ringwright.executors.fan_out import Chosen, fan_out
 from ringwright.ground import stepwise
 from ringwright.ground.errors import InputError, UsageError
 from ringwright_lab.papers.figures import rows
@@ -51,17 +52,20 @@ def study_of(path: Path) -> str | None:
     return study
 
 
-def reproduce(paths: Iterable[Path], progress: stepwise.Advance | None = None) -> dict[str, Any]:
+def reproduce(
+    paths: Iterable[Path], progress: stepwise.Advance | None = None, executor: Chosen = None
+) -> dict[str, Any]:
     """Return the object of schema ``ringwright.reproduce/1``: per paper the rows, and ``kinds``, how many of each kind pass.
 
-    For a single paper also ``slug`` and ``rows``. ``progress`` is told of each paper. Raises InputError for a file that
-    cannot be run, before any is.
+    For a single paper also ``slug`` and ``rows``. ``progress`` is told of each paper; ``executor`` runs them. Raises InputError
+    for a file that cannot be run, before any is.
     """
     described = [(read(path), path) for path in paths]
-    papers = [rows.paper(*each) for each in stepwise.track_progress(described, progress, lambda each: each[1].stem)]
+    with fan_out(executor) as fan:
+        papers = fan.map(rows.paper, described, title=lambda _, path: path.stem, progress=progress)
     single = {"slug": papers[0]["slug"], "rows": papers[0]["rows"]} if len(papers) == 1 else {}
     kinds = tally(row for paper in papers for row in paper["rows"])
-    return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers}
+    return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers, "executor": fan.account.document()}
 
 
 def papers_of(record: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ringwright.executors.fan_out import Chosen
 from ringwright.ground.errors import UsageError
 from ringwright.ground.notebook import rows_shown, shown
 from ringwright_lab.papers import claims
@@ -12,7 +13,7 @@ from ringwright_lab.papers import claims
 _SEEN = rows_shown("claims of papers", "rows", "papers")
 
 
-def reproduce(*names: str | Path) -> dict[str, Any]:
+def reproduce(*names: str | Path, executor: Chosen = None) -> dict[str, Any]:
     """Run what papers claim and hold each row against its tolerance.
 
     Parameters
@@ -20,6 +21,8 @@ def reproduce(*names: str | Path) -> dict[str, Any]:
     names
         Slugs such as ``blueconnect``, or TOML files of the form of ``papers/rows/blueconnect.toml``; none: all papers
         (minutes). Experiments, which run for hours, are for the command line.
+    executor
+        Who runs the papers: a spelling such as ``local:4``, or an object of ``concurrent.futures.Executor``.
 
     Returns
     -------
@@ -46,4 +49,4 @@ def reproduce(*names: str | Path) -> dict[str, Any]:
     for path in paths:
         if claims.study_of(path) is not None:
             raise UsageError(f"{path.stem} is an experiment of hours", remedy=f"ringwright reproduce {path.stem}")
-    return shown(claims.reproduce(paths), _SEEN)
+    return shown(claims.reproduce(paths, executor=executor), _SEEN)

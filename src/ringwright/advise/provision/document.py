@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ringwright.advise.provision.optics import Headroom
 from ringwright.advise.provision.sensitivity import ClassSensitivity
 from ringwright.calls.provenance import AskedOf
+from ringwright.executors.fan_out import ExecutorAccount
 
 SCHEMA = "ringwright.provision/1"
 
@@ -140,3 +141,4 @@ class ProvisionDocument:
     rows: list[ProvisionRow]
     assumptions: list[str]
     left_out: list[str]
+    executor: ExecutorAccount

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ringwright.advise.provision import figures
 from ringwright.advise.provision.document import SCHEMA, ProvisionDocument, ProvisionRow
@@ -12,14 +12,15 @@ from ringwright.advise.provision.least_network import SizedNetwork
 from ringwright.advise.provision.question import ProvisionSpec, SizedJob, Workloads, gpus_of
 from ringwright.advise.provision.sensitivity import sensitivity
 from ringwright.calls.provenance import asked_of
+from ringwright.executors.content import name_of
+from ringwright.executors.fan_out import Chosen, WorkAccount, fan_out
 from ringwright.ground import stepwise
-from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.jobs.memory import peak, too_large
 from ringwright.jobs.pricing.costs import LIBRARY
+from ringwright.model.topology import Topology
 
-if TYPE_CHECKING:
-    from ringwright.model.topology import Topology
-
+_read: dict[str, Workloads] = {}
 REFERENCE = "the step on each fabric as it is named"
 LEFT_OUT = (
     "a tier with fewer cables is one of slower cables here: what hashing does to few paths is not in it",
@@ -28,41 +29,105 @@ LEFT_OUT = (
 )
 
 
+@dataclass(frozen=True)
+class ProvisionPair:
+    """A workload on a fabric: what is asked of both; ``files`` are what the workloads lie in."""
+
+    spec: ProvisionSpec
+    gpus: int
+    workload: str
+    fabric: Topology
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class PairAnswer:
+    """The row of a pair, what it assumes, and whether it has no answer."""
+
+    row: ProvisionRow
+    assumptions: list[str]
+    refused: bool = False
+
+
 def provision(
     spec: ProvisionSpec,
     fabrics: Sequence[Topology],
     progress: stepwise.Advance | None = None,
-    kept: Callable[[ProvisionRow, SizedNetwork], ProvisionRow] | None = None,
+    executor: Chosen = None,
 ) -> ProvisionDocument:
     """Return the object of schema ``ringwright.provision/1``.
 
     A workload that cannot be on a fabric is a row with its reason in ``declined``; one that does not fit its devices has ``fits``
-    false. ``kept`` returns each answered row, which it is shown with its network. Raises the error of the first row where none
-    can be answered, and UsageError where nothing or the same twice is asked.
+    false. ``executor`` answers the pairs. Raises the error of the first row where none can be answered, and UsageError where
+    nothing or the same twice is asked.
     """
+    asked, told = pairs(spec, fabrics)
+    with fan_out(executor) as fan:
+        answers = fan.map(answered, asked, title=pair_name, progress=progress)
+        return document(spec, fabrics, asked, answers, told, fan.account)
+
+
+def pair_name(pair: ProvisionPair) -> str:
+    """Return a pair in words."""
+    return f"{pair.workload} on {pair.fabric.name}"
+
+
+def pairs(spec: ProvisionSpec, fabrics: Sequence[Topology]) -> tuple[list[tuple[ProvisionPair]], str]:
+    """Return every workload on every fabric, and how many GPUs that takes, in words; UsageError where nothing is asked."""
     for what, names in (("fabric", [each.name for each in fabrics]), ("workload", list(spec.workloads))):
         if not names:
             raise UsageError(f"no {what} is named", remedy="ringwright provision llama3-70b --fabric dgx-h100:8")
         if len(set(names)) < len(names):
             raise UsageError(f"a {what} is named twice", remedy="each once")
     gpus, told = gpus_of(fabrics, spec.model.gpus)
-    workloads = Workloads(spec, gpus)
-    rows: list[ProvisionRow] = []
+    files = tuple(path for path in map(Path, spec.workloads) if path.exists())
+    _workloads(spec, gpus, files)  # what is none is refused before any is sized
+    return [
+        (ProvisionPair(spec, gpus, name, topology, files),) for name in spec.workloads for topology in fabrics
+    ], told
+
+
+def _workloads(spec: ProvisionSpec, gpus: int, files: tuple[Path, ...]) -> Workloads:
+    """Return the workloads of a question, whose recordings a process reads once."""
+    key = name_of(_workloads, (spec, gpus, files))
+    if key not in _read:
+        _read.clear()
+        _read[key] = Workloads(spec, gpus)
+    return _read[key]
+
+
+def answered(pair: ProvisionPair) -> PairAnswer:
+    """Return the answer of one pair; one that has none is a row with its reason."""
+    return sized_answer(pair)[0]
+
+
+def sized_answer(pair: ProvisionPair, *, strict: bool = False) -> tuple[PairAnswer, SizedNetwork | None]:
+    """Return it with its network where it has one; ``strict``: the error of a pair that has no answer is raised."""
+    row, assumptions = ProvisionRow(pair.workload, pair.fabric.name), dict[str, None]()
+    try:
+        job = _workloads(pair.spec, pair.gpus, pair.files).on(pair.workload, pair.fabric)
+        assumptions |= dict.fromkeys(job.remarks)
+        row, sized = _filled(row, job, pair.fabric, pair.spec, assumptions)
+    except (UsageError, WorkloadError, InfeasibleError) as error:
+        if strict:
+            raise
+        return PairAnswer(replace(row, declined=error.what), list(assumptions), refused=True), None
+    return PairAnswer(row, list(assumptions)), sized
+
+
+def document(
+    spec: ProvisionSpec,
+    fabrics: Sequence[Topology],
+    asked: Sequence[tuple[ProvisionPair]],
+    answers: Sequence[PairAnswer],
+    told: str,
+    account: WorkAccount,
+) -> ProvisionDocument:
+    """Return the answers as one object; the error of the first where none has an answer."""
+    if all(each.refused for each in answers):
+        sized_answer(*asked[0], strict=True)
     assumptions = dict.fromkeys([told] if told else [])
-    refused: list[RingwrightError] = []
-    asked = [(name, topology) for name in spec.workloads for topology in fabrics]
-    for name, topology in stepwise.track_progress(asked, progress, lambda each: f"{each[0]} on {each[1].name}"):
-        row = ProvisionRow(name, topology.name)
-        try:
-            job = workloads.on(name, topology)
-            assumptions |= dict.fromkeys(job.remarks)
-            told_row, sized = _filled(row, job, topology, spec, assumptions)
-            rows.append(kept(told_row, sized) if sized is not None and kept is not None else told_row)
-        except (UsageError, WorkloadError, InfeasibleError) as error:
-            refused.append(error)
-            rows.append(replace(row, declined=error.what))
-    if len(refused) == len(rows):
-        raise refused[0]
+    assumptions |= dict.fromkeys(each for answer in answers for each in answer.assumptions)
     if spec.prices is not None and spec.prices.free:
         assumptions[f"no price: {', '.join(spec.prices.free)}, taken as 0"] = None
     return ProvisionDocument(
@@ -75,9 +140,10 @@ def provision(
         ),
         within=spec.within,
         reference=REFERENCE,
-        rows=rows,
+        rows=[each.row for each in answers],
         assumptions=list(assumptions),
         left_out=list(LEFT_OUT),
+        executor=account.document(),
     )
 
 

@@ -1,0 +1,322 @@
+"""Fan out: a function over many arguments, on whoever executes; lost and hanging tasks are begun again, and the order is kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypedDict, TypeVar
+
+from ringwright.executors.content import name_of
+from ringwright.executors.inventory import inventory
+from ringwright.executors.kept_results import KeptResults
+from ringwright.executors.kinds import VARIABLE, Engine, parsed
+from ringwright.executors.worker import Terms, WorkerAnswers, answer, packed, refusal, unpacked
+from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.stepwise import Advance
+
+HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
+WORTH_S = 3.0  # what must be left then, at the pace so far
+KEPT_S = 0.05  # processor time from which a result is worth a file
+MOST_TRIES = 4  # of a task whose workers are lost, or that hangs
+
+R = TypeVar("R")
+Chosen = str | Executor | None
+
+
+class ExecutorAccount(TypedDict):
+    """Who worked for an answer: the same answer by another executor differs in this and in nothing else."""
+
+    name: str
+    workers: int | None
+    tasks: int
+    retried: int
+    resumed: int
+    cpu_s: float
+
+
+@dataclass
+class WorkAccount:
+    """Who worked: how they are spelled, how many, the tasks they did, those begun again, and the processor time of all (s)."""
+
+    name: str
+    workers: int | None = 1
+    tasks: int = 0
+    retried: int = 0
+    resumed: int = 0
+    cpu_s: float = 0.0
+
+    def document(self) -> ExecutorAccount:
+        """Return it as ``executor`` of an answer."""
+        return ExecutorAccount(
+            name=self.name,
+            workers=self.workers,
+            tasks=self.tasks,
+            retried=self.retried,
+            resumed=self.resumed,
+            cpu_s=round(self.cpu_s, 3),
+        )
+
+
+@contextmanager
+def fan_out(executor: Chosen = None) -> Iterator[FanOut]:
+    """Give what maps functions over arguments, by ``executor``: a spelling, or any object of ``concurrent.futures.Executor``.
+
+    Without one ``RINGWRIGHT_EXECUTOR`` says it, else all cores of this machine. Raises UsageError for what is none, and
+    MissingExtraError for one whose library is not installed.
+    """
+    fan = FanOut(executor)
+    try:
+        yield fan
+    except BaseException:
+        fan.close(at_once=True)
+        raise
+    fan.close()
+
+
+@dataclass
+class _Run:
+    """The tasks of one ``map`` that have no result yet, and what came of the others, by index."""
+
+    function: Callable[..., Any]
+    given: Sequence[tuple[Any, ...]]
+    names: Sequence[str]
+    left: list[int]
+    results: dict[int, bytes] = field(default_factory=dict)
+    tries: dict[int, int] = field(default_factory=dict)
+
+
+class FanOut:
+    """An executor, begun when the first long work comes; ``account`` says who did what."""
+
+    def __init__(self, executor: Chosen = None) -> None:
+        self._engine: Engine | None = None
+        self._kept = KeptResults()
+        self.account = WorkAccount("local:1")
+        if executor is None or isinstance(executor, str):
+            text = executor or os.environ.get(VARIABLE, "")
+            self._is_usual, spelled = not text, parsed(text or "local")
+            self._is_alone, self._open = spelled.is_alone, spelled.opened
+        else:
+            self._is_usual, self._is_alone, self._open = False, False, partial(_Foreign, executor)
+
+    def map(
+        self,
+        function: Callable[..., R],
+        given: Sequence[tuple[Any, ...]],
+        *,
+        title: Callable[..., str] | None = None,
+        progress: Advance | None = None,
+        deadline_s: float | None = None,
+        paths: Sequence[str] = (),
+    ) -> list[R]:
+        """Return a function's results, in the order of what it is given.
+
+        Parameters
+        ----------
+        function
+            One that a worker can import; its results are plain data, or of the type that it declares.
+        given
+            The arguments of each call: plain data, data classes, paths, arrays.
+        title
+            What a person reads of a call, of its arguments.
+        progress
+            Told of each call that is done.
+        deadline_s
+            How long a call may take before it is begun elsewhere.
+        paths
+            What every worker must see.
+
+        Raises
+        ------
+        RingwrightError
+            What the first call, by order, raised; UsageError where a worker is of another release or lacks a path;
+            InfeasibleError where a call was lost or hung too often.
+        """
+        version = "".join(inventory().values())
+        names = [name_of(function, each, version) for each in given]
+        run = _Run(function, given, names, [])
+        kept = self._kept.of(names)
+        run.results = {index: kept[name] for index, name in enumerate(names) if name in kept}
+        run.left = [index for index in range(len(given)) if index not in run.results]
+        self.account.tasks += len(given)
+        self.account.resumed += len(run.results)
+        shown = _Shown(run, title, progress)
+        self._here(run, shown)
+        if run.left:
+            self._elsewhere(run, shown, Terms(inventory(), tuple(paths)), deadline_s)
+        shown.end()
+        return [unpacked(function, run.results[index]) for index in range(len(given))]
+
+    def _here(self, run: _Run, shown: _Shown) -> None:
+        """Do what is not worth another process, or all of it where there is none."""
+        began_s, began_cpu_s, done = time.monotonic(), time.process_time(), 0
+        while run.left and self._stays_here(time.monotonic() - began_s, done, len(run.left)):
+            index = run.left.pop(0)
+            shown.next(index)
+            run.results[index] = packed(run.function(*run.given[index]))
+            done += 1
+        self.account.cpu_s += time.process_time() - began_cpu_s
+
+    def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
+        if self._engine is not None:
+            return False
+        if self._is_alone:
+            return True
+        return self._is_usual and (passed_s < HERE_S or left < 2 or passed_s / done * left < WORTH_S)
+
+    def _elsewhere(self, run: _Run, shown: _Shown, terms: Terms, deadline_s: float | None) -> None:
+        """Let the engine do what is left."""
+        if self._engine is None:
+            self._engine = self._open()
+        engine = self._engine
+        self.account.name, self.account.workers = engine.name, engine.workers
+        size, begun = engine.together(len(run.left)), _Begun(engine, run, terms)
+        for at in range(0, len(run.left), size):
+            begun.submit(run.left[at : at + size])
+        failed: dict[int, Exception] = {}
+        while begun.calls:
+            lost = begun.late(deadline_s)
+            for future, indexes in begun.done(deadline_s):
+                try:
+                    said: WorkerAnswers = future.result()
+                except engine.lost as error:
+                    lost += [(indexes, str(error) or type(error).__name__)]
+                    continue
+                if said.refused:
+                    raise refusal(said.refused)
+                self._take(run, said, failed)
+                shown.done(len(run.results) + len(failed))
+            self._again(begun, lost)
+        if failed:
+            raise failed[min(failed)]
+        run.left = []
+
+    def _take(self, run: _Run, said: WorkerAnswers, failed: dict[int, Exception]) -> None:
+        """Note the answers of one call, each once."""
+        for each in said.answers:
+            if each.number in run.results or each.number in failed:
+                continue
+            self.account.cpu_s += each.cpu_s
+            if each.packed is None:
+                failed[each.number] = each.error or RuntimeError("an answer without a result")
+            else:
+                run.results[each.number] = each.packed
+                if each.cpu_s >= KEPT_S:
+                    self._kept.keep(run.names[each.number], each.packed)
+
+    def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
+        """Begin lost tasks again, each alone, so that one that ends its worker takes no other with it."""
+        if not lost:
+            return
+        begun.engine.renew()
+        run = begun.run
+        for index, why in ((index, why) for indexes, why in lost for index in indexes if index not in run.results):
+            run.tries[index] = run.tries.get(index, 1) + 1
+            if run.tries[index] > MOST_TRIES:
+                raise InfeasibleError(
+                    f"task {index + 1} of {len(run.given)} was begun {MOST_TRIES} times and came to no end: {why}",
+                    where=begun.engine.name,
+                    remedy="the same with --executor local:1 shows what it does",
+                )
+            self.account.retried += 1
+            begun.submit([index])
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Let go of the engine; what was done is kept where it ends ``at_once``, in the middle of a run."""
+        if self._engine is not None:
+            self._engine.close(at_once=at_once)
+            self._engine = None
+        if not at_once:
+            self._kept.forget()
+
+
+class _Begun:
+    """Calls that were begun, each with the indexes of its tasks and the moment."""
+
+    def __init__(self, engine: Engine, run: _Run, terms: Terms) -> None:
+        self.engine, self.run, self._terms = engine, run, terms
+        self.calls: dict[Future[Any], tuple[list[int], float]] = {}
+
+    def submit(self, indexes: list[int]) -> None:
+        """Begin a call of some tasks; by an engine that has just lost its workers, once more."""
+        tasks = [(index, tuple(self.run.given[index])) for index in indexes]
+        try:
+            future = self.engine.submit(answer, self._terms, self.run.function, tasks)
+        except self.engine.lost:
+            self.engine.renew()
+            future = self.engine.submit(answer, self._terms, self.run.function, tasks)
+        self.calls[future] = (indexes, time.monotonic())
+
+    def done(self, deadline_s: float | None) -> list[tuple[Future[Any], list[int]]]:
+        """Return the calls that have ended, after waiting for one."""
+        ended, _ = wait(self.calls, timeout=None if deadline_s is None else deadline_s / 4, return_when=FIRST_COMPLETED)
+        return [(future, self.calls.pop(future)[0]) for future in ended]
+
+    def late(self, deadline_s: float | None) -> list[tuple[list[int], str]]:
+        """Take back the calls that have run for too long."""
+        if deadline_s is None:
+            return []
+        now = time.monotonic()
+        running = [
+            future for future, (_, since) in self.calls.items() if now - since > deadline_s and not future.done()
+        ]
+        late = []
+        for future in running:
+            indexes, _ = self.calls.pop(future)
+            if not future.cancel():  # one that waited for its turn only is no loss
+                late.append((indexes, f"it took longer than {deadline_s:g} s"))
+            else:
+                self.submit(indexes)
+        return late
+
+
+class _Shown:
+    """Progress of a run, over all workers."""
+
+    def __init__(self, run: _Run, title: Callable[..., str] | None, progress: Advance | None) -> None:
+        self._run, self._title, self._progress = run, title, progress
+
+    def _say(self, done: int, name: str) -> None:
+        if self._progress is not None:
+            self._progress(done, len(self._run.given), name)
+
+    def next(self, index: int) -> None:
+        """Say which task begins here."""
+        given = self._run.given[index]
+        self._say(len(self._run.results), self._title(*given) if self._title else str(given[0]) if given else "")
+
+    def done(self, done: int) -> None:
+        """Say how many are done."""
+        self._say(done, "")
+
+    def end(self) -> None:
+        """Say that all are."""
+        self._say(len(self._run.given), "")
+
+
+class _Foreign:
+    """Any object with ``submit`` as an engine: who asks knows what it is."""
+
+    def __init__(self, executor: Executor) -> None:
+        if not callable(getattr(executor, "submit", None)):
+            raise UsageError(f"{type(executor).__name__} is no executor: it has no submit", remedy="executor='local'")
+        self._executor = executor
+        self.name, self.workers = type(executor).__name__, getattr(executor, "_max_workers", None)
+        self.lost: tuple[type[BaseException], ...] = ()
+
+    def together(self, tasks: int) -> int:
+        return 1
+
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        return self._executor.submit(function, *given)
+
+    def renew(self) -> None:
+        """Do nothing: it is not ours."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Do nothing: it is not ours."""

@@ -1,0 +1,60 @@
+"""Results of a run that has not ended yet, in the user's cache, so that it goes on where it was cut short; gone when it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from ringwright.ground import drafts
+from ringwright.ground.errors import RingwrightError
+
+FOLDER = "RINGWRIGHT_TASKS"
+OLD_S = 14 * 86_400.0  # what a run that was cut short left, and nobody went on with
+
+
+def folder() -> Path:
+    """Return where results are kept: ``RINGWRIGHT_TASKS``, else a folder of the user's cache."""
+    given, cache = os.environ.get(FOLDER, ""), os.environ.get("XDG_CACHE_HOME", "")
+    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "ringwright" / "tasks"
+
+
+class KeptResults:
+    """Results by the names of their tasks; where nothing can be written nothing is kept, and nothing else happens."""
+
+    def __init__(self) -> None:
+        self._written: set[Path] = set()
+
+    def of(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return what an earlier run kept of some tasks."""
+        kept = {}
+        for name in names:
+            with suppress(OSError):
+                kept[name] = self._path(name).read_bytes()
+                self._written.add(self._path(name))
+        return kept
+
+    def keep(self, name: str, result: bytes) -> None:
+        """Write a result."""
+        path = self._path(name)
+        with suppress(OSError, RingwrightError):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            drafts.write(path, result)
+            self._written.add(path)
+
+    def forget(self) -> None:
+        """Remove what this run kept, and took over: it has ended."""
+        for path in self._written:
+            path.unlink(missing_ok=True)
+        self._written.clear()
+        with suppress(OSError):
+            for left in folder().glob("*.msgpack"):
+                if time.time() - left.stat().st_mtime > OLD_S:
+                    left.unlink(missing_ok=True)
+            folder().rmdir()
+
+    @staticmethod
+    def _path(name: str) -> Path:
+        return folder() / f"{name}.msgpack"

@@ -1,0 +1,119 @@
+"""Kinds of executors: one file for each engine, which says how it is spelled and what it needs.
+
+The folder listing is the registry. A file here has::
+
+    WHAT = "all cores of this machine"         # in a few words
+    SPELLING = "local:4"                       # one that is accepted as it stands
+    EXTRA = ""                                 # what brings its library
+    def opened(address: str, settings: Mapping[str, str]) -> Engine: ...
+
+and imports its library where it is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from ringwright.ground.errors import UsageError
+
+VARIABLE = "RINGWRIGHT_EXECUTOR"
+_SPELLING = re.compile(r"(?P<kind>[a-z]+)(?P<address>://[^,]*|:[0-9]+(?![^,]))?(?:[:,](?P<settings>.*))?", re.DOTALL)
+
+
+class Engine(Protocol):
+    """Who executes tasks. ``submit`` may raise what ``lost`` names, and so may its futures, where a worker is gone."""
+
+    @property
+    def name(self) -> str:
+        """How it is spelled."""
+
+    @property
+    def workers(self) -> int | None:
+        """How many there are; None where nobody knows."""
+
+    @property
+    def lost(self) -> tuple[type[BaseException], ...]:
+        """What says that a worker is gone, and its tasks with it."""
+
+    def together(self, tasks: int) -> int:
+        """Return how many tasks travel in one call."""
+
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Begin a call."""
+
+    def renew(self) -> None:
+        """Be ready for tasks again after a worker was lost, or one hangs."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Let go of the engine; ``at_once`` ends what runs."""
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """An executor as it is spelled: its kind, perhaps an address, and settings."""
+
+    kind: str
+    address: str
+    settings: Mapping[str, str]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is this process and no other."""
+        return self.kind == "local" and (self.address == "1" or (not self.address and processors() == 1))
+
+    def opened(self) -> Engine:
+        """Return the engine."""
+        engine: Engine = kinds()[self.kind].opened(self.address, self.settings)
+        return engine
+
+
+def parsed(text: str) -> Spelled:
+    """Return the executor that is spelled ``kind``, ``kind:4`` or ``kind://host:port``, then ``:`` or ``,`` and settings."""
+    match = _SPELLING.fullmatch(text)
+    if match is None or match["kind"] not in kinds():
+        raise UsageError(
+            f"no executor is spelled '{text}'", remedy=f"one of: {', '.join(kinds())} (ringwright list executors)"
+        )
+    pairs = [each.partition("=") for each in (match["settings"] or "").split(",") if each]
+    if bad := next((name for name, equals, value in pairs if not (name and equals and value)), None):
+        raise UsageError(f"'{bad}' of the executor '{text}' says nothing", remedy=kinds()[match["kind"]].SPELLING)
+    return Spelled(
+        match["kind"], (match["address"] or "").removeprefix("://").removeprefix(":"), {n: v for n, _, v in pairs}
+    )
+
+
+def processors() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def kinds() -> dict[str, ModuleType]:
+    """Return the module of each kind by name."""
+    stems = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
+    return {stem: import_module(f"{__name__}.{stem}") for stem in stems}
+
+
+def whole_number(settings: Mapping[str, str], name: str, usual: int) -> int:
+    """Return a whole number of the settings; UsageError for what is none."""
+    text = settings.get(name, str(usual))
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise UsageError(f"{name}={text} of an executor is no number above 0", remedy=f"{name}={usual}")
+    return int(text)
+
+
+def known(kind: str, settings: Mapping[str, str], *names: str) -> None:
+    """Raise UsageError for a setting that a kind does not have."""
+    for name in settings:
+        if name not in names:
+            has = f"it has {', '.join(names)}" if names else "it has none"
+            raise UsageError(f"the executor {kind} has no setting '{name}': {has}", remedy="ringwright list executors")

@@ -1,0 +1,74 @@
+"""A Dask cluster: a scheduler whose address is known, and its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from ringwright.executors.kinds import known, whole_number
+from ringwright.ground.errors import InputError, MissingExtraError
+
+WHAT = "workers of a Dask scheduler; TLS by ca=, cert= and key=, each a file"
+SPELLING = "dask://HOST:8786"
+EXTRA = "dask"
+_FILES = {"ca": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
+
+
+def opened(address: str, settings: Mapping[str, str]) -> DaskEngine:
+    """Return a scheduler's workers; InputError where no scheduler answers."""
+    known("dask", settings, *_FILES, "timeout")
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingExtraError("a Dask cluster needs its library", extra=EXTRA) from error
+    files = {_FILES[name]: value for name, value in settings.items() if name in _FILES}
+    where = f"{'tls' if files else 'tcp'}://{address or '127.0.0.1:8786'}"
+    security = distributed.Security(**files, require_encryption=True) if files else None
+    timeout_s = whole_number(settings, "timeout", 30)
+    try:
+        client = distributed.Client(
+            where, security=security, timeout=timeout_s, set_as_default=False, heartbeat_interval=1000
+        )
+    except (OSError, TimeoutError, ValueError) as error:
+        raise InputError(
+            "no Dask scheduler answers", where=where, remedy=f"dask scheduler; dask worker {where}; or --executor local"
+        ) from error
+    return DaskEngine(address, client)
+
+
+class DaskEngine:
+    """A client, and its executor; tasks of a worker that is gone are sent elsewhere by the scheduler itself."""
+
+    def __init__(self, address: str, client: Any) -> None:
+        from concurrent.futures import CancelledError
+
+        import distributed
+
+        self.name, self._client = f"dask://{address}", client
+        self._executor = client.get_executor(pure=False, retries=0)
+        self.lost = (distributed.KilledWorker, CancelledError, distributed.client.FutureCancelledError)
+
+    @property
+    def workers(self) -> int | None:
+        """How many workers the scheduler has now."""
+        return len(self._client.scheduler_info(n_workers=-1)["workers"]) or None
+
+    def together(self, tasks: int) -> int:
+        """Return how many make a call of some milliseconds worth its way."""
+        return 1
+
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Begin a call on any worker."""
+        begun: Future[Any] = self._executor.submit(function, *given)
+        return begun
+
+    def renew(self) -> None:
+        """Do nothing: the scheduler knows which workers it has."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Let go of the scheduler, and take back what was not begun."""
+        with suppress(Exception):
+            self._executor.shutdown(wait=not at_once)
+        self._client.close(timeout=5)

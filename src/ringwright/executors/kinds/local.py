@@ -1,0 +1,70 @@
+"""Processes of this machine, each a fresh interpreter that is used again for the next question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from ringwright.executors.kinds import known, processors, whole_number
+from ringwright.executors.worker import ignore_interrupts
+from ringwright.ground.errors import MissingExtraError
+
+WHAT = "processes of this machine, as many as it has cores"
+SPELLING = "local:4"
+EXTRA = ""
+IDLE_S = 120.0  # after which a worker without work ends
+
+
+def opened(address: str, settings: Mapping[str, str]) -> LocalEngine:
+    """Return the processes, as many as ``address`` says; none is started yet."""
+    known("local", settings)
+    return LocalEngine(whole_number({"workers": address}, "workers", 1) if address else processors())
+
+
+class LocalEngine:
+    """A pool that is made anew where a process dies; they do not run the program that asks (``__main__``) again."""
+
+    def __init__(self, workers: int) -> None:
+        try:
+            from loky import process_executor
+        except ImportError as error:
+            raise MissingExtraError("more processes need loky", only=("loky",)) from error
+        self.workers, self.lost = workers, (process_executor.BrokenProcessPool,)
+
+    @property
+    def name(self) -> str:
+        """How it is spelled."""
+        return f"local:{self.workers}"
+
+    def together(self, tasks: int) -> int:
+        """Return 1: a call costs less than a millisecond."""
+        return 1
+
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Begin a call in a process that is free."""
+        begun: Future[Any] = self._pool().submit(function, *given)
+        return begun
+
+    def _pool(self, *, anew: bool = False) -> Any:
+        from loky import get_reusable_executor
+
+        # Processes fill the cores already: threads of their libraries would only wait for each other.
+        few = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+        return get_reusable_executor(
+            max_workers=self.workers,
+            timeout=IDLE_S,
+            initializer=ignore_interrupts,
+            env=few,
+            kill_workers=anew,
+            reuse=not anew,
+        )
+
+    def renew(self) -> None:
+        """End all processes, and be ready to begin others."""
+        self._pool(anew=True)
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Leave the processes for the next question, or end them."""
+        if at_once:
+            self._pool().shutdown(wait=False, kill_workers=True)

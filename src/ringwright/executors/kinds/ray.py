@@ -1,0 +1,77 @@
+"""A Ray cluster: one that runs here (``ray``), or one whose client server is known (``ray://HOST:10001``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from ringwright.executors.kinds import known, whole_number
+from ringwright.ground.errors import InputError, MissingExtraError
+
+WHAT = "workers of a Ray cluster: the one of this machine (ray), or another's client server"
+SPELLING = "ray://HOST:10001"
+EXTRA = "ray"
+RETRIES = 3
+
+
+def opened(address: str, settings: Mapping[str, str]) -> RayEngine:
+    """Return a cluster's workers; InputError where none answers."""
+    known("ray", settings, "cpus")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("a Ray cluster needs its library", extra=EXTRA) from error
+    where = f"ray://{address}" if address else "auto"
+    mine = not ray.is_initialized()
+    try:
+        if mine:
+            ray.init(address=where, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise InputError(
+            "no Ray cluster answers", where=where, remedy="ray start --head; or --executor local"
+        ) from error
+    return RayEngine(address, ray, whole_number(settings, "cpus", 1), mine=mine)
+
+
+class RayEngine:
+    """Remote tasks as futures; those of a node that is gone are begun elsewhere by Ray itself."""
+
+    def __init__(self, address: str, ray: Any, cpus: int, *, mine: bool) -> None:
+        self.name, self._ray, self._mine = f"ray://{address}" if address else "ray", ray, mine
+        self._remote = ray.remote(num_cpus=cpus, max_retries=RETRIES)(_call)
+        self._cpus = cpus
+        self._begun: dict[Future[Any], Any] = {}
+        errors = ray.exceptions
+        self.lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.TaskCancelledError, errors.ObjectLostError)
+
+    @property
+    def workers(self) -> int | None:
+        """How many tasks the cluster can run at a time."""
+        return int(self._ray.cluster_resources().get("CPU", 0)) // self._cpus or None
+
+    def together(self, tasks: int) -> int:
+        """Return 1: Ray begins thousands of tasks a second."""
+        return 1
+
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Begin a remote task."""
+        reference = self._remote.remote(function, *given)
+        begun: Future[Any] = reference.future()
+        self._begun[begun] = reference  # kept to the end: let go of in Ray's own thread, it would wait for itself
+        return begun
+
+    def renew(self) -> None:
+        """Do nothing: Ray begins workers itself."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Let go of the cluster; ``at_once`` ends the tasks that run."""
+        if at_once:
+            for reference in list(self._begun.values()):
+                self._ray.cancel(reference, force=True)
+        if self._mine:
+            self._ray.shutdown()
+
+
+def _call(function: Callable[..., Any], *given: Any) -> Any:
+    return function(*given)
