@@ -29,7 +29,8 @@ QUICK = """
 advise/test_seconds.py algebra/test_columns.py algorithms/test_nccl_trees.py analysis/test_bandwidth.py
 capture/test_profiler_damage.py cli/test_bounds_shown.py codecs/test_codec_width.py
 contracts/test_noun_fields.py costs/test_loggp.py engines/test_job_layout.py execute/test_execute_plan.py
-exports/test_timelines.py fabrics/test_packets.py house/test_chosen.py house/test_glossary.py house/test_tiers.py
+executors/test_fan_out.py::test_spellings exports/test_timelines.py fabrics/test_packets.py house/test_chosen.py
+house/test_glossary.py house/test_tiers.py
 innetwork/test_devices.py lab/test_looped_products.py
 laws/test_law_places.py::test_the_table_counts_what_is_wrong_and_what_is_missed native/test_hostile_arrays.py
 papers/test_reproduce.py::test_rows_that_fail_say_why_and_others_do_not reports/test_learning_curves.py

@@ -195,7 +195,7 @@ GRID = legal(
 def swept_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Run a small grid on real ranks and on the fake group."""
     out = tmp_path_factory.mktemp("sweep")
-    counts = sweep(GRID, out, timeout_s=HANG_S)
+    counts = sweep(GRID, out, timeout_s=HANG_S).counts
     return out, counts
 
 
@@ -205,7 +205,7 @@ def swept_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
 def test_recorded_is_what_the_formulas_say(swept_folder: tuple[Path, dict[str, Any]]) -> None:
     out, counts = swept_folder
     assert counts == {"run": 3, "kept": 0, "failed": 0}
-    assert sweep(GRID, out, timeout_s=HANG_S) == {"run": 0, "kept": 3, "failed": 0}
+    assert sweep(GRID, out, timeout_s=HANG_S).counts == {"run": 0, "kept": 3, "failed": 0}
     result = gather(out)
     assert result["checked"] >= 10
     assert result["agreeing"] == result["checked"], [each for each in result["agreement"] if not each["agrees"]]
@@ -243,7 +243,7 @@ def test_a_grid_point_that_fails_keeps_its_reason_and_the_others_go_on(tmp_path:
             GridPoint("llama", parallel="ddp:dp=2", world=2, steps=2),
         ]
     )
-    assert sweep(grid, tmp_path, timeout_s=0.5)["failed"] >= 1
+    assert sweep(grid, tmp_path, timeout_s=0.5).counts["failed"] >= 1
     late = facts_of(tmp_path / "cells" / grid.points[0].key)
     assert late is not None
     assert "out of time" in late["why"]
@@ -299,8 +299,8 @@ def test_a_fresh_run_takes_nothing_over(tmp_path: Path, monkeypatch: pytest.Monk
     asked = []
     monkeypatch.setattr(run, "_check_libraries", lambda: None)
     monkeypatch.setattr(run, "run_point", lambda point, *_, **__: asked.append(point) or {"outcome": "done"})
-    assert sweep(grid, tmp_path) == {"run": 0, "kept": 1, "failed": 0}
-    assert sweep(grid, tmp_path, fresh=True) == {"run": 1, "kept": 0, "failed": 0}
+    assert sweep(grid, tmp_path).counts == {"run": 0, "kept": 1, "failed": 0}
+    assert sweep(grid, tmp_path, fresh=True).counts == {"run": 1, "kept": 0, "failed": 0}
     assert asked == list(grid.points)
 
 
@@ -310,7 +310,7 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Mo
     asked = []
     monkeypatch.setattr(run, "_check_libraries", lambda: None)
     monkeypatch.setattr(run, "run_point", lambda point, *_, **__: asked.append(point) or {"outcome": "done"})
-    assert sweep(grid, tmp_path) == {"run": 1, "kept": 1, "failed": 0}
+    assert sweep(grid, tmp_path).counts == {"run": 1, "kept": 1, "failed": 0}
     assert asked == [grid.points[0]]
 
 

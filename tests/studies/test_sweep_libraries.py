@@ -194,7 +194,7 @@ def test_a_simulated_cell_is_never_passed_off_as_measured(tmp_path: Path) -> Non
     import polars as pl
 
     grid = legal([replace(NCCL, nodes=2), replace(MPI, mode="training")])
-    assert sweep(grid, tmp_path) == {"run": 2, "kept": 0, "failed": 0}
+    assert sweep(grid, tmp_path).counts == {"run": 2, "kept": 0, "failed": 0}
     result = gather(tmp_path)
     assert {cell["ground"] for cell in result["cells"]} == {"simulated"}
     assert (result["checked"], result["patterns"]) == (0, [])
@@ -251,7 +251,7 @@ def test_only_real_ranks_need_the_libraries(tmp_path: Path, monkeypatch: pytest.
         raise AssertionError("no library is needed")
 
     monkeypatch.setattr(run, "_check_libraries", missing)
-    assert sweep(legal([NCCL]), tmp_path)["run"] == 1
+    assert sweep(legal([NCCL]), tmp_path).counts["run"] == 1
     with pytest.raises(AssertionError):
         sweep(legal([GridPoint("llama", parallel="ddp:dp=2")]), tmp_path)
 

@@ -12,7 +12,7 @@ from ringwright.advise.exported import AdvisedFile
 from ringwright.advise.files_read_back import Rates, rates
 from ringwright.advise.folder import read_back
 from ringwright.advise.interval import Draws
-from ringwright.advise.provision.study import PairAnswer, ProvisionPair, document, pair_name, pairs, sized_answer
+from ringwright.advise.provision.study import PairAnswer, ProvisionPair, joined, pair_name, pairs, sized_answer
 from ringwright.advise.settings import MACHINE, Setting, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.executors.fan_out import Chosen, fan_out
@@ -53,7 +53,7 @@ def provisioned(
     given = [(*pair, seed if drawn else None) for pair in asked]
     with fan_out(executor) as fan:
         answers = fan.map(networked, given, title=lambda pair, _: pair_name(pair), progress=advance)
-        result = document(spec, fabrics, asked, [each.answer for each in answers], told, fan.account)
+        result = joined(spec, fabrics, asked, [each.answer for each in answers], told, fan.account)
     named = [_file(each.answer.row, each.network) for each in answers if each.network is not None]
     return result, named
 

@@ -160,6 +160,13 @@ def _fits() -> Iterator[NamedThing]:
         yield NamedThing(name, fits.load(name).provenance, f"--fit {name}")
 
 
+def _executors() -> Iterator[NamedThing]:
+    from ringwright.executors.kinds import kinds
+
+    for name, kind in kinds().items():
+        yield NamedThing(name, kind.WHAT, f"--executor {kind.SPELLING}")
+
+
 LISTS: dict[str, tuple[str, Callable[[], Iterator[NamedThing]]]] = {
     "fabrics": ("machines: families of networks and products, with a size", _fabrics),
     "models": ("models whose training or serving can be simulated", _models),
@@ -172,6 +179,7 @@ LISTS: dict[str, tuple[str, Callable[[], Iterator[NamedThing]]]] = {
     "sources": ("kinds of recordings that are read", _sources),
     "calibrations": ("fitted link numbers that ship with the package", _calibrations),
     "fits": ("fitted device efficiencies that ship with the package", _fits),
+    "executors": ("who works on what can be cut into tasks", _executors),
 }
 
 

@@ -13,7 +13,7 @@ def list(what: str | None = None, *, json: options.Json = False) -> int:  # noqa
     Parameters
     ----------
     what
-        fabrics, models, policies, gpus, faults, algorithms, collectives, formats, sources, calibrations or fits.
+        fabrics, models, policies, gpus, faults, algorithms, collectives, formats, sources, calibrations, fits or executors.
     json
         Print one JSON object instead (schema ringwright.list/1).
 

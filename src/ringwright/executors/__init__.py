@@ -1,8 +1,8 @@
 """Executors: the same work on all cores of this machine, or on an engine that runs already, with the same answer to the bit.
 
-What it is: one seam. Whatever fans out asks ``fan_out`` for a ``FanOut`` and maps a function over what it is given.
-In: a module's function, arguments of plain data, spellings, paths and small tables; who executes (``local``, ``dask://...``).
-Out: the results in the order of what was given, and an account of who worked.
-Start reading at ``fan_out.FanOut.map``; a kind of engine is a file in ``kinds/``, whose listing is the registry.
-Not to be mixed up with the backends of real ranks (``execute``), which carry bytes between the processes of one collective.
+Whatever fans out asks `fan_out` for a `FanOut` and maps a function over what it is given. A kind of engine is a file of
+`kinds`. Not to be mixed up with the backends of real ranks, which carry the bytes of one collective.
+
+In: a function that can be imported, and arguments that are data. Out: its results in the order of what was given, and who worked.
+Start reading: `fan_out`, then `worker`, then a file of `kinds`.
 """

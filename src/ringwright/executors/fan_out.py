@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypedDict, TypeVar
 
 from ringwright.executors.content import name_of
@@ -84,10 +84,26 @@ class _Run:
 
     function: Callable[..., Any]
     given: Sequence[tuple[Any, ...]]
-    names: Sequence[str]
-    left: list[int]
-    results: dict[int, bytes] = field(default_factory=dict)
+    each: Callable[[int, Any], None] | None
+    results: dict[int, Any] = field(default_factory=dict)
     tries: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> list[int]:
+        """The tasks without a result."""
+        return [index for index in range(len(self.given)) if index not in self.results]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the tasks, which say what this release is asked."""
+        version = "".join(inventory().values())
+        return [name_of(self.function, each, version) for each in self.given]
+
+    def take(self, index: int, result: bytes) -> None:
+        """Note the result of a task, as the function says it returns it, wherever it was made."""
+        self.results[index] = unpacked(self.function, result)
+        if self.each is not None:
+            self.each(index, self.results[index])
 
 
 class FanOut:
@@ -111,6 +127,7 @@ class FanOut:
         *,
         title: Callable[..., str] | None = None,
         progress: Advance | None = None,
+        each: Callable[[int, R], None] | None = None,
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
     ) -> list[R]:
@@ -126,6 +143,8 @@ class FanOut:
             What a person reads of a call, of its arguments.
         progress
             Told of each call that is done.
+        each
+            Called with the number of a call and its result when it comes, in whatever order.
         deadline_s
             How long a call may take before it is begun elsewhere.
         paths
@@ -137,12 +156,9 @@ class FanOut:
             What the first call, by order, raised; UsageError where a worker is of another release or lacks a path;
             InfeasibleError where a call was lost or hung too often.
         """
-        version = "".join(inventory().values())
-        names = [name_of(function, each, version) for each in given]
-        run = _Run(function, given, names, [])
-        kept = self._kept.of(names)
-        run.results = {index: kept[name] for index, name in enumerate(names) if name in kept}
-        run.left = [index for index in range(len(given)) if index not in run.results]
+        run = _Run(function, given, each)
+        for index, result in self._kept.of(run.names).items() if self._kept.is_any else ():
+            run.take(index, result)
         self.account.tasks += len(given)
         self.account.resumed += len(run.results)
         shown = _Shown(run, title, progress)
@@ -150,16 +166,16 @@ class FanOut:
         if run.left:
             self._elsewhere(run, shown, Terms(inventory(), tuple(paths)), deadline_s)
         shown.end()
-        return [unpacked(function, run.results[index]) for index in range(len(given))]
+        return [run.results[index] for index in range(len(given))]
 
     def _here(self, run: _Run, shown: _Shown) -> None:
         """Do what is not worth another process, or all of it where there is none."""
-        began_s, began_cpu_s, done = time.monotonic(), time.process_time(), 0
-        while run.left and self._stays_here(time.monotonic() - began_s, done, len(run.left)):
-            index = run.left.pop(0)
+        began_s, began_cpu_s, left = time.monotonic(), time.process_time(), run.left
+        for done, index in enumerate(left):
+            if not self._stays_here(time.monotonic() - began_s, done, len(left) - done):
+                break
             shown.next(index)
-            run.results[index] = packed(run.function(*run.given[index]))
-            done += 1
+            run.take(index, packed(run.function(*run.given[index])))
         self.account.cpu_s += time.process_time() - began_cpu_s
 
     def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
@@ -175,9 +191,10 @@ class FanOut:
             self._engine = self._open()
         engine = self._engine
         self.account.name, self.account.workers = engine.name, engine.workers
-        size, begun = engine.together(len(run.left)), _Begun(engine, run, terms)
-        for at in range(0, len(run.left), size):
-            begun.submit(run.left[at : at + size])
+        left = run.left
+        size, begun = engine.together(len(left)), _Begun(engine, run, terms)
+        for at in range(0, len(left), size):
+            begun.submit(left[at : at + size])
         failed: dict[int, Exception] = {}
         while begun.calls:
             lost = begun.late(deadline_s)
@@ -194,7 +211,6 @@ class FanOut:
             self._again(begun, lost)
         if failed:
             raise failed[min(failed)]
-        run.left = []
 
     def _take(self, run: _Run, said: WorkerAnswers, failed: dict[int, Exception]) -> None:
         """Note the answers of one call, each once."""
@@ -205,9 +221,9 @@ class FanOut:
             if each.packed is None:
                 failed[each.number] = each.error or RuntimeError("an answer without a result")
             else:
-                run.results[each.number] = each.packed
                 if each.cpu_s >= KEPT_S:
                     self._kept.keep(run.names[each.number], each.packed)
+                run.take(each.number, each.packed)
 
     def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
         """Begin lost tasks again, each alone, so that one that ends its worker takes no other with it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,12 +27,17 @@ class KeptResults:
     def __init__(self) -> None:
         self._written: set[Path] = set()
 
-    def of(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Return what an earlier run kept of some tasks."""
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is kept."""
+        return folder().is_dir()
+
+    def of(self, names: Sequence[str]) -> dict[int, bytes]:
+        """Return what an earlier run kept of some tasks, by their number."""
         kept = {}
-        for name in names:
+        for number, name in enumerate(names):
             with suppress(OSError):
-                kept[name] = self._path(name).read_bytes()
+                kept[number] = self._path(name).read_bytes()
                 self._written.add(self._path(name))
         return kept
 

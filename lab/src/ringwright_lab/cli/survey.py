@@ -21,6 +21,7 @@ def survey(
     exhaustive: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     output: options.Target = None,
     force: options.Force = False,
+    executor: options.Executor = None,
     json: options.Json = False,
 ) -> int:
     """List the survey's systems with what each has shown; for a job, simulate its step with each and find the best pair.
@@ -50,7 +51,7 @@ def survey(
     if output is not None:
         claim_file(output, force=force)  # before minutes are spent
     with progress.steps("surveying") as told:
-        result = document.survey(asked, exhaustive=exhaustive, told=told)
+        result = document.survey(asked, exhaustive=exhaustive, told=told, executor=executor)
     if json:
         reading.print_json(result)
         return 0

@@ -17,6 +17,7 @@ def sweep(
     output: options.NeededFolder,
     timeout: str = "300s",
     retry: bool = False,
+    executor: options.Executor = None,
     json: options.Json = False,
 ) -> int:
     """Run each point of a grid (model, parallel form, ranks, batch, fault, backend ...) that is not there yet, and compare them.
@@ -50,12 +51,14 @@ def sweep(
     wanted = study.read_grid(grid)
     check_folder(output)
     with drafts.grown(output), progress.steps("sweeping") as told:
-        counts = study.sweep(wanted, output, timeout_s=parse_time(timeout), retry=retry, progress=told)
-        result = gather(output) | {"counts": counts, "left_out": [[point.key, why] for point, why in wanted.left_out]}
+        limit_s = parse_time(timeout)
+        done = study.sweep(wanted, output, timeout_s=limit_s, retry=retry, progress=told, executor=executor)
+        result = gather(output) | {"counts": done.counts, "executor": done.account.document()}
+        result |= {"left_out": [[point.key, why] for point, why in wanted.left_out]}
         drafts.write(output / "report.html", swept.page(result, reading.command_line()))
     if json:
         reading.print_json(result)
     else:
         swept.write(result, sys.stdout)
-    good = not counts["failed"] and result["agreeing"] == result["checked"]
+    good = not done.counts["failed"] and result["agreeing"] == result["checked"]
     return EXIT_GOOD if good else EXIT_GATE

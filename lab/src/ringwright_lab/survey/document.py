@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.calls.provenance import AskedOf, asked_of
+from ringwright.executors.fan_out import Chosen, fan_out
 from ringwright.ground.stepwise import Advance
 from ringwright.jobs.model_job import UNCHARGED
 from ringwright.model.registry import schedulers
@@ -24,21 +25,26 @@ NO_JOB: dict[str, Any] = {
 }
 
 
-def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Advance | None = None) -> dict[str, Any]:
+def survey(
+    asked: Asked | None = None, *, exhaustive: bool = False, told: Advance | None = None, executor: Chosen = None
+) -> dict[str, Any]:
     """Return the object of schema ``ringwright.survey/1``: ``rows``, and of a job ``baseline`` and ``best``.
 
-    ``asked`` is the job, None for the list alone. Times in microseconds, bytes those that a rank puts on wires in a step.
+    ``asked`` is the job, None for the list alone. ``executor`` simulates the pairs. Times in microseconds, bytes
+    those that a rank puts on wires in a step.
     """
     listed = entries()
     conformance = {row["slug"]: row["conformance"] for row in catalogue.catalogue()["systems"]}
     document: dict[str, Any] = {"schema": SCHEMA, "asked": question_of(asked), "job": None, "tree": tree(listed)}
-    runs = None if asked is None else Runs(asked, told, expected=sum(entry.built for entry in listed))
-    where = (
-        None if asked is None else Scene(scene(asked), asked.topology, asked.recorded, asked.measured_us is not None)
-    )
-    rows = [_row(entry, conformance.get(entry.slug), runs, where) for entry in listed]
-    if asked is not None and runs is not None:
-        document |= _job(asked, runs, rows, exhaustive=exhaustive)
+    with fan_out(executor) as fan:
+        runs, where = None, None
+        if asked is not None:
+            runs = Runs(asked, told, sum(entry.built for entry in listed), fan)
+            where = Scene(scene(asked), asked.topology, asked.recorded, asked.measured_us is not None)
+            runs.ahead(_pair(entry, asked) for entry in listed if not _why_not(entry, where) and entry.kind != PROFILER)
+        rows = [_row(entry, conformance.get(entry.slug), runs, where) for entry in listed]
+        if asked is not None and runs is not None:
+            document |= _job(asked, runs, rows, exhaustive=exhaustive) | {"executor": fan.account.document()}
     return document | {"rows": rows, "needs": {name: need.meaning for name, need in NEEDS.items()}}
 
 
@@ -103,12 +109,8 @@ def _equal(entry: Entry, passed: bool, outcome: StepOutcome | None) -> bool | No
 
 def _measured(entry: Entry, runs: Runs, where: Scene) -> tuple[StepOutcome | None, dict[str, Any]]:
     """Return what a system does for the job: figures, or why there are none."""
-    if not entry.built:
-        return None, NO_JOB | {"why_not": NOT_BUILT}
-    ops = entry.collectives if entry.family in ALGORITHMS else ()
-    lacking = unmet(entry.needs, ops, where)
-    if lacking:
-        return None, NO_JOB | {"why_not": lacking}
+    if why := _why_not(entry, where):
+        return None, NO_JOB | {"why_not": why}
     if entry.kind == PROFILER:
         return None, NO_JOB | {"step_us": runs.asked.measured_us}
     pair = _pair(entry, runs.asked)
@@ -120,6 +122,12 @@ def _measured(entry: Entry, runs: Runs, where: Scene) -> tuple[StepOutcome | Non
         "left_to_library": list(outcome.left),
         "command": runs.asked.command(*pair),
     }
+
+
+def _why_not(entry: Entry, where: Scene) -> str:
+    """Return why a system says nothing of the job; empty where it may."""
+    ops = entry.collectives if entry.family in ALGORITHMS else ()
+    return (unmet(entry.needs, ops, where) or "") if entry.built else NOT_BUILT
 
 
 def _pair(entry: Entry, asked: Asked) -> tuple[str, str]:
@@ -154,5 +162,5 @@ def _job(asked: Asked, runs: Runs, rows: list[dict[str, Any]], *, exhaustive: bo
         "best": pair,
         "assumptions": list(asked.told),
         "warnings": [*asked.warnings, f"algorithms: {UNCHARGED}"],
-        "left_out": list(runs.jobs[algorithm].left_out),
+        "left_out": list(runs.job(algorithm).left_out),
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.calls import arguments
+from ringwright.executors.fan_out import Chosen
 from ringwright.ground.errors import UsageError
 from ringwright.ground.notebook import rows_shown, shown
 
@@ -24,6 +25,7 @@ def survey(
     gpus: int | None = None,
     parallel: str | None = None,
     exhaustive: bool = False,
+    executor: Chosen = None,
 ) -> dict[str, Any]:
     """Tell the survey's systems, what each is and has shown; given a job, what each would do to its step.
 
@@ -38,6 +40,8 @@ def survey(
         Of a model: number of GPUs (usual: all of the machine), and its form such as ``tp8,pp4`` (usual: the first that fits).
     exhaustive
         Try every pair of algorithm and policy for the best one.
+    executor
+        Who simulates the pairs: a spelling such as ``local:4``, or an object of ``concurrent.futures.Executor``.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def survey(
         if given := [name for name, value in options.items() if value is not None]:
             raise UsageError(f"{given[0]} is of a job, and none is named", remedy="ringwright.survey('llama3-70b')")
         return shown(document.survey(), _SEEN)
-    return shown(document.survey(_asked(job, on, gpus, parallel), exhaustive=exhaustive), _SEEN)
+    return shown(document.survey(_asked(job, on, gpus, parallel), exhaustive=exhaustive, executor=executor), _SEEN)
 
 
 def _asked(job: str | Path, on: arguments.Machine | None, gpus: int | None, parallel: str | None) -> Asked:

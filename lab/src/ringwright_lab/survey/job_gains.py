@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ringwright.executors.content import name_of
+from ringwright.executors.fan_out import FanOut
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.ground.stepwise import Advance
 from ringwright.jobs import model_job, study
@@ -18,7 +20,7 @@ from ringwright.jobs.pricing.wire import wire_bytes
 from ringwright.model.rewrites import is_sent_whole, operations
 from ringwright.model.stages import LinkCosts
 from ringwright.model.workload import Workload
-from ringwright_lab.survey.survey_job import Asked
+from ringwright_lab.survey.survey_job import Asked, JobRecipe
 
 if TYPE_CHECKING:
     from ringwright.costs.probable_time import Probable
@@ -55,8 +57,33 @@ class Runs:
     asked: Asked
     told: Advance | None = None
     expected: int = 0
+    fan: FanOut | None = None
     outcomes: dict[Pair, StepOutcome] = field(default_factory=dict)
     jobs: dict[str, study.Job] = field(default_factory=dict, repr=False)
+
+    def ahead(self, pairs: Iterable[Pair]) -> None:
+        """Simulate pairs that will be asked for, by all who work; what nobody else can make is simulated when it is asked for."""
+        left, recipe = [pair for pair in dict.fromkeys(pairs) if pair not in self.outcomes], self.asked.again
+        if self.fan is None or recipe is None or not left:
+            return
+        _runs.clear()
+        _runs[name_of(_of_recipe, (recipe,))] = self
+        done = len(self.outcomes)
+        self.expected = max(self.expected, done + len(left))
+
+        def progress(more: int, _of: int, name: str) -> None:
+            if self.told:
+                self.told(done + more, self.expected, name)
+
+        given = [(recipe, *pair) for pair in left]
+        outcomes = self.fan.map(outcome_of, given, title=lambda _, *pair: " + ".join(pair), progress=progress)
+        self.outcomes |= dict(zip(left, outcomes, strict=True))
+
+    def job(self, algorithm: str) -> study.Job:
+        """Return the job with the collectives of one algorithm."""
+        if algorithm not in self.jobs:
+            self.jobs[algorithm] = self.asked.jobs(algorithm)
+        return self.jobs[algorithm]
 
     def outcome(self, algorithm: str, policy: str) -> StepOutcome:
         """Return the outcome of a pair."""
@@ -65,13 +92,12 @@ class Runs:
             if self.told:
                 done = len(self.outcomes)
                 self.told(done, max(self.expected, done + 1), f"{algorithm} + {policy}")
-            self.outcomes[key] = self._simulated(algorithm, policy)
+            self.outcomes[key] = self.simulated(algorithm, policy)
         return self.outcomes[key]
 
-    def _simulated(self, algorithm: str, policy: str) -> StepOutcome:
-        if algorithm not in self.jobs:
-            self.jobs[algorithm] = self.asked.jobs(algorithm)
-        job = self.jobs[algorithm]
+    def simulated(self, algorithm: str, policy: str) -> StepOutcome:
+        """Simulate a pair."""
+        job = self.job(algorithm)
         try:
             answer = study.answer(job, policy)
         except (WorkloadError, InfeasibleError, UsageError) as error:
@@ -92,6 +118,23 @@ class Runs:
         """Return a pair's step, infinite where it declines."""
         us = self.outcome(*pair).step_us
         return float("inf") if us is None else us
+
+
+_runs: dict[str, Runs] = {}
+
+
+def outcome_of(recipe: JobRecipe, algorithm: str, policy: str) -> StepOutcome:
+    """Return the outcome of one pair of a job; a process makes the job once."""
+    runs = _of_recipe(recipe)
+    return runs.outcomes.get((algorithm, policy)) or runs.simulated(algorithm, policy)
+
+
+def _of_recipe(recipe: JobRecipe) -> Runs:
+    name = name_of(_of_recipe, (recipe,))
+    if name not in _runs:
+        _runs.clear()
+        _runs[name] = Runs(recipe.asked())
+    return _runs[name]
 
 
 def _likely(said: Probable | None) -> tuple[float | None, float | None, float | None]:
@@ -121,6 +164,7 @@ def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exha
     runs.expected = max(runs.expected, _pairs_to_try(len(algorithms), len(policies), exhaustive=exhaustive))
     if exhaustive:
         pairs = [(algorithm, policy) for algorithm in choices[0] for policy in choices[1]]
+        runs.ahead(pairs)
         found = min(pairs, key=runs.step_us)
     else:
         start = runs.asked.baseline
@@ -149,6 +193,7 @@ def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], or
         before = pair
         for part in order:
             options = [(each, pair[1]) if part == 0 else (pair[0], each) for each in choices[part]]
+            runs.ahead(options)
             pair = min([pair, *options], key=runs.step_us)
     return pair
 

@@ -52,6 +52,25 @@ class SurveySpec:
 
 
 @dataclass(frozen=True)
+class JobRecipe:
+    """What makes a job: a model and how it is cut, or a file, which has no ``spec``; and the machine."""
+
+    job: str | Path
+    machine: NamedMachine
+    spec: SurveySpec | None = None
+
+    def asked(self) -> Asked:
+        """Return the job."""
+        if self.spec is not None:
+            return of_model(str(self.job), self.machine, self.spec)
+        if workload_files.is_workload(Path(self.job)):
+            return of_file(str(self.job), self.machine)
+        from ringwright.formats.sources import read
+
+        return of_recording(str(self.job), replayed(read(self.job)), self.machine)
+
+
+@dataclass(frozen=True)
 class Asked:
     """A job on a machine. ``jobs`` makes it with the collectives of one algorithm ("" for the baseline's own).
 
@@ -69,6 +88,7 @@ class Asked:
     measured_us: float | None = None
     told: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    again: JobRecipe | None = None  # by which another process makes it
 
     @property
     def baseline(self) -> tuple[str, str]:
@@ -106,6 +126,7 @@ def of_model(name: str, machine: NamedMachine, question: SurveySpec) -> Asked:
         lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
         lambda algorithm, policy: f"ringwright simulate {options} --algorithm {algorithm} --policy {policy}",
         told=(*machine.told, *told, *made.assumptions),
+        again=JobRecipe(name, machine, question),
     )
 
 
@@ -143,11 +164,13 @@ def of_recording(path: str, replay: Replay, machine: NamedMachine) -> Asked:
             f"bytes on the wire: collectives by {LIBRARY} on {topology.name} where nothing else is said",
         ),
         warnings=tuple(beside["warnings"]),
+        again=JobRecipe(Path(path), machine),
     )
 
 
-def of_file(path: str, topology: Topology, machine: str) -> Asked:
+def of_file(path: str, machine: NamedMachine) -> Asked:
     """Return a workload file's step on the machine."""
+    topology = machine.topology
     workload = workload_files.read(Path(path))
     made = workload_files.job(workload, topology)
     base = made.costs
@@ -163,8 +186,9 @@ def of_file(path: str, topology: Topology, machine: str) -> Asked:
         study.NONE,
         jobs,
         lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
-        _command(path, machine),
+        _command(path, machine.options),
         told=made.assumptions,
+        again=JobRecipe(Path(path), machine),
     )
 
 
@@ -175,7 +199,7 @@ def of_path(path: str, machine_of: Callable[[int], NamedMachine], read: Callable
     """
     if workload_files.is_workload(Path(path)):
         machine = machine_of(workload_files.read(Path(path)).mesh.size)
-        return of_file(path, machine.topology, machine.options).saying(machine.told)
+        return of_file(path, machine).saying(machine.told)
     replay = replayed(read(path))
     machine = machine_of(replay.workload.mesh.size)
     return of_recording(path, replay, machine).saying(machine.told)

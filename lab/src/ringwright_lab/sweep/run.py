@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import ringwright
 import ringwright_lab
 from ringwright.capture.settings import Options, settings
+from ringwright.executors.fan_out import Chosen, WorkAccount, fan_out
 from ringwright.ground import drafts
 from ringwright.ground.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
 from ringwright.ground.stepwise import Advance
@@ -49,33 +50,99 @@ def sweep(
     retry: bool = False,
     fresh: bool = False,
     progress: Advance | None = None,
-) -> dict[str, int]:
-    """Run the grid points that are not there yet; return how many were run, kept from before, and failed.
+    executor: Chosen = None,
+) -> Swept:
+    """Run the grid points that are not there yet; return how many were run, kept from before, and failed, and who worked.
 
     A grid point that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed grid points again,
-    ``fresh`` all of them. ``progress``
-    is called with grid points done, grid points in all, and the key of the next one. Raises MissingExtraError without PyTorch.
+    ``fresh`` all of them. What is simulated ``executor`` does, before ranks of this machine run, one grid point at a time.
+    ``progress`` is called with grid points done, grid points in all, and the key of the next one. Raises MissingExtraError
+    without PyTorch.
     """
     if any(point.ground != "simulated" for point in grid.points):
         _check_libraries()
     (out / CELLS).mkdir(parents=True, exist_ok=True)
-    counts = {"run": 0, "kept": 0, "failed": 0}
-    with worker() as ask:
-        for done, point in enumerate(grid.points):
-            folder = out / CELLS / point.key
-            facts = None if fresh else facts_of(folder)
-            if facts is not None and (facts["outcome"] == "done" or not retry):
-                counts["kept"] += 1
-                counts["failed"] += facts["outcome"] != "done"
-                continue
-            if progress is not None:
-                progress(done, len(grid.points), point.key)
-            facts = run_point(point, folder, ask, timeout_s=timeout_s)
-            counts["run"] += 1
-            counts["failed"] += facts["outcome"] != "done"
-    if progress is not None:
-        progress(len(grid.points), len(grid.points), "")
-    return counts
+    kept = {} if fresh else {point.key: facts for point in grid.points if (facts := facts_of(out / CELLS / point.key))}
+    kept = {key: facts for key, facts in kept.items() if facts["outcome"] == "done" or not retry}
+    left = [point for point in grid.points if point.key not in kept]
+    outcomes = [facts["outcome"] for facts in kept.values()]
+
+    def advance(more: int, name: str) -> None:
+        if progress is not None:
+            progress(len(kept) + more, len(grid.points), name)
+
+    with fan_out(executor) as fan, worker() as ask:
+        simulated = [point for point in left if point.ground == "simulated"]
+        fan.map(
+            timed,
+            [(point,) for point in simulated],
+            title=lambda point: point.key,
+            progress=lambda done, _, name: advance(done, name),
+            each=lambda number, came: outcomes.append(_written(simulated[number], out, came)),
+        )
+        for done, point in enumerate((point for point in left if point.ground != "simulated"), len(simulated)):
+            advance(done, point.key)
+            outcomes.append(run_point(point, out / CELLS / point.key, ask, timeout_s=timeout_s)["outcome"])
+    advance(len(left), "")
+    return Swept({"run": len(left), "kept": len(kept), "failed": sum(each != "done" for each in outcomes)}, fan.account)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """How many grid points were run, kept and failed; and who simulated."""
+
+    counts: dict[str, int]
+    account: WorkAccount
+
+
+@dataclass(frozen=True)
+class TimedPoint:
+    """What the model of its library says of a grid point: rows, or why there are none; when and how long it took (s)."""
+
+    rows: list[dict[str, Any]]
+    why: str
+    started_s: float
+    took_s: float
+
+
+def timed(point: GridPoint) -> TimedPoint:
+    """Time what the ranks of a grid point would issue by the model of its library, which does not run here."""
+    from ringwright_lab.sweep import simulated
+
+    began_s = time.time()
+    try:
+        rows, why = simulated.rows(point), ""
+    except RingwrightError as error:
+        rows, why = [], error.what
+    return TimedPoint(rows, why, began_s, round(time.time() - began_s, 3))
+
+
+def _written(point: GridPoint, out: Path, came: TimedPoint) -> str:
+    """Write a simulated grid point into its folder of a sweep, its facts last, and return its outcome."""
+    folder = out / CELLS / point.key
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    outcome: dict[str, object] = {"outcome": "failed", "why": came.why}
+    if not came.why:
+        drafts.write(folder / SIMULATED, json.dumps(came.rows, indent=1) + "\n")
+        of_nccl = point.backend == "nccl"
+        why = "rank programs compute on CPUs, where NCCL does not run" if of_nccl else "PyTorch has no MPI here"
+        by = came.rows[0]["simulated_by"]
+        outcome = {"outcome": "done", "ground": "simulated", "simulated_by": by, "simulated_for": why}
+    facts = _facts(point, came.started_s) | {"took_s": came.took_s, **outcome}
+    drafts.write(folder / FACTS, json.dumps(facts, indent=1) + "\n")
+    return str(facts["outcome"])
+
+
+def _facts(point: GridPoint, began_s: float) -> dict[str, object]:
+    """Return what is known of a grid point before it runs."""
+    return {
+        "cell": asdict(point),
+        "key": point.key,
+        "versions": versions(),
+        "started_s": began_s,
+        "program": told(point),
+    }
 
 
 def facts_of(folder: Path) -> dict[str, Any] | None:
@@ -94,17 +161,11 @@ def run_point(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     began_s = time.time()
-    facts = {
-        "cell": asdict(point),
-        "key": point.key,
-        "versions": versions(),
-        "started_s": began_s,
-        "program": told(point),
-    }
+    facts = _facts(point, began_s)
     variables = _environment(folder, options or _RECORD) | ({"RINGWRIGHT_CAPTURE": ""} if options is None else {})
     variables |= environment.settings(point.env)
     try:
-        run = _simulated if point.ground == "simulated" else _in_lab if point.fabric else _here
+        run = _in_lab if point.fabric else _here
         outcome = run(point, folder, variables, ask, timeout_s)
     except RingwrightError as error:
         outcome = {"outcome": "failed", "why": error.what}
@@ -125,22 +186,6 @@ def _here(point: GridPoint, folder: Path, variables: dict[str, str], ask: Ask, t
         }
     )
     return {**_outcome(folder, answer["codes"], is_late=answer["is_late"]), "cpu_s": answer["cpu_s"]}
-
-
-def _simulated(
-    point: GridPoint, folder: Path, _variables: dict[str, str], _ask: Ask, _timeout_s: float
-) -> dict[str, Any]:
-    """Time what its ranks would issue by the model of its library, which does not run here."""
-    from ringwright_lab.sweep import simulated
-
-    result = simulated.rows(point)
-    drafts.write(folder / SIMULATED, json.dumps(result, indent=1) + "\n")
-    why = (
-        "rank programs compute on CPUs, where NCCL does not run"
-        if point.backend == "nccl"
-        else "PyTorch has no MPI here"
-    )
-    return {"outcome": "done", "ground": "simulated", "simulated_by": result[0]["simulated_by"], "simulated_for": why}
 
 
 def _in_lab(point: GridPoint, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def provision(
     asked, told = pairs(spec, fabrics)
     with fan_out(executor) as fan:
         answers = fan.map(answered, asked, title=pair_name, progress=progress)
-        return document(spec, fabrics, asked, answers, told, fan.account)
+        return joined(spec, fabrics, asked, answers, told, fan.account)
 
 
 def pair_name(pair: ProvisionPair) -> str:
@@ -115,7 +115,7 @@ def sized_answer(pair: ProvisionPair, *, strict: bool = False) -> tuple[PairAnsw
     return PairAnswer(row, list(assumptions)), sized
 
 
-def document(
+def joined(
     spec: ProvisionSpec,
     fabrics: Sequence[Topology],
     asked: Sequence[tuple[ProvisionPair]],

@@ -16,6 +16,7 @@ from ringwright.costs.learnt.call import LEARNT_OPS, MEDIUM, NUMBERS, WHERE, Poi
 from ringwright.costs.learnt.parts import OWN, PARTS, SCATTERS, SHARED_CURVES, SHARED_WEIGHTS, summed
 from ringwright.costs.transports import MEDIA, TRANSPORTS
 from ringwright.ground.errors import InputError
+from ringwright.ground.one_thread import one_thread
 
 SCHEMA = "ringwright.prior/1"
 JITTER = 1e-6
@@ -55,16 +56,19 @@ class Prior(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
         held = anchored(self.variances, points)
         held[np.diag_indices(len(held))] += JITTER
         both = np.concatenate([np.array(self.mean)[:, None], np.array(self.lessened)], axis=1)
-        solved = np.linalg.solve(held, both)
+        with one_thread():
+            solved = np.linalg.solve(held, both)
         return solved[:, 0], solved[:, 1:]
 
     def shared(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the shared part, of ln time: float64 of shape (points,) and (points, points)."""
         mean, less = self.known
         towards = to_anchors(self.variances, anchors(), points)
-        lessened = towards.T @ less
-        covariance = summed((*SHARED_CURVES, *SHARED_WEIGHTS), self.variances, points, points) - lessened @ lessened.T
-        return towards.T @ mean, covariance
+        with one_thread():
+            lessened = towards.T @ less
+            lessening, expected = lessened @ lessened.T, towards.T @ mean
+        covariance = summed((*SHARED_CURVES, *SHARED_WEIGHTS), self.variances, points, points) - lessening
+        return expected, covariance
 
     def own(self, one: Points, other: Points) -> np.ndarray:
         """Return the covariance of what owners, settings and tables have to themselves. float64 of shape (one, other)."""

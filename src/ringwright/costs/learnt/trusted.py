@@ -13,6 +13,7 @@ from ringwright.costs.learnt.parts import scattered
 from ringwright.costs.learnt.prior import JITTER, Prior, Seen, shipped
 from ringwright.costs.nccl.constants import release_numbers
 from ringwright.costs.probable_time import NINETY
+from ringwright.ground.one_thread import one_thread
 
 HALF = 0.6745  # standard deviations within which 50 % of a normal distribution lie
 MOST_POINTS = 2_000  # of one's own tables that are taken in: 32 MB of covariances
@@ -119,9 +120,10 @@ def joint(calls: Sequence[LibraryCall], measured: Sequence[MeasuredCall] = (), p
         own[np.diag_indices(len(rows))] += scattered(prior.variances, points.at(rows)) + JITTER
         towards = covariance[rows, known:]
         off = measured_logs[rows] - np.log(points.base_s[rows]) - mean[rows]
-        solved = np.linalg.solve(own, np.column_stack([off, towards]))
-        logs = logs + towards.T @ solved[:, 0]
-        held = held - towards.T @ solved[:, 1:]
+        with one_thread():
+            solved = np.linalg.solve(own, np.column_stack([off, towards]))
+            logs = logs + towards.T @ solved[:, 0]
+            held = held - towards.T @ solved[:, 1:]
         held[np.diag_indices(len(held))] = np.maximum(np.diag(held), 0.0)
     return Joint(logs, held, scattered(prior.variances, points.at(asked)), points.base_s[asked])
 

@@ -4,7 +4,6 @@ The folder listing is the registry. A file here has::
 
     WHAT = "all cores of this machine"         # in a few words
     SPELLING = "local:4"                       # one that is accepted as it stands
-    EXTRA = ""                                 # what brings its library
     def opened(address: str, settings: Mapping[str, str]) -> Engine: ...
 
 and imports its library where it is opened.

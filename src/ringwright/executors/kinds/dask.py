@@ -12,7 +12,6 @@ from ringwright.ground.errors import InputError, MissingExtraError
 
 WHAT = "workers of a Dask scheduler; TLS by ca=, cert= and key=, each a file"
 SPELLING = "dask://HOST:8786"
-EXTRA = "dask"
 _FILES = {"ca": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_key"}
 
 
@@ -22,7 +21,7 @@ def opened(address: str, settings: Mapping[str, str]) -> DaskEngine:
     try:
         import distributed
     except ImportError as error:
-        raise MissingExtraError("a Dask cluster needs its library", extra=EXTRA) from error
+        raise MissingExtraError("a Dask cluster needs its library", extra="dask") from error
     files = {_FILES[name]: value for name, value in settings.items() if name in _FILES}
     where = f"{'tls' if files else 'tcp'}://{address or '127.0.0.1:8786'}"
     security = distributed.Security(**files, require_encryption=True) if files else None

@@ -12,7 +12,6 @@ from ringwright.ground.errors import MissingExtraError
 
 WHAT = "processes of this machine, as many as it has cores"
 SPELLING = "local:4"
-EXTRA = ""
 IDLE_S = 120.0  # after which a worker without work ends
 
 
@@ -67,4 +66,4 @@ class LocalEngine:
     def close(self, *, at_once: bool = False) -> None:
         """Leave the processes for the next question, or end them."""
         if at_once:
-            self._pool().shutdown(wait=False, kill_workers=True)
+            self._pool().shutdown(wait=True, kill_workers=True)

@@ -14,7 +14,6 @@ from ringwright.ground.errors import MissingExtraError, UsageError
 
 WHAT = "the other ranks of mpirun -n N ringwright ...; where one dies the run ends, and resumes when it is typed again"
 SPELLING = "mpi"
-EXTRA = "mpi"
 ROUNDS = 8  # calls for each rank
 LEAST = 2
 TYPED = "mpirun -n 4 ringwright ... --executor mpi"
@@ -59,7 +58,7 @@ def _world() -> Any:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise MissingExtraError("ranks of MPI need mpi4py and an MPI library", extra=EXTRA) from error
+        raise MissingExtraError("ranks of MPI need mpi4py and an MPI library", extra="mpi") from error
     return MPI.COMM_WORLD
 
 

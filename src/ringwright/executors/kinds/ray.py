@@ -11,7 +11,6 @@ from ringwright.ground.errors import InputError, MissingExtraError
 
 WHAT = "workers of a Ray cluster: the one of this machine (ray), or another's client server"
 SPELLING = "ray://HOST:10001"
-EXTRA = "ray"
 RETRIES = 3
 
 
@@ -21,7 +20,7 @@ def opened(address: str, settings: Mapping[str, str]) -> RayEngine:
     try:
         import ray
     except ImportError as error:
-        raise MissingExtraError("a Ray cluster needs its library", extra=EXTRA) from error
+        raise MissingExtraError("a Ray cluster needs its library", extra="ray") from error
     where = f"ray://{address}" if address else "auto"
     mine = not ray.is_initialized()
     try:

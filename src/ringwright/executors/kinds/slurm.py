@@ -18,7 +18,6 @@ from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 
 WHAT = "job arrays of Slurm through submitit: nodes= tasks of an array at a time, time= minutes each"
 SPELLING = "slurm:partition=P,nodes=4,time=30"
-EXTRA = "slurm"
 CLUSTERS = ("slurm", "local")  # local: processes of this machine in Slurm's place, to try what will be submitted
 SETTLED_S, LOOK_S = 0.2, 0.5  # without another task, before an array is submitted; between two looks at its files
 QUEUE_S, MISSED = 5.0, 2  # between two looks at the queue; in as many of them a job is missed before it counts as lost
@@ -33,7 +32,7 @@ def opened(address: str, settings: Mapping[str, str]) -> SlurmEngine:
     try:
         import submitit
     except ImportError as error:
-        raise MissingExtraError("Slurm needs submitit", extra=EXTRA) from error
+        raise MissingExtraError("Slurm needs submitit", extra="slurm") from error
     logging.getLogger("submitit").setLevel(logging.ERROR)  # that accounting is off is no news: the queue is asked
     cluster = settings.get("cluster", CLUSTERS[0])
     if cluster not in CLUSTERS or address:
