@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from queue import Empty, SimpleQueue
 from typing import Any, TypedDict, TypeVar
 
 from ringwright.executors.content import name_of
@@ -257,6 +258,7 @@ class _Begun:
     def __init__(self, engine: Engine, run: _Run, terms: Terms) -> None:
         self.engine, self.run, self._terms = engine, run, terms
         self.calls: dict[Future[Any], tuple[list[int], float]] = {}
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
 
     def submit(self, indexes: list[int]) -> None:
         """Begin a call of some tasks; by an engine that has just lost its workers, once more."""
@@ -267,11 +269,16 @@ class _Begun:
             self.engine.renew()
             future = self.engine.submit(answer, self._terms, self.run.function, tasks)
         self.calls[future] = (indexes, time.monotonic())
+        future.add_done_callback(self._ended.put)
 
     def done(self, deadline_s: float | None) -> list[tuple[Future[Any], list[int]]]:
         """Return the calls that have ended, after waiting for one."""
-        ended, _ = wait(self.calls, timeout=None if deadline_s is None else deadline_s / 4, return_when=FIRST_COMPLETED)
-        return [(future, self.calls.pop(future)[0]) for future in ended]
+        ended: list[Future[Any]] = []
+        with suppress(Empty):
+            ended.append(self._ended.get(timeout=None if deadline_s is None else deadline_s / 4))
+            while True:
+                ended.append(self._ended.get_nowait())
+        return [(future, self.calls.pop(future)[0]) for future in ended if future in self.calls]
 
     def late(self, deadline_s: float | None) -> list[tuple[list[int], str]]:
         """Take back the calls that have run for too long."""

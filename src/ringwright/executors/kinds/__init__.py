@@ -25,6 +25,7 @@ from typing import Any, Protocol
 from ringwright.ground.errors import UsageError
 
 VARIABLE = "RINGWRIGHT_EXECUTOR"
+ROUNDS = 32  # calls for each worker, where a call costs more than a small task
 _SPELLING = re.compile(r"(?P<kind>[a-z]+)(?P<address>://[^,]*|:[0-9]+(?![^,]))?(?:[:,](?P<settings>.*))?", re.DOTALL)
 
 
@@ -108,6 +109,11 @@ def whole_number(settings: Mapping[str, str], name: str, usual: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
         raise UsageError(f"{name}={text} of an executor is no number above 0", remedy=f"{name}={usual}")
     return int(text)
+
+
+def shared_out(tasks: int, workers: int | None, rounds: int = ROUNDS) -> int:
+    """Return how many tasks travel in one call, so that each worker has ``rounds`` of them: some end early."""
+    return max(1, -(-tasks // (rounds * (workers or 1))))
 
 
 def known(kind: str, settings: Mapping[str, str], *names: str) -> None:

@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from ringwright.executors.kinds import known, whole_number
-from ringwright.ground.errors import InputError, MissingExtraError
+from ringwright.executors.inventory import inventory
+from ringwright.executors.kinds import known, shared_out, whole_number
+from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 
 WHAT = "workers of a Dask scheduler; TLS by ca=, cert= and key=, each a file"
 SPELLING = "dask://HOST:8786"
@@ -34,6 +35,15 @@ def opened(address: str, settings: Mapping[str, str]) -> DaskEngine:
         raise InputError(
             "no Dask scheduler answers", where=where, remedy=f"dask scheduler; dask worker {where}; or --executor local"
         ) from error
+    try:
+        client.run_on_scheduler(inventory)
+    except Exception as error:  # whatever it is, tasks would end in it
+        client.close(timeout=1)
+        raise UsageError(
+            f"the Dask scheduler does not know ringwright: {error}",
+            where=where,
+            remedy="install it there too, as on the workers",
+        ) from error
     return DaskEngine(address, client)
 
 
@@ -55,8 +65,8 @@ class DaskEngine:
         return len(self._client.scheduler_info(n_workers=-1)["workers"]) or None
 
     def together(self, tasks: int) -> int:
-        """Return how many make a call of some milliseconds worth its way."""
-        return 1
+        """Return how many tasks make a call: each costs the scheduler milliseconds."""
+        return shared_out(tasks, self.workers)
 
     def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
         """Begin a call on any worker."""

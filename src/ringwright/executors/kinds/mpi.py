@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from ringwright.executors.kinds import VARIABLE, known
+from ringwright.executors.kinds import VARIABLE, known, shared_out
 from ringwright.ground.errors import MissingExtraError, UsageError
 
 WHAT = "the other ranks of mpirun -n N ringwright ...; where one dies the run ends, and resumes when it is typed again"
 SPELLING = "mpi"
-ROUNDS = 8  # calls for each rank
 LEAST = 2
 TYPED = "mpirun -n 4 ringwright ... --executor mpi"
 _entered: list[Any] = []  # the executor of this command's ranks
@@ -71,7 +70,7 @@ class MpiEngine:
 
     def together(self, tasks: int) -> int:
         """Return how many tasks make a call."""
-        return max(1, -(-tasks // (ROUNDS * self.workers)))
+        return shared_out(tasks, self.workers)
 
     def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
         """Begin a call on a rank that is free."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from ringwright.executors.kinds import known, whole_number
+from ringwright.executors.kinds import known, shared_out, whole_number
 from ringwright.ground.errors import InputError, MissingExtraError
 
 WHAT = "workers of a Ray cluster: the one of this machine (ray), or another's client server"
@@ -50,8 +50,8 @@ class RayEngine:
         return int(self._ray.cluster_resources().get("CPU", 0)) // self._cpus or None
 
     def together(self, tasks: int) -> int:
-        """Return 1: Ray begins thousands of tasks a second."""
-        return 1
+        """Return how many tasks make a call."""
+        return shared_out(tasks, self.workers)
 
     def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
         """Begin a remote task."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ringwright.executors.kinds import known, whole_number
+from ringwright.executors.kinds import known, shared_out, whole_number
 from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 
 WHAT = "job arrays of Slurm through submitit: nodes= tasks of an array at a time, time= minutes each"
@@ -72,7 +72,7 @@ class SlurmEngine:
 
     def together(self, tasks: int) -> int:
         """Return how many tasks make a call: a job takes seconds to begin."""
-        return max(1, -(-tasks // (ROUNDS * self.workers)))
+        return shared_out(tasks, self.workers, ROUNDS)
 
     def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
         """Put a call into the next array."""
