@@ -11,7 +11,20 @@ import pytest
 from ringwright.ground.errors import WorkloadError
 from ringwright.model.validity import workload_order, workloads
 from ringwright.model.validity.workload_finding import Finding, doubt
-from ringwright.model.workload import Edge, Mesh, Payload, Policy, RankClass, Resource, Rewrite, Task, Workload
+from ringwright.model.values import Placement, Value
+from ringwright.model.workload import (
+    Edge,
+    Gate,
+    Mesh,
+    Payload,
+    Policy,
+    Queue,
+    RankClass,
+    Resource,
+    Rewrite,
+    Task,
+    Workload,
+)
 
 
 def step(tasks: Sequence[Task], **parts: Any) -> Workload:
@@ -295,3 +308,60 @@ def test_an_error_behind_many_warnings_is_found() -> None:
     with pytest.raises(WorkloadError, match="gone"):
         workloads.require(made)
     assert len(workloads.check(step([work("a")], payloads=tuple(idle)), 50)) == 50
+
+
+# --------------------------------------------------------------------------------------------------- values and gates
+def lying(*layout: Placement, size: int = 8) -> list[tuple[str, str]]:
+    """Return what is found of a value of ``size`` rows that lies so on two by two ranks."""
+    value = Value("x", "all", 8, (("rows", size), ("columns", 4)), layout)
+    mesh = Mesh((("dp", 2), ("tp", 2)))
+    return findings(dataclasses.replace(step([work("a", writes=("x",))], values=(value,)), mesh=mesh))
+
+
+def test_a_value_may_lie_in_every_way_that_blocks_of_one_size_allow() -> None:
+    assert lying() == []
+    assert lying(Placement("dp", "sliced", "rows"), Placement("tp", "sliced", "rows")) == []
+    assert lying(Placement("dp", "sliced", "columns"), Placement("tp", "partial")) == []
+    assert lying(Placement("dp", "local"), size=7) == []
+    assert lying(Placement("dp", "sliced", "rows"), size=0) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "size", "message"),
+    [
+        ([Placement("pp", "local")], 8, "x lies along 'pp'"),
+        ([Placement("dp", "scattered", "rows")], 8, "x is 'scattered'"),
+        ([Placement("dp", "sliced", "depth")], 8, "x is sliced along 'depth'"),
+        ([Placement("dp", "sliced", "rows"), Placement("dp", "partial")], 8, "x lies along 'dp' in 2 ways"),
+        ([Placement("dp", "sliced", "rows")], 7, "rows of x is 7, which 2 ranks do not share out evenly"),
+        (
+            [Placement("dp", "sliced", "rows"), Placement("tp", "sliced", "rows")], 6,
+            "rows of x is 6, which 4 ranks do not share out evenly",
+        ),
+        ([], -1, "rows of x is -1, which 1 ranks do not share out evenly"),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_lie_so_is_named(layout: list[Placement], size: int, message: str) -> None:
+    assert lying(*layout, size=size) == [("layout", message)]
+
+
+def test_a_step_of_values_alone_and_one_of_tasks_alone_are_both_looked_at() -> None:
+    assert ("value", "x is a 'thing'") in findings(step([work("a")], values=(Value("x", "all", kind="thing"),)))
+    assert any("y" in message for _, message in findings(step([work("a", reads=(("y", 0),))])))
+
+
+@pytest.mark.parametrize(("closed", "by", "is_doubted"), [(1, 1, False), (2, 1, True), (1, 2, True), (2, 2, True)])
+def test_a_gate_of_traffic_that_no_role_has_is_doubted_on_either_side(closed: int, by: int, is_doubted: bool) -> None:
+    payload = Payload("p", "all", "all-reduce", 8, ("dp",), "dp", ("a",), (("b", 0),))
+    policy = Policy(queue=Queue(traffic={"dp": 1}, gates=(Gate(closed, by),)))
+    found = findings(step([work("a"), work("b")], payloads=(payload,), policy=policy))
+    assert (("queue", "a gate of a traffic class that no role has") in found) == is_doubted
+
+
+@pytest.mark.parametrize("lag", [0, 2])
+def test_a_payload_of_another_step_than_what_it_carries_is_named_whichever_is_later(lag: int) -> None:
+    values = (Value("x", "all", 8, per="step"), Value("y", "all", 8, per="step"))
+    sent = Payload("p", "all", "all-reduce", 8, ("dp",), "dp", ("a",), (("b", 0),), source="x", result="y", lag=1)
+    tasks = [work("a", "U", per="step", writes=("x",), lag=lag), work("b", "U", per="step", lag=1)]
+    found = findings(step(tasks, payloads=(sent,), values=values))
+    assert ("wait", "p carries x, which is of another step than its own (lag 1)") in found
