@@ -44,7 +44,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[GridPoint], 
     @cache
     def record(point: GridPoint) -> Path:
         out = tmp_path_factory.mktemp("recorded")
-        assert sweep(legal([point]), out, timeout_s=HANG_S)["failed"] == 0
+        assert sweep(legal([point]), out, timeout_s=HANG_S).counts["failed"] == 0
         return out / "cells" / point.key
 
     return record

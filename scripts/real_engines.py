@@ -1,4 +1,4 @@
-"""The same questions on real engines here, each losing a worker in the middle, beside one process; see scripts/engines."""
+"""The same questions on real engines here, each losing a worker in the middle, beside one process; see scripts/real-engines."""
 
 from __future__ import annotations
 
