@@ -46,15 +46,18 @@ class LocalEngine:
         return begun
 
     def _pool(self, *, anew: bool = False) -> Any:
+        import polars as pl
         from loky import get_reusable_executor
 
-        # Processes fill the cores already: threads of their libraries would only wait for each other.
-        few = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+        # Processes fill the cores already: threads of linear algebra would wait for each other. Polars has as many as here, for
+        # the last bit of a sum of floats depends on them.
+        threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+        threads |= {"POLARS_MAX_THREADS": str(pl.thread_pool_size())}
         return get_reusable_executor(
             max_workers=self.workers,
             timeout=IDLE_S,
             initializer=ignore_interrupts,
-            env=few,
+            env=threads,
             kill_workers=anew,
             reuse=not anew,
         )
