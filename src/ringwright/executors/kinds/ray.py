@@ -57,7 +57,8 @@ class RayEngine:
         """Begin a remote task."""
         reference = self._remote.remote(function, *given)
         begun: Future[Any] = reference.future()
-        self._begun[begun] = reference  # kept to the end: let go of in Ray's own thread, it would wait for itself
+        self._begun[begun] = reference
+        begun.add_done_callback(lambda done: self._begun.pop(done, None))
         return begun
 
     def renew(self) -> None:
