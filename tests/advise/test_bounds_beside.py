@@ -30,7 +30,7 @@ def situation() -> Situation:
 
 @pytest.fixture(autouse=True)
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_process, "_processors", lambda: 2)
+    monkeypatch.setattr(second_process, "processors", lambda: 2)
 
 
 def setups() -> list[Setup]:
@@ -111,7 +111,7 @@ def test_nothing_is_started_for_nothing(situation: Situation) -> None:
 
 
 def test_one_processor_is_left_alone(situation: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_process, "_processors", lambda: 1)
+    monkeypatch.setattr(second_process, "processors", lambda: 1)
     process = BoundsBeside(Evaluator(situation), setups())
     assert not process.is_working
     assert process.left == setups() == list(process.taken())

@@ -356,9 +356,9 @@ class TestBuild:
 
 
 def build_cache() -> Path:
-    from ringwright.capture.mpi.build import cache_folder
+    from ringwright.ground.cache_folder import cache_folder
 
-    return cache_folder()
+    return cache_folder("mpi-shim")
 
 
 class TestVariables:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ringwright.advise import networks
 from ringwright.advise.provision.document import ProvisionDocument
 from ringwright.advise.provision.prices import read_prices
 from ringwright.advise.provision.question import ProvisionSpec
-from ringwright.advise.provision.study import provision
 from ringwright.cli import main
 from ringwright.fabrics import fabric
 from ringwright.reports.steps import provisioned
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once  # whole jobs, many times: with the compiled loops
 @pytest.fixture(scope="module")
 def document() -> ProvisionDocument:
     spec = ProvisionSpec(["resnet-18", "mixtral-8x7b"], prices=read_prices(["nic=2,port=1"]))
-    return provision(spec, [fabric("leaf-spine:4"), fabric("dgx-h100:1")])
+    return networks.provisioned(spec, [fabric("leaf-spine:4"), fabric("dgx-h100:1")])[0]
 
 
 def shown(document: ProvisionDocument, width: int) -> str:

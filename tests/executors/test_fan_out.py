@@ -19,7 +19,7 @@ from ringwright.execute import mpi_runtime
 from ringwright.executors import kept_results, worker
 from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut, fan_out
-from ringwright.executors.kinds import parsed
+from ringwright.executors.kinds import parsed, shared_out
 from ringwright.ground.errors import InfeasibleError, InputError, MissingExtraError, UsageError
 
 NUMBERS = [(number,) for number in range(7)]
@@ -78,10 +78,11 @@ def test_any_object_of_the_interface_executes() -> None:
 
 @pytest.mark.skipif(find_spec("submitit") is None, reason="submitit is absent")
 def test_an_array_of_jobs_gives_the_same_results(tmp_path: Path) -> None:
-    with fan_out(f"slurm:cluster=local,nodes=2,folder={tmp_path / 'jobs'}") as fan:
+    (tmp_path / "mine").write_text("what lies there already")
+    with fan_out(f"slurm:cluster=local,nodes=2,folder={tmp_path}") as fan:
         assert roots(fan) == [number**0.5 for (number,) in NUMBERS]
     assert fan.account.workers == 2
-    assert not (tmp_path / "jobs").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -104,6 +105,13 @@ def test_ranks_of_mpi_give_the_same_answer() -> None:
     ]
     assert [each.pop("executor")["name"] for each in answers] == ["mpi", "local:1"]
     assert answers[0]["papers"] == answers[1]["papers"]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "workers", "size"), [(0, 2, 1), (64, 2, 1), (65, 2, 2), (6400, 2, 100), (6400, None, 1)]
+)
+def test_small_tasks_travel_together_where_workers_are_counted(tasks: int, workers: int | None, size: int) -> None:
+    assert shared_out(tasks, workers) == size
 
 
 # ------------------------------------------------------------------------------------------------- what goes wrong

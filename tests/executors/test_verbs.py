@@ -74,6 +74,11 @@ def test_a_sweep_is_the_same_and_its_folder_too(tmp_path: Path, capsys: pytest.C
     assert (again["counts"], executor["tasks"]) == ({"run": 0, "kept": 4, "failed": 0}, 0)
 
 
+def test_an_experiment_takes_no_executor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "collective-profiling-poster", "--executor", "local:2"]) == 2
+    assert "leave --executor out" in capsys.readouterr().err
+
+
 def test_pairs_of_the_survey_are_those_that_one_process_finds() -> None:
     asked = of_model("resnet-18", NamedMachine(fabric("switch:2"), "--fabric switch:2"), SurveySpec())
     with fan_out("local:2") as fan:

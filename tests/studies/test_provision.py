@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ringwright.advise.networks import provisioned
 from ringwright.advise.provision.buffers import SMALLEST, LeastBuffer, Queued, least_buffer, queued_time, role_bursts
 from ringwright.advise.provision.document import ProvisionDocument, ProvisionRow
 from ringwright.advise.provision.network import NetworkTiers
@@ -18,7 +19,6 @@ from ringwright.advise.provision.parallel_forms import chosen_form
 from ringwright.advise.provision.port_transfers import transfers
 from ringwright.advise.provision.prices import read_prices
 from ringwright.advise.provision.question import ProvisionSpec, gpus_of, parse_share
-from ringwright.advise.provision.study import provision
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.ground.documents import as_json
@@ -48,7 +48,7 @@ def asked(
     *workloads: str, on: tuple[str, ...] = (LEAVES,), within: float = 0.05, prices: str = ""
 ) -> ProvisionDocument:
     spec = ProvisionSpec(workloads, within, prices=read_prices([prices] if prices else []))
-    return provision(spec, [fabric(each) for each in on])
+    return provisioned(spec, [fabric(each) for each in on])[0]
 
 
 def only(document: ProvisionDocument) -> ProvisionRow:
@@ -370,7 +370,7 @@ def test_a_model_that_no_device_holds_is_a_row() -> None:
 
 def test_a_form_that_is_asked_for_may_be_too_large() -> None:
     spec = ProvisionSpec(["llama3-8b"], model=WorkloadSpec("", parallel="dp4"))
-    (row,) = provision(spec, [fabric("leaf-spine:4")]).rows
+    (row,) = provisioned(spec, [fabric("leaf-spine:4")])[0].rows
     assert row.fits is False
     assert (row.too_large or "").startswith("dp4 needs ")
 
@@ -393,7 +393,7 @@ def test_fabrics_that_cannot_answer_are_rows_beside_those_that_can() -> None:
 
 def test_gpus_that_a_fabric_has_not() -> None:
     spec = ProvisionSpec(["resnet-18"], model=WorkloadSpec("", gpus=3))
-    small, large = provision(spec, [fabric("leaf-spine:2"), fabric("switch:3")]).rows
+    small, large = provisioned(spec, [fabric("leaf-spine:2"), fabric("switch:3")])[0].rows
     assert small.declined == "3 ranks do not fit on leaf-spine:2, which has 2"
     assert large.declined is None
 
@@ -414,7 +414,7 @@ def test_gpus_that_a_fabric_has_not() -> None:
 )
 def test_questions_that_cannot_be_asked(workloads: tuple[str, ...], on: tuple[str, ...], what: str) -> None:
     with pytest.raises(UsageError, match=what):
-        provision(ProvisionSpec(workloads), [fabric(each) for each in on])
+        provisioned(ProvisionSpec(workloads), [fabric(each) for each in on])[0]
 
 
 @pytest.mark.parametrize("within", [0, -0.1, 2])
@@ -452,7 +452,7 @@ def workload_row(tmp_path_factory: pytest.TempPathFactory) -> ProvisionRow:
 
     path = tmp_path_factory.mktemp("workload") / "job.json"
     workload_files.save(layers(), path)
-    return only(provision(ProvisionSpec([str(path)]), [fabric("leaf-spine:4")]))
+    return only(provisioned(ProvisionSpec([str(path)]), [fabric("leaf-spine:4")])[0])
 
 
 def test_a_workload_file_is_a_workload(workload_row: ProvisionRow) -> None:
@@ -469,7 +469,7 @@ def test_a_recording_keeps_its_measured_step(tmp_path: Path) -> None:
     job = study.Job(layers(), on_fabric(top, layers()), folded=False)
     result = study.answer(job, "none")
     trace(job, result).save(tmp_path / "job.trace")
-    row = only(provision(ProvisionSpec([str(tmp_path / "job.trace")], 0.5), [top]))
+    row = only(provisioned(ProvisionSpec([str(tmp_path / "job.trace")], 0.5), [top])[0])
     assert row.reference_us == pytest.approx(result.step_s * 1e6, rel=0.02)
     assert row.given is not None
     assert (row.nic_gbs or 0) < (row.given.nic_gbs or 0)

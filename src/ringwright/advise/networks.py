@@ -47,12 +47,14 @@ def provisioned(
 ) -> tuple[ProvisionDocument, list[AdvisedFile]]:
     """Return the object of schema ``ringwright.provision/1``, and the recommended networks as files.
 
-    ``drawn``: with ``longer_p05``, ``longer_p50`` and ``longer_p95`` of each row. Raises as ``study.provision`` does.
+    ``drawn``: with ``longer_p05``, ``longer_p50`` and ``longer_p95`` of each row. ``executor`` answers the pairs. Raises the
+    error of the first row where none can be answered, and UsageError where nothing or the same twice is asked.
     """
     asked, told = pairs(spec, fabrics)
-    given = [(*pair, seed if drawn else None) for pair in asked]
+    given = [(pair, seed if drawn else None) for pair in asked]
     with fan_out(executor) as fan:
-        answers = fan.map(networked, given, title=lambda pair, _: pair_name(pair), progress=advance)
+        files = [str(each) for each in asked[0].files]
+        answers = fan.map(networked, given, title=lambda pair, _: pair_name(pair), progress=advance, paths=files)
         result = joined(spec, fabrics, asked, [each.answer for each in answers], told, fan.account)
     named = [_file(each.answer.row, each.network) for each in answers if each.network is not None]
     return result, named

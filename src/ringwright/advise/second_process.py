@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.executors.kinds import processors
+
 if TYPE_CHECKING:
     from ringwright.advise.evaluation import BoundedSetup, Evaluator
     from ringwright.advise.settings import Setup
@@ -33,7 +35,7 @@ class BoundsBeside:
     def __init__(self, evaluator: Evaluator, setups: Sequence[Setup], *, alone: bool = False) -> None:
         self.evaluator, self._left = evaluator, dict(enumerate(setups))
         self._process: multiprocessing.process.BaseProcess | None = None
-        if alone or not setups or _processors() < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        if alone or not setups or processors() < 2 or "fork" not in multiprocessing.get_all_start_methods():
             return
         self._turns = _numbers(min(len(setups), MOST_TURNS))
         context = multiprocessing.get_context("fork")
@@ -85,10 +87,6 @@ class BoundsBeside:
             process.join()
             self._answers.close()
             os.close(self._turns)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _numbers(count: int) -> int:

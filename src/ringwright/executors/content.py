@@ -24,7 +24,7 @@ def name_of(function: Callable[..., object], given: tuple[Any, ...], *more: str)
     """
     digest = hashlib.sha256()
     for part in (*(each.encode() for each in (*more, spelled(function))), *_parts(given)):
-        digest.update(part + b"\0")
+        digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
 
 

@@ -15,9 +15,9 @@ from typing import Any, TypedDict, TypeVar
 from ringwright.executors.content import name_of
 from ringwright.executors.inventory import inventory
 from ringwright.executors.kept_results import KeptResults
-from ringwright.executors.kinds import VARIABLE, Engine, parsed
+from ringwright.executors.kinds import VARIABLE, Engine, WrappedExecutor, parsed
 from ringwright.executors.worker import Terms, WorkerAnswers, answer, packed, refusal, unpacked
-from ringwright.ground.errors import InfeasibleError, UsageError
+from ringwright.ground.errors import InfeasibleError
 from ringwright.ground.stepwise import Advance
 
 HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
@@ -119,7 +119,9 @@ class FanOut:
             self._is_usual, spelled = not text, parsed(text or "local")
             self._is_alone, self._open = spelled.is_alone, spelled.opened
         else:
-            self._is_usual, self._is_alone, self._open = False, False, partial(_Foreign, executor)
+            workers = getattr(executor, "_max_workers", None)
+            foreign = partial(WrappedExecutor, executor, type(executor).__name__, workers)
+            self._is_usual, self._is_alone, self._open = False, False, foreign
 
     def map(
         self,
@@ -320,26 +322,3 @@ class _Shown:
     def end(self) -> None:
         """Say that all are."""
         self._say(len(self._run.given), "")
-
-
-class _Foreign:
-    """Any object with ``submit`` as an engine: who asks knows what it is."""
-
-    def __init__(self, executor: Executor) -> None:
-        if not callable(getattr(executor, "submit", None)):
-            raise UsageError(f"{type(executor).__name__} is no executor: it has no submit", remedy="executor='local'")
-        self._executor = executor
-        self.name, self.workers = type(executor).__name__, getattr(executor, "_max_workers", None)
-        self.lost: tuple[type[BaseException], ...] = ()
-
-    def together(self, tasks: int) -> int:
-        return 1
-
-    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        return self._executor.submit(function, *given)
-
-    def renew(self) -> None:
-        """Do nothing: it is not ours."""
-
-    def close(self, *, at_once: bool = False) -> None:
-        """Do nothing: it is not ours."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ringwright.ground import drafts
+from ringwright.ground.cache_folder import cache_folder
 from ringwright.ground.errors import RingwrightError
 
 FOLDER = "RINGWRIGHT_TASKS"
@@ -17,8 +17,7 @@ OLD_S = 14 * 86_400.0  # what a run that was cut short left, and nobody went on 
 
 def folder() -> Path:
     """Return where results are kept: ``RINGWRIGHT_TASKS``, else a folder of the user's cache."""
-    given, cache = os.environ.get(FOLDER, ""), os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "ringwright" / "tasks"
+    return cache_folder("tasks", FOLDER)
 
 
 class KeptResults:

@@ -17,9 +17,8 @@ import msgspec
 from ringwright.executors.inventory import differences, inventory, lacking
 from ringwright.ground.errors import RingwrightError, UsageError
 
-_ONE = (
-    threading.Lock()
-)  # an engine that runs several tasks in one process waits: what readers and engines set is a process's
+# An engine that runs several tasks in one process waits: what readers and engines set is a process's.
+_ONE = threading.Lock()
 
 
 class Terms(NamedTuple):
@@ -49,7 +48,7 @@ class WorkerAnswers(NamedTuple):
 def answer(
     terms: Terms, function: Callable[..., object], tasks: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> WorkerAnswers:
-    """Return the answers of a function to tasks, each its index and what the function is given."""
+    """Return the answers of a function to tasks, each its number and what the function is given."""
     me = f"{socket.gethostname()}:{os.getpid()}"
     with _ONE:
         if apart := differences(terms.inventory, inventory()):

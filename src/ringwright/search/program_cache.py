@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import numpy as np
 
 from ringwright.algorithms.declared_order import Order
 from ringwright.ground import drafts
+from ringwright.ground.cache_folder import cache_folder
 from ringwright.ground.errors import RingwrightError
 from ringwright.model.program import Affine, Block, Cost, Layout, Op, Program, Step
 
@@ -84,9 +84,7 @@ class KeptProgram(msgspec.Struct, frozen=True):
 
 def folder() -> Path:
     """Return where programs are kept: ``RINGWRIGHT_PROGRAMS``, else a folder of the user's cache."""
-    given = os.environ.get("RINGWRIGHT_PROGRAMS", "")
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "ringwright" / "programs"
+    return cache_folder("programs", "RINGWRIGHT_PROGRAMS")
 
 
 def name_of(collective: Collective, topology: Topology, slug: str, knobs: Mapping[str, object], version: str) -> str:

@@ -51,6 +51,10 @@ def reproduce(
     experiments = [path for path in paths if claims.study_of(path) is not None]
     if experiments and len(paths) > 1:
         raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
+    if experiments and executor is not None:
+        raise UsageError(
+            f"{experiments[0].stem} measures ranks of this machine, one cell at a time", remedy="leave --executor out"
+        )
     if experiments:
         return _experiment(
             experiments[0].stem, short=short, fresh=fresh, part=part, out=output, record=record, json=json

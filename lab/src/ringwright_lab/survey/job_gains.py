@@ -76,7 +76,10 @@ class Runs:
                 self.told(done + more, self.expected, name)
 
         given = [(recipe, *pair) for pair in left]
-        outcomes = self.fan.map(outcome_of, given, title=lambda _, *pair: " + ".join(pair), progress=progress)
+        files = [str(recipe.job)] if recipe.spec is None else []
+        outcomes = self.fan.map(
+            outcome_of, given, title=lambda _, *pair: " + ".join(pair), progress=progress, paths=files
+        )
         self.outcomes |= dict(zip(left, outcomes, strict=True))
 
     def job(self, algorithm: str) -> study.Job:

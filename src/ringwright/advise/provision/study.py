@@ -13,8 +13,7 @@ from ringwright.advise.provision.question import ProvisionSpec, SizedJob, Worklo
 from ringwright.advise.provision.sensitivity import sensitivity
 from ringwright.calls.provenance import asked_of
 from ringwright.executors.content import name_of
-from ringwright.executors.fan_out import Chosen, WorkAccount, fan_out
-from ringwright.ground import stepwise
+from ringwright.executors.fan_out import WorkAccount
 from ringwright.ground.errors import InfeasibleError, UsageError, WorkloadError
 from ringwright.jobs.memory import peak, too_large
 from ringwright.jobs.pricing.costs import LIBRARY
@@ -49,31 +48,16 @@ class PairAnswer:
     refused: bool = False
 
 
-def provision(
-    spec: ProvisionSpec,
-    fabrics: Sequence[Topology],
-    progress: stepwise.Advance | None = None,
-    executor: Chosen = None,
-) -> ProvisionDocument:
-    """Return the object of schema ``ringwright.provision/1``.
-
-    A workload that cannot be on a fabric is a row with its reason in ``declined``; one that does not fit its devices has ``fits``
-    false. ``executor`` answers the pairs. Raises the error of the first row where none can be answered, and UsageError where
-    nothing or the same twice is asked.
-    """
-    asked, told = pairs(spec, fabrics)
-    with fan_out(executor) as fan:
-        answers = fan.map(answered, asked, title=pair_name, progress=progress)
-        return joined(spec, fabrics, asked, answers, told, fan.account)
-
-
 def pair_name(pair: ProvisionPair) -> str:
     """Return a pair in words."""
     return f"{pair.workload} on {pair.fabric.name}"
 
 
-def pairs(spec: ProvisionSpec, fabrics: Sequence[Topology]) -> tuple[list[tuple[ProvisionPair]], str]:
-    """Return every workload on every fabric, and how many GPUs that takes, in words; UsageError where nothing is asked."""
+def pairs(spec: ProvisionSpec, fabrics: Sequence[Topology]) -> tuple[list[ProvisionPair], str]:
+    """Return every workload on every fabric, and how many GPUs that takes, in words.
+
+    Raises UsageError where nothing or the same twice is asked, and for a workload that is none.
+    """
     for what, names in (("fabric", [each.name for each in fabrics]), ("workload", list(spec.workloads))):
         if not names:
             raise UsageError(f"no {what} is named", remedy="ringwright provision llama3-70b --fabric dgx-h100:8")
@@ -82,9 +66,7 @@ def pairs(spec: ProvisionSpec, fabrics: Sequence[Topology]) -> tuple[list[tuple[
     gpus, told = gpus_of(fabrics, spec.model.gpus)
     files = tuple(path for path in map(Path, spec.workloads) if path.exists())
     _workloads(spec, gpus, files)  # what is none is refused before any is sized
-    return [
-        (ProvisionPair(spec, gpus, name, topology, files),) for name in spec.workloads for topology in fabrics
-    ], told
+    return [ProvisionPair(spec, gpus, name, topology, files) for name in spec.workloads for topology in fabrics], told
 
 
 def _workloads(spec: ProvisionSpec, gpus: int, files: tuple[Path, ...]) -> Workloads:
@@ -96,13 +78,11 @@ def _workloads(spec: ProvisionSpec, gpus: int, files: tuple[Path, ...]) -> Workl
     return _read[key]
 
 
-def answered(pair: ProvisionPair) -> PairAnswer:
-    """Return the answer of one pair; one that has none is a row with its reason."""
-    return sized_answer(pair)[0]
-
-
 def sized_answer(pair: ProvisionPair, *, strict: bool = False) -> tuple[PairAnswer, SizedNetwork | None]:
-    """Return it with its network where it has one; ``strict``: the error of a pair that has no answer is raised."""
+    """Return the answer of one pair, and its network where it has one; one that has no answer is a row with its reason.
+
+    A pair that does not fit its devices has ``fits`` false. ``strict``: the error of one that has no answer is raised.
+    """
     row, assumptions = ProvisionRow(pair.workload, pair.fabric.name), dict[str, None]()
     try:
         job = _workloads(pair.spec, pair.gpus, pair.files).on(pair.workload, pair.fabric)
@@ -118,14 +98,14 @@ def sized_answer(pair: ProvisionPair, *, strict: bool = False) -> tuple[PairAnsw
 def joined(
     spec: ProvisionSpec,
     fabrics: Sequence[Topology],
-    asked: Sequence[tuple[ProvisionPair]],
+    asked: Sequence[ProvisionPair],
     answers: Sequence[PairAnswer],
     told: str,
     account: WorkAccount,
 ) -> ProvisionDocument:
     """Return the answers as one object; the error of the first where none has an answer."""
     if all(each.refused for each in answers):
-        sized_answer(*asked[0], strict=True)
+        sized_answer(asked[0], strict=True)
     assumptions = dict.fromkeys([told] if told else [])
     assumptions |= dict.fromkeys(each for answer in answers for each in answer.assumptions)
     if spec.prices is not None and spec.prices.free:

@@ -7,13 +7,13 @@ serves Open MPI, the MPICH family and the ABI of the MPI 5 standard, whichever o
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ringwright.capture.nccl_profiler.build import find_compiler, shared_library
+from ringwright.ground.cache_folder import cache_folder
 from ringwright.ground.errors import UsageError
 
 FILE_NAME = "libringwright-mpi.so"
@@ -26,13 +26,13 @@ _HEADERS = tuple(sorted(Path(__file__).parent.glob("*.h")))
 def build(folder: str | Path | None = None, *, compiler: str | None = None, flags: Sequence[str] = ()) -> Path:
     """Return the shim's absolute path, compiled now unless the same source was compiled by the same compiler before.
 
-    It lies in a folder of its own under ``folder`` (by default the user's cache, see ``cache_folder``), and must be seen under
+    It lies in a folder of its own under ``folder`` (by default the user's cache), and must be seen under
     that path by every node of a job. ``compiler`` defaults to ``CC``, then cc, gcc, clang; ``flags`` are added to ours. Raises
     UsageError when there is no compiler, when it fails, or when the folder cannot be written.
     """
     found = find_compiler(compiler, _AGAIN)
     command = [found, *_FLAGS, *flags]
-    path = Path(folder or cache_folder()).absolute() / _digest(command) / FILE_NAME
+    path = Path(folder or cache_folder("mpi-shim")).absolute() / _digest(command) / FILE_NAME
     if path.is_file():
         return path
     try:
@@ -40,12 +40,6 @@ def build(folder: str | Path | None = None, *, compiler: str | None = None, flag
     except OSError as error:
         remedy = f"XDG_CACHE_HOME=/a/folder/to/write {_AGAIN}"
         raise UsageError(f"the shim cannot be written: {error.strerror}", where=str(path), remedy=remedy) from error
-
-
-def cache_folder() -> Path:
-    """Return where compiled shims are kept: ``$XDG_CACHE_HOME/ringwright`` or ``~/.cache/ringwright``."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "ringwright" / "mpi-shim"
 
 
 def environment(library: str | Path, capture: str | Path, existing: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -57,6 +57,32 @@ class Engine(Protocol):
         """Let go of the engine; ``at_once`` ends what runs."""
 
 
+class WrappedExecutor:
+    """An engine that is an object of ``concurrent.futures.Executor``, and brings back by itself what it lost."""
+
+    lost: tuple[type[BaseException], ...] = ()
+
+    def __init__(self, executor: Any, name: str, workers: int | None = None) -> None:
+        if not callable(getattr(executor, "submit", None)):
+            raise UsageError(f"{name} is no executor: it has no submit", remedy="executor='local'")
+        self._executor, self.name, self.workers = executor, name, workers
+
+    def together(self, tasks: int) -> int:
+        """Return how many tasks travel in one call."""
+        return shared_out(tasks, self.workers)
+
+    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
+        """Begin a call."""
+        begun: Future[Any] = self._executor.submit(function, *given)
+        return begun
+
+    def renew(self) -> None:
+        """Do nothing: it knows which workers it has."""
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Do nothing: it is whose who gave it."""
+
+
 @dataclass(frozen=True)
 class Spelled:
     """An executor as it is spelled: its kind, perhaps an address, and settings."""
@@ -112,8 +138,11 @@ def whole_number(settings: Mapping[str, str], name: str, usual: int) -> int:
 
 
 def shared_out(tasks: int, workers: int | None, rounds: int = ROUNDS) -> int:
-    """Return how many tasks travel in one call, so that each worker has ``rounds`` of them: some end early."""
-    return max(1, -(-tasks // (rounds * (workers or 1))))
+    """Return how many tasks travel in one call, so that each worker has ``rounds`` of them: some end early.
+
+    One, where nobody knows how many workers there are.
+    """
+    return max(1, -(-tasks // (rounds * workers))) if workers else 1
 
 
 def known(kind: str, settings: Mapping[str, str], *names: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from ringwright.executors.inventory import inventory
-from ringwright.executors.kinds import known, shared_out, whole_number
+from ringwright.executors.kinds import WrappedExecutor, known, whole_number
 from ringwright.ground.errors import InputError, MissingExtraError, UsageError
 
 WHAT = "workers of a Dask scheduler; TLS by ca=, cert= and key=, each a file"
@@ -47,34 +46,18 @@ def opened(address: str, settings: Mapping[str, str]) -> DaskEngine:
     return DaskEngine(address, client)
 
 
-class DaskEngine:
-    """A client, and its executor; tasks of a worker that is gone are sent elsewhere by the scheduler itself."""
+class DaskEngine(WrappedExecutor):
+    """A client's executor; tasks of a worker that is gone are sent elsewhere by the scheduler itself."""
 
     def __init__(self, address: str, client: Any) -> None:
         from concurrent.futures import CancelledError
 
         import distributed
 
-        self.name, self._client = f"dask://{address}", client
-        self._executor = client.get_executor(pure=False, retries=0)
+        workers = len(client.scheduler_info(n_workers=-1)["workers"]) or None
+        super().__init__(client.get_executor(pure=False, retries=0), f"dask://{address}", workers)
+        self._client = client
         self.lost = (distributed.KilledWorker, CancelledError, distributed.client.FutureCancelledError)
-
-    @property
-    def workers(self) -> int | None:
-        """How many workers the scheduler has now."""
-        return len(self._client.scheduler_info(n_workers=-1)["workers"]) or None
-
-    def together(self, tasks: int) -> int:
-        """Return how many tasks make a call: each costs the scheduler milliseconds."""
-        return shared_out(tasks, self.workers)
-
-    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Begin a call on any worker."""
-        begun: Future[Any] = self._executor.submit(function, *given)
-        return begun
-
-    def renew(self) -> None:
-        """Do nothing: the scheduler knows which workers it has."""
 
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the scheduler, and take back what was not begun."""

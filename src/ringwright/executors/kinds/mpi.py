@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from ringwright.executors.kinds import VARIABLE, known, shared_out
+from ringwright.executors.kinds import VARIABLE, WrappedExecutor, known
 from ringwright.ground.errors import MissingExtraError, UsageError
 
 WHAT = "the other ranks of mpirun -n N ringwright ...; where one dies the run ends, and resumes when it is typed again"
@@ -26,7 +25,7 @@ def opened(address: str, settings: Mapping[str, str]) -> MpiEngine:
         raise UsageError(f"an executor of MPI has no address '{address}'", remedy=TYPED)
     if not _entered:
         raise UsageError("no other rank waits for tasks", remedy=TYPED)
-    return MpiEngine(_entered[-1], _world().Get_size() - 1)
+    return MpiEngine(_entered[-1], "mpi", _world().Get_size() - 1)
 
 
 @contextmanager
@@ -61,24 +60,8 @@ def _world() -> Any:
     return MPI.COMM_WORLD
 
 
-class MpiEngine:
-    """The ranks beside this one."""
-
-    def __init__(self, executor: Any, workers: int) -> None:
-        self.name, self.workers, self.lost = "mpi", workers, ()
-        self._executor = executor
-
-    def together(self, tasks: int) -> int:
-        """Return how many tasks make a call."""
-        return shared_out(tasks, self.workers)
-
-    def submit(self, function: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Begin a call on a rank that is free."""
-        begun: Future[Any] = self._executor.submit(function, *given)
-        return begun
-
-    def renew(self) -> None:
-        """Do nothing: a rank that is gone ends the run."""
+class MpiEngine(WrappedExecutor):
+    """The ranks beside this one; one that is gone ends the run."""
 
     def close(self, *, at_once: bool = False) -> None:
         """Take back what was not begun; the ranks end with the command (``ranks``)."""

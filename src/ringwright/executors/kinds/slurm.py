@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -37,10 +38,12 @@ def opened(address: str, settings: Mapping[str, str]) -> SlurmEngine:
     cluster = settings.get("cluster", CLUSTERS[0])
     if cluster not in CLUSTERS or address:
         raise UsageError(f"'{address or cluster}' is no cluster of an executor", remedy=SPELLING)
-    folder = Path(settings.get("folder", ".ringwright-slurm")).absolute()
+    # A folder of this run alone, which goes with it: in the one that is named others may have things.
+    folder = Path(tempfile.mkdtemp(prefix=".ringwright-slurm-", dir=Path(settings.get("folder", ".")).absolute()))
     try:
         executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
     except RuntimeError as error:
+        folder.rmdir()
         raise InputError(
             "no Slurm is here: sbatch is not on the PATH", remedy="run it where jobs are submitted, or --executor local"
         ) from error
@@ -107,10 +110,10 @@ class SlurmEngine:
         if self._is_here:
             missing = [job.job_id for job in self._jobs.values() if job.done()]
         else:
-            asked = subprocess.run(_QUEUE, capture_output=True, text=True, check=False)
-            if asked.returncode:
-                return
-            queued = set(asked.stdout.split())
+            try:
+                queued = set(subprocess.run(_QUEUE, capture_output=True, text=True, check=True).stdout.split())
+            except (OSError, subprocess.SubprocessError):
+                return  # nobody knows now: no job is missed
             missing = [job.job_id for job in self._jobs.values() if job.job_id not in queued]
         self._missed = {each: self._missed.get(each, 0) + 1 for each in missing}
 
