@@ -20,6 +20,7 @@ def check(
     annotate: bool = False,
     step_summary: Path | None = None,
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Compare a job with thresholds; exit code 1 when one is crossed.
 
@@ -57,7 +58,7 @@ def check(
 
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
-    result = gate.check(reading.summary(reading.inputs(paths, sample=sample)), thresholds)
+    result = gate.check(reading.summary(reading.inputs(paths, sample=sample), executor=executor), thresholds)
     with reading.while_read():
         if json:
             reading.print_json(result)

@@ -19,6 +19,7 @@ def convert(
     salt: str = "",
     force: options.Force = False,
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Write what was read as Parquet, CSV or JSON lines, a timeline or metrics, or the log itself with its names redacted.
 
@@ -30,7 +31,8 @@ def convert(
         The folder (parquet, csv) or file (the others) to write.
     format
         parquet is the capture that every verb reads again; perfetto is one timeline of all ranks for ui.perfetto.dev,
-        prometheus a textfile of bandwidths and times; log, the log itself, needs --redact. All of them stand below.
+        prometheus a textfile of bandwidths and times; log, the log itself, needs --redact; parts, an archive of what each
+        file says, which read together with those of other nodes is one recording. All of them stand below.
     redact
         Replace hosts, addresses, paths and user names, each by the same word everywhere.
     salt
@@ -46,16 +48,20 @@ def convert(
     """
     if output is None:
         raise UsageError("no output is named", remedy="ringwright convert LOG -o DIR")
-    written = _write(reading.inputs(paths, sample=sample), output, format, redact, salt, force)
+    written = _write(reading.inputs(paths, sample=sample), output, format, redact, salt, force, executor)
     if json:
         reading.print_json({"schema": "ringwright.convert/1", "outputs": [str(path) for path in written]})
     else:
-        following = f"; next: ringwright summary {shlex.quote(str(output))}" if format in ("parquet", "log") else ""
+        following = (
+            f"; next: ringwright summary {shlex.quote(str(output))}" if format in ("parquet", "log", "parts") else ""
+        )
         print(f"wrote {output}{invocation.as_called(following)}")
     return 0
 
 
-def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool) -> list[Path]:
+def _write(
+    paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool, executor: str | None
+) -> list[Path]:
     from ringwright.formats.exports import find
 
     if form == "log":
@@ -64,8 +70,12 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
         if not redact:
             raise UsageError("--format log rewrites a log", remedy="add --redact")
         return log(reading.raw(paths), output, salt=salt, force=force)
+    if form == "parts":
+        if redact:
+            raise UsageError("parts are joined by their names", remedy="read the parts, and redact what is read")
+        return _write_parts(paths, output, force, executor)
     export = find(form, "trace")
-    trace = reading.trace(paths, events="all")
+    trace = reading.trace(paths, events="all", executor=executor)
     if redact:
         from ringwright.formats.exports.redact import redact as redacted
 
@@ -77,8 +87,20 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
     return export.write(trace, output, force=force)
 
 
+def _write_parts(paths: list[str], output: Path, force: bool, executor: str | None) -> list[Path]:
+    from ringwright.executors.fan_out import fan_out
+    from ringwright.formats.exports.placement import claim_file
+    from ringwright.formats.sources import part_files, parts
+    from ringwright.formats.sources.captures import kinds_of, parted
+
+    target = claim_file(output, force=force)
+    with fan_out(executor) as fan:
+        told = parts.apart([kinds_of(each) for each in parted(paths).sources], fan, None)
+        return part_files.write(target, parts.parts(told))
+
+
 def every_format() -> str:
     """Return the names that --format takes."""
     from ringwright.formats.exports import exports
 
-    return "Formats: " + ", ".join([*exports("trace"), "log"])
+    return "Formats: " + ", ".join([*exports("trace"), "log", "parts"])

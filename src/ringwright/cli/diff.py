@@ -19,6 +19,7 @@ def diff(
     annotate: bool = False,
     step_summary: Path | None = None,
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Show what changed between two runs: calls and bytes, times by size, steps, and what disturbed the later one.
 
@@ -57,7 +58,7 @@ def diff(
 
     bound = parse_share(fail_over) if fail_over is not None else None
     paths = reading.two_inputs(before, after, sample=sample)
-    first, second = (reading.trace(each) for each in paths)
+    first, second = (reading.trace(each, executor=executor) for each in paths)
     result = comparison.diff(reading.summarised(first, paths[0]), reading.summarised(second, paths[1]))
     result["disturbance"] = disturbance(second, first) if can_be_told(second, first) else None
     with reading.while_read():

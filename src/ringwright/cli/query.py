@@ -8,7 +8,12 @@ from ringwright.cli import harmless, options, reading
 
 
 def query(
-    sql: str, *paths: str, sample: options.Sample = False, files: bool = False, json: options.Json = False
+    sql: str,
+    *paths: str,
+    sample: options.Sample = False,
+    files: bool = False,
+    json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Answer an SQL query over events, communicators, topology, claims and ledger.
 
@@ -27,7 +32,7 @@ def query(
     --------
     ringwright query "select op, sum(multiplicity) as calls from events group by op" --sample
     """
-    trace = reading.trace(reading.inputs(paths, sample=sample))
+    trace = reading.trace(reading.inputs(paths, sample=sample), executor=executor)
     answer = trace.query(sql, files=files)
     for lost in trace.meta.get("losses", []):
         print(f"not in the answer: {harmless(lost)}", file=sys.stderr)

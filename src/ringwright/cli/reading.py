@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ringwright.analysis.document import Summary
+    from ringwright.executors.fan_out import Chosen, FanOut
     from ringwright.model.trace import Trace
 
 
@@ -52,18 +53,20 @@ def recording(path: str | None, *, sample: bool) -> str | None:
     return inputs(() if path is None else (path,), sample=True)[0]
 
 
-def trace(paths: list[str], *, events: str = "auto") -> Trace:
-    """Return the Trace of some inputs; ``events`` as in ``ringwright.read``."""
+def trace(paths: list[str], *, events: str = "auto", executor: Chosen | FanOut = None) -> Trace:
+    """Return the Trace of some inputs; ``events`` and ``executor`` as in ``ringwright.read``."""
     from ringwright.formats.sources import read
 
     with progress.read(paths) as advance:
-        return read(paths, events=events, progress=advance)
+        return read(paths, events=events, progress=advance, executor=executor)
 
 
-def summary(paths: list[str], *, strict: bool = False, gap: str | None = None) -> Summary:
+def summary(
+    paths: list[str], *, strict: bool = False, gap: str | None = None, executor: Chosen | FanOut = None
+) -> Summary:
     """Return the summary of some inputs; with ``strict`` raise StrictError when a line was lost; ``gap`` as in options."""
     gap_s = options.gap_seconds(gap)
-    return summarised(trace(paths), paths, strict=strict, gap_s=gap_s)
+    return summarised(trace(paths, executor=executor), paths, strict=strict, gap_s=gap_s)
 
 
 def summarised(source: Trace, paths: list[str], *, strict: bool = False, gap_s: float | None = None) -> Summary:

@@ -13,6 +13,7 @@ def report(
     gap: options.Gap = None,
     force: options.Force = False,
     json: options.Json = False,
+    executor: options.Executor = None,
 ) -> int:
     """Write one self-contained HTML page that opens without a network.
 
@@ -36,7 +37,7 @@ def report(
 
     given = reading.inputs(paths, sample=sample)
     target = claim_file(output or html.default_name(given[0]), force=force)
-    page = html.page(reading.summary(given, gap=gap))
+    page = html.page(reading.summary(given, gap=gap, executor=executor))
     drafts.write(target, page)
     if json:
         reading.print_json(

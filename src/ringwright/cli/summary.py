@@ -15,6 +15,7 @@ def summary(
     strict: bool = False,
     gap: options.Gap = None,
     width: int | None = None,
+    executor: options.Executor = None,
 ) -> int:
     """Show operations, sizes, communicators, traffic and findings on one screen.
 
@@ -34,9 +35,12 @@ def summary(
     ringwright summary --sample
     """
     given = reading.inputs(paths, sample=sample)
-    result = reading.summary(given, strict=strict, gap=gap)
+    from ringwright.executors.fan_out import fan_out
+
+    with fan_out(executor) as fan:
+        result = reading.summary(given, strict=strict, gap=gap, executor=fan)
     if json:
-        reading.print_json(result)
+        reading.print_json({**result, "executor": fan.account.document()})
         return 0
     from ringwright.reports import terminal
 

@@ -64,12 +64,17 @@ class WorkAccount:
 
 
 @contextmanager
-def fan_out(executor: Chosen = None) -> Iterator[FanOut]:
+def fan_out(executor: Chosen | FanOut = None) -> Iterator[FanOut]:
     """Give what maps functions over arguments, by ``executor``: a spelling, or any object of ``concurrent.futures.Executor``.
+
+    One that is open already is given on, and stays open.
 
     Without one ``RINGWRIGHT_EXECUTOR`` says it, else all cores of this machine. Raises UsageError for what is none, and
     MissingExtraError for one whose library is not installed.
     """
+    if isinstance(executor, FanOut):
+        yield executor
+        return
     fan = FanOut(executor)
     try:
         yield fan
@@ -81,18 +86,17 @@ def fan_out(executor: Chosen = None) -> Iterator[FanOut]:
 
 @dataclass
 class _Run:
-    """The tasks of one ``map`` that have no result yet, and what came of the others, by index."""
+    """The tasks of one ``map``, and which of them have a result."""
 
     function: Callable[..., Any]
     given: Sequence[tuple[Any, ...]]
-    each: Callable[[int, Any], None] | None
-    results: dict[int, Any] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
     tries: dict[int, int] = field(default_factory=dict)
 
     @property
     def left(self) -> list[int]:
         """The tasks without a result."""
-        return [index for index in range(len(self.given)) if index not in self.results]
+        return [index for index in range(len(self.given)) if index not in self.done]
 
     @cached_property
     def names(self) -> list[str]:
@@ -100,11 +104,10 @@ class _Run:
         version = "".join(inventory().values())
         return [name_of(self.function, each, version) for each in self.given]
 
-    def take(self, index: int, result: bytes) -> None:
-        """Note the result of a task, as the function says it returns it, wherever it was made."""
-        self.results[index] = unpacked(self.function, result)
-        if self.each is not None:
-            self.each(index, self.results[index])
+    def taken(self, index: int, result: bytes) -> tuple[int, Any]:
+        """Note that a task is done; return its number and its result as the function says it returns it, wherever it was made."""
+        self.done.add(index)
+        return index, unpacked(self.function, result)
 
 
 class FanOut:
@@ -159,27 +162,49 @@ class FanOut:
             What the first call, by order, raised; UsageError where a worker is of another release or lacks a path;
             InfeasibleError where a call was lost or hung too often.
         """
-        run = _Run(function, given, each)
-        for index, result in self._kept.of(run.names).items() if self._kept.is_any else ():
-            run.take(index, result)
-        self.account.tasks += len(given)
-        self.account.resumed += len(run.results)
-        shown = _Shown(run, title, progress)
-        self._here(run, shown)
-        if run.left:
-            self._elsewhere(run, shown, Terms(inventory(), tuple(paths)), deadline_s)
-        shown.end()
-        return [run.results[index] for index in range(len(given))]
+        results: dict[int, R] = {}
+        stream = self.stream(function, given, title=title, progress=progress, deadline_s=deadline_s, paths=paths)
+        for index, result in stream:
+            results[index] = result
+            if each is not None:
+                each(index, result)
+        return [results[index] for index in range(len(given))]
 
-    def _here(self, run: _Run, shown: _Shown) -> None:
+    def stream(
+        self,
+        function: Callable[..., R],
+        given: Sequence[tuple[Any, ...]],
+        *,
+        title: Callable[..., str] | None = None,
+        progress: Advance | None = None,
+        deadline_s: float | None = None,
+        paths: Sequence[str] = (),
+    ) -> Iterator[tuple[int, R]]:
+        """Yield the number of each call and its result as they come, in whatever order; the rest as of ``map``."""
+        run = _Run(function, given)
+        kept = self._kept.of(run.names) if self._kept.is_any else {}
+        self.account.tasks += len(given)
+        self.account.resumed += len(kept)
+        for index, result in kept.items():
+            yield run.taken(index, result)
+        shown = _Shown(run, title, progress)
+        yield from self._here(run, shown)
+        if run.left:
+            yield from self._elsewhere(run, shown, Terms(inventory(), tuple(paths)), deadline_s)
+        shown.end()
+
+    def _here(self, run: _Run, shown: _Shown) -> Iterator[tuple[int, Any]]:
         """Do what is not worth another process, or all of it where there is none."""
-        began_s, began_cpu_s, left = time.monotonic(), time.process_time(), run.left
+        passed_s, left = 0.0, run.left
         for done, index in enumerate(left):
-            if not self._stays_here(time.monotonic() - began_s, done, len(left) - done):
+            if not self._stays_here(passed_s, done, len(left) - done):
                 break
             shown.next(index)
-            run.take(index, packed(run.function(*run.given[index])))
-        self.account.cpu_s += time.process_time() - began_cpu_s
+            began_s, began_cpu_s = time.monotonic(), time.process_time()
+            result = packed(run.function(*run.given[index]))
+            self.account.cpu_s += time.process_time() - began_cpu_s
+            passed_s += time.monotonic() - began_s
+            yield run.taken(index, result)
 
     def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
         if self._engine is not None:
@@ -188,7 +213,7 @@ class FanOut:
             return True
         return self._is_usual and (passed_s < HERE_S or left < 2 or passed_s / done * left < WORTH_S)
 
-    def _elsewhere(self, run: _Run, shown: _Shown, terms: Terms, deadline_s: float | None) -> None:
+    def _elsewhere(self, run: _Run, shown: _Shown, terms: Terms, deadline_s: float | None) -> Iterator[tuple[int, Any]]:
         """Let the engine do what is left."""
         if self._engine is None:
             self._engine = self._open()
@@ -209,16 +234,16 @@ class FanOut:
                     continue
                 if said.refused:
                     raise refusal(said.refused)
-                self._take(run, said, failed)
-                shown.done(len(run.results) + len(failed))
+                yield from self._taken(run, said, failed)
+                shown.done(len(run.done) + len(failed))
             self._again(begun, lost)
         if failed:
             raise failed[min(failed)]
 
-    def _take(self, run: _Run, said: WorkerAnswers, failed: dict[int, Exception]) -> None:
-        """Note the answers of one call, each once."""
+    def _taken(self, run: _Run, said: WorkerAnswers, failed: dict[int, Exception]) -> Iterator[tuple[int, Any]]:
+        """Yield the answers of one call, each once."""
         for each in said.answers:
-            if each.number in run.results or each.number in failed:
+            if each.number in run.done or each.number in failed:
                 continue
             self.account.cpu_s += each.cpu_s
             if each.packed is None:
@@ -226,7 +251,7 @@ class FanOut:
             else:
                 if each.cpu_s >= KEPT_S:
                     self._kept.keep(run.names[each.number], each.packed)
-                run.take(each.number, each.packed)
+                yield run.taken(each.number, each.packed)
 
     def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
         """Begin lost tasks again, each alone, so that one that ends its worker takes no other with it."""
@@ -234,7 +259,7 @@ class FanOut:
             return
         begun.engine.renew()
         run = begun.run
-        for index, why in ((index, why) for indexes, why in lost for index in indexes if index not in run.results):
+        for index, why in ((index, why) for indexes, why in lost for index in indexes if index not in run.done):
             run.tries[index] = run.tries.get(index, 1) + 1
             if run.tries[index] > MOST_TRIES:
                 raise InfeasibleError(
@@ -313,7 +338,7 @@ class _Shown:
     def next(self, index: int) -> None:
         """Say which task begins here."""
         given = self._run.given[index]
-        self._say(len(self._run.results), self._title(*given) if self._title else str(given[0]) if given else "")
+        self._say(len(self._run.done), self._title(*given) if self._title else str(given[0]) if given else "")
 
     def done(self, done: int) -> None:
         """Say how many are done."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ringwright.ground.errors import InputError, PluginError, UsageError
 
 if TYPE_CHECKING:
+    from ringwright.executors.fan_out import Chosen, FanOut
     from ringwright.formats.sources.source import Source
     from ringwright.model.trace import Trace
 
@@ -25,6 +26,7 @@ def read(
     progress: Callable[[int], None] | None = None,
     kernel_patterns: str | Path | None = None,
     rank_from: str | None = None,
+    executor: Chosen | FanOut = None,
 ) -> Trace:
     """Return the Trace of recordings of one job, or of a saved capture; several sources become one Trace.
 
@@ -42,6 +44,8 @@ def read(
     rank_from
         Where the rank stands in the names of files that do not say it themselves: ``worker-{rank}-*.json``, or a regular
         expression with a group.
+    executor
+        Who reads many files: a spelling of ``ringwright list executors``, or any object of ``concurrent.futures.Executor``.
 
     Returns
     -------
@@ -73,7 +77,7 @@ def read(
         from ringwright.formats.sources.kineto import catalogue
 
         with catalogue.patterns(kernel_patterns), ranks.named_by(rank_from):
-            parts += _read_files(named.sources, events, progress)
+            parts += _read_files(named.sources, events, progress, executor)
     if len(parts) == 1:
         return parts[0]
     from ringwright.formats.sources.fusion import fuse
@@ -89,13 +93,21 @@ def detected(paths: Sequence[str]) -> tuple[list[str], list[tuple[Source, tuple[
     return [each.name for each in named.saved.values()], [kinds_of(source) for source in named.sources]
 
 
-def _read_files(sources: list[Source], events: str, progress: Callable[[int], None] | None) -> list[Trace]:
+def _read_files(
+    sources: list[Source], events: str, progress: Callable[[int], None] | None, executor: Chosen | FanOut
+) -> list[Trace]:
     """Read each kind of recording with its reader; what is no recording is named, not read."""
     from ringwright.formats.sources.captures import kinds_of
 
-    return read_each(
-        [kinds_of(each) for each in sources], lambda kind, sources: _read_kind(kind, sources, events, progress)
-    )
+    told = [kinds_of(each) for each in sources]
+    if len(told) < 2:
+        return read_each(told, lambda kind, sources: _read_kind(kind, sources, events, progress))
+    from ringwright.executors.fan_out import fan_out
+    from ringwright.formats.sources.parts import apart
+
+    with fan_out(executor) as fan:
+        alone = apart(told, fan, progress)
+        return read_each(alone, lambda kind, sources: _read_kind(kind, sources, events, progress))
 
 
 def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -> list[Trace]:
@@ -141,11 +153,11 @@ def read_each(told: list[tuple[Source, tuple[str, ...]]], read_kind: ReadKind) -
 
 def _unnamed(sources: list[Source]) -> list[str]:
     """Return the files in whose names the pattern given finds no rank; UsageError where it finds none in any."""
-    from ringwright.formats.sources.ranks import is_named, rank_by_pattern
+    from ringwright.formats.sources.ranks import rank_by_pattern, told_pattern
 
     # what an archive holds has names of its own
     plain = [each.name for each in sources if not each.name.endswith((".tar", ".tar.gz", ".tgz", ".zip"))]
-    missed = [name for name in plain if rank_by_pattern(name) is None] if is_named() else []
+    missed = [name for name in plain if rank_by_pattern(name) is None] if told_pattern() is not None else []
     if missed and len(missed) == len(sources):
         raise UsageError(
             f"--rank-from finds no rank in {missed[0]}", remedy="quote the pattern: 'worker-{rank}-*.json'"

@@ -17,6 +17,7 @@ from ringwright.formats.sources.detect import PEEK_BYTES, detect, is_recording
 from ringwright.formats.sources.gate.archives import CAPTURED, is_archive, unpack
 from ringwright.formats.sources.gate.inputs import files, find, sources_in
 from ringwright.formats.sources.gate.wrappers import unwrapped
+from ringwright.formats.sources.part_files import in_order
 from ringwright.ground import drafts, saved_trace
 from ringwright.ground.errors import InputError
 from ringwright.ground.scratch import ROOM, TemporaryFolder
@@ -72,6 +73,7 @@ def parted(names: Sequence[str]) -> Parted:
             made.add(SavedTrace(name, Path(name)))
         else:
             _of_name(made, name)
+    made.sources = in_order(made.sources)
     return made
 
 
@@ -106,6 +108,8 @@ def _choose(made: Parted, name: str, saved: Sequence[SavedTrace], rest: Sequence
 
 def kinds_of(source: Source) -> tuple[Source, tuple[str, ...]]:
     """Return a source, or the lines inside where they lie in something else, with the kinds of recordings that it is of."""
+    if source.kinds is not None:
+        return source, source.kinds
     head = source.head(PEEK_BYTES)
     text = unwrapped(source, head)
     return text, detect(text, head if text is source else None)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 
 from ringwright.ground.errors import UsageError
 
@@ -14,12 +15,13 @@ _ENDINGS = re.compile(r"(?:\.(?:json|et|gz|zst|txt|log|sqlite|pt|csv|trace|out))
 _LAST = re.compile(r"(?:^|[._\-])(\d{1,6})$")
 
 
-# The pattern given, and whether it is of paths: one without a slash is of the last name alone.
-_pattern: ContextVar[tuple[re.Pattern[str], bool] | None] = ContextVar("pattern", default=None)
+# The pattern given; one without a slash is of the last name alone.
+_said: ContextVar[str | None] = ContextVar("said", default=None)
 _LARGEST = 1 << 24
 _FORMS = "'worker-{rank}-*.json', or a regular expression with a group: 'worker-(\\d+)'"
 
 
+@cache
 def compiled(said: str) -> re.Pattern[str]:
     """Return the pattern that ``said`` means: a name with ``{rank}`` in it and ``*`` for anything, or a regular expression.
 
@@ -42,25 +44,27 @@ def compiled(said: str) -> re.Pattern[str]:
 @contextmanager
 def named_by(said: str | None) -> Iterator[None]:
     """Have a pattern tell ranks from the names of files while the body runs; None leaves it to what is usual."""
-    before = _pattern.set((compiled(said), "/" in said) if said is not None else _pattern.get())
+    if said is not None:
+        compiled(said)
+    before = _said.set(said if said is not None else _said.get())
     try:
         yield
     finally:
-        _pattern.reset(before)
+        _said.reset(before)
 
 
-def is_named() -> bool:
-    """Whether a pattern is given."""
-    return _pattern.get() is not None
+def told_pattern() -> str | None:
+    """Return the pattern given, None for none."""
+    return _said.get()
 
 
 def rank_by_pattern(name: str) -> int | None:
     """Return the rank that the pattern given finds in a file's name, or in its path where it has a slash; None: none."""
-    given = _pattern.get()
+    given = _said.get()
     if given is None:
         return None
-    pattern, of_paths = given
-    match = pattern.search(name.replace("\\", "/") if of_paths else _title(name))
+    pattern = compiled(given)
+    match = pattern.search(name.replace("\\", "/") if "/" in given else _title(name))
     if match is None:
         return None
     said = match["rank"] if "rank" in match.re.groupindex else match[1]

@@ -30,6 +30,8 @@ class Source:
     is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
     peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
     file: Path | None = None  # where it lies, of what was unpacked
+    part: Callable[[], bytes | None] | None = None  # what its reader made of it elsewhere, packed; None: it did not
+    kinds: tuple[str, ...] | None = None  # of which recordings it is, where that is known already
 
     def head(self, size_bytes: int) -> bytes:
         """Return the first bytes; none where an archive is damaged that early."""

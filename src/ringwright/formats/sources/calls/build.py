@@ -4,48 +4,121 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from ringwright.formats.sources.c10d import POINTWISE, sizes
-from ringwright.formats.sources.calls.file import CallsFile, RecordedGroup
-from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE
+from ringwright.formats.sources.calls.file import CallsFile, RecordedGroup, read_file
+from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE, conform, fitted, rows, schema
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ringwright.formats.sources.reader_rows import Gathered
+    from ringwright.formats.sources.source import Source
 
 KIND = "calls"
 ENDED = "ended"  # op of the status row that says how a process ended
 _MEASURED = ("gloo", "mpi", "ucc")
 _ROLES = ("world", "dp", "tp", "pp", "ep", "cp", "sp", "fsdp", "embedding", CHECKPOINT)
 _WORLDS = ("default_pg", "MPI_COMM_WORLD")
+MOST_EXAMPLES = 20
+_STRANGE = "a call of a group that was not described"
 _I32, _I64 = 2**31 - 1, 2**63 - 1
 
 
-def frame_of(gathered: Gathered, process: CallsFile, life: int, origin_ns: int) -> pl.DataFrame:
-    """Return the events of one process; its groups and its device go to ``found``."""
-    import polars as pl
+def read_process(source: Source, progress: Callable[[int], None] | None = None) -> CallsFile:
+    """Return what a calls file holds, its calls as rows."""
+    process = read_file(source, progress)
+    prepare(process)
+    return process
 
-    from ringwright.ground.trace_tables import conform, rows, schema
 
-    host = str(process.head.get("host", "")) or None
-    gathered.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))
+@dataclass
+class PlacedProcess:
+    """A process in its job: ``number`` by when it began, ``shift_ns`` to the job's origin, the communicators of its groups."""
+
+    number: int
+    process: CallsFile
+    shift_ns: int
+    communicators: dict[int, int]  # by its own numbers
+
+    @property
+    def host(self) -> str | None:
+        """The host's name."""
+        return str(self.process.head.get("host", "")) or None
+
+
+def placed(gathered: Gathered, number: int, process: CallsFile, life: int, origin_ns: int) -> PlacedProcess:
+    """Return a process with what the job decides of it; its groups, its device and what was refused go to ``gathered``."""
+    at = PlacedProcess(number, process, process.offset_ns - origin_ns, {})
+    gathered.device(process.rank, at.host, process.head.get("pid"), process.head.get("local_rank"))
     if process.head.get("library"):
         gathered.release(str(process.head["library"]))
-    shift_ns = process.offset_ns - origin_ns
-    calls = _calls(gathered, process, life, shift_ns)
-    others = rows("events", _others(process, shift_ns))
-    made = pl.concat([conform("events", calls), others]) if calls is not None else others
-    base = {"rank": process.rank, "host": host, "pid": process.head.get("pid"), "source": KIND, "file": process.name}
-    base |= {"clock": f"host:{host}", "ground": "read", "multiplicity": 1, "records": 1, "confidence": 1.0}
-    types = schema("events")
-    return made.with_columns(pl.lit(value, dtype=types[name]).alias(name) for name, value in base.items())
+    for line in process.strange:
+        gathered.note(process.name, "refused", _STRANGE, at=line)
+    gathered.note(process.name, "refused", _STRANGE, max(0, process.strangers - len(process.strange)))
+    for own, group in _own_groups(process):
+        if own in process.used:
+            at.communicators[own] = _communicator(gathered, process, life, group)
+    return at
+
+
+def frame_of(processes: Sequence[PlacedProcess], calls: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the events of some processes; ``calls`` are their rows, each with the ``process`` it is of."""
+    others = [row | {"process": at.number} for at in processes for row in _others(at.process, at.shift_ns)]
+    numbers = pl.Series("process", [row.pop("process") for row in others], pl.Int32)
+    made = rows("events", others).with_columns(numbers)
+    if calls is not None:
+        of_job = _of_job(processes, calls)
+        numbers = of_job["process"]
+        made = pl.concat([conform("events", of_job.drop("process")).with_columns(numbers), made])
+    about = _about(processes, {name: schema("events")[name] for name in ("rank", "host", "pid", "file", "clock")})
+    same = {"source": KIND, "ground": "read", "multiplicity": 1, "records": 1, "confidence": 1.0}
+    whole = made.drop("rank", "host", "pid", "file", "clock").join(
+        about, on="process", how="left", maintain_order="left"
+    )
+    whole = whole.with_columns(pl.lit(value).alias(name) for name, value in same.items())
+    return conform("events", whole.sort("process", maintain_order=True).drop("process"))
+
+
+def _about(processes: Sequence[PlacedProcess], kinds: dict[str, Any]) -> pl.DataFrame:
+    """Return what is the same for all rows of a process."""
+    columns = {
+        "process": [at.number for at in processes],
+        "rank": [at.process.rank for at in processes],
+        "host": [at.host for at in processes],
+        "pid": [at.process.head.get("pid") for at in processes],
+        "file": [at.process.name for at in processes],
+        "clock": [f"host:{at.host}" for at in processes],
+    }
+    return fitted(columns, {"process": pl.Int32, **kinds})
+
+
+def _of_job(processes: Sequence[PlacedProcess], calls: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of calls with the job's communicators, and in seconds from its origin."""
+    pairs = [(at.number, own, number) for at in processes for own, number in at.communicators.items()]
+    kinds = {"process": pl.Int32, "communicator": pl.Int32, "number": pl.Int32}
+    numbers = pl.DataFrame(pairs, schema=kinds, orient="row")
+    shifts = pl.DataFrame(
+        {"process": [at.number for at in processes], "shift_ns": [at.shift_ns for at in processes]},
+        schema={"process": pl.Int32, "shift_ns": pl.Int64},
+    )
+    joined = calls.join(numbers, on=["process", "communicator"], how="left", maintain_order="left")
+    joined = joined.join(shifts, on="process", how="left", maintain_order="left")
+    begin = (pl.col("at_ns") + pl.col("shift_ns")) / 1e9
+    return joined.with_columns(
+        pl.col("number").alias("communicator"),
+        begin.alias("enqueue_s"),
+        pl.when(pl.col("took_ns").is_not_null()).then(begin).alias("start_s"),
+        (pl.col("took_ns") / 1e9).alias("duration_s"),
+    ).drop("at_ns", "took_ns", "number", "shift_ns")
 
 
 def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     """Return the rows that are no calls: steps, errors, and how the process ended."""
-    rows: list[dict[str, Any]] = [
+    told: list[dict[str, Any]] = [
         {
             "kind": "step",
             "op": "step",
@@ -55,11 +128,11 @@ def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
         }
         for step in process.steps
     ]
-    rows += [
+    told += [
         {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
         for _, at_ns, text, line in process.errors
     ]
-    return [*rows, *_end(process, shift_ns)]
+    return [*told, *_end(process, shift_ns)]
 
 
 def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
@@ -82,24 +155,29 @@ def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     ]
 
 
-def _calls(gathered: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.DataFrame | None:
-    import polars as pl
+def prepare(process: CallsFile) -> None:
+    """Turn the calls of a process into rows that lack only what other processes decide: the origin of times, communicators.
 
+    ``communicator`` is a number of the process's own until then, ``at_ns`` and ``end_ns`` are times by its clock.
+    """
     if not process.calls:
-        return None
+        return
     calls = pl.concat(process.calls)
-    process.calls = []
-    strange = calls.filter(~pl.col("group").is_in(list(process.groups)))
-    for line in strange["line"].head(20):
-        gathered.note(process.name, "refused", "a call of a group that was not described", at=line)
-    gathered.note(process.name, "refused", "a call of a group that was not described", max(0, strange.height - 20))
+    process.first_ns = calls["at_ns"][0]
+    is_strange = ~pl.col("group").is_in(list(process.groups))
+    lines = calls.filter(is_strange)["line"]
+    process.strange, process.strangers = lines.head(MOST_EXAMPLES).to_list(), len(lines)
     calls = _turned(calls)
-    groups = _groups(gathered, process, life, set(calls["group"].unique().to_list()))
-    if groups is None:
-        return None
-    with_groups = _with_ends(process, calls.join(groups, on="group", how="inner", maintain_order="left"))
-    sized = _sized(_numbered(_with_context(process, with_groups)))
-    begin, end = pl.col("at_ns") + shift_ns, pl.col("end_ns") - pl.col("at_ns")
+    groups = _groups(process, set(calls["group"].unique().to_list()))
+    if groups is not None:
+        with_groups = _with_ends(process, calls.join(groups, on="group", how="inner", maintain_order="left"))
+        process.rows = _selected(_sized(_numbered(_with_context(process, with_groups))))
+        process.used = process.rows["communicator"].unique().to_list()
+    process.calls, process.ends = [], []
+
+
+def _selected(sized: pl.DataFrame) -> pl.DataFrame:
+    end = pl.col("end_ns") - pl.col("at_ns")
     is_over = pl.col("end_ns").is_not_null() & (end >= 0)
     return sized.select(
         "kind",
@@ -120,20 +198,17 @@ def _calls(gathered: Gathered, process: CallsFile, life: int, shift_ns: int) -> 
         "iteration",
         "state",
         "line",
+        "at_ns",
         pl.col("number").alias("op_count"),
         pl.col("datatype").replace("", None),
         pl.col("reduction").replace("", None).alias("reduce_op"),
         pl.col("root", "peer").cast(pl.Int32, strict=False),
-        (begin / 1e9).alias("enqueue_s"),
-        pl.when(is_over).then(begin / 1e9).alias("start_s"),
-        pl.when(is_over).then(end / 1e9).alias("duration_s"),
+        pl.when(is_over).then(end).alias("took_ns"),
     )
 
 
 def _turned(calls: pl.DataFrame) -> pl.DataFrame:
     """Give each call its kind, and say from which number on calls are missing, so that counting them goes wrong."""
-    import polars as pl
-
     numbers = calls["number"].unique().sort()
     expected = pl.int_range(pl.len(), dtype=pl.Int64)
     gap = numbers.to_frame().filter(pl.col("number") != expected)["number"]
@@ -145,19 +220,18 @@ def _turned(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _groups(gathered: Gathered, process: CallsFile, life: int, used: set[int]) -> pl.DataFrame | None:
-    """Return a row per group with a call: its communicator, this rank's place in it, and whether the host sees calls end."""
-    import polars as pl
+def _own_groups(process: CallsFile) -> list[tuple[int, RecordedGroup]]:
+    """Return the groups of a process, each with a number of its own: the same for lines that describe one group."""
+    numbers: dict[str, int] = {}
+    return [(numbers.setdefault(_named(group), len(numbers)), group) for group in process.groups.values()]
 
+
+def _groups(process: CallsFile, used: set[int]) -> pl.DataFrame | None:
+    """Return a row per group with a call: its number here, this rank's place in it, and whether the host sees calls end."""
+    own = zip(process.groups, _own_groups(process), strict=True)
     rows = [
-        (
-            number,
-            _communicator(gathered, process, life, group),
-            group.mine,
-            min(group.size, _I32),
-            group.backend in _MEASURED,
-        )
-        for number, group in process.groups.items()
+        (number, communicator, group.mine, min(group.size, _I32), group.backend in _MEASURED)
+        for number, (communicator, group) in own
         if number in used
     ]
     kinds = {
@@ -171,11 +245,16 @@ def _groups(gathered: Gathered, process: CallsFile, life: int, used: set[int]) -
     return table.with_columns(pl.col("comm_rank").cast(pl.Int32, strict=False)) if table is not None else None
 
 
-def _communicator(gathered: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:
+def _named(group: RecordedGroup) -> str:
+    """Return what tells a group from others: its name and its members."""
     listed = ",".join(map(str, group.members[:4]))
     if len(group.members) > 4:
         listed += f"..{len(group.members)}:{zlib.crc32(','.join(map(str, group.members)).encode()):08x}"
-    comm_id = f"{group.name}@{listed or '?'}" + (f"#{life}" if life else "")
+    return f"{group.name}@{listed or '?'}"
+
+
+def _communicator(gathered: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:
+    comm_id = _named(group) + (f"#{life}" if life else "")
     role = _role(group)
     number = gathered.communicator(
         comm_id,
@@ -201,8 +280,6 @@ def _role(group: RecordedGroup) -> str | None:
 
 def _with_ends(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     """Add when calls ended, what a receive got from whom, and their state: null where the host cannot know."""
-    import polars as pl
-
     names = ("number", "end_ns", "got", "sender")
     ends = pl.concat(process.ends) if process.ends else pl.DataFrame(schema=dict.fromkeys(names, pl.Int64))
     failed = [call for call, _, _, _ in process.errors if call is not None]
@@ -219,8 +296,6 @@ def _with_ends(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _with_context(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     """Add phase, layer, tokens, and the iteration: the one after the last that had ended."""
-    import polars as pl
-
     kinds = {"context": pl.Int64, "phase": pl.String, "layer": pl.String, "tokens": pl.Int64}
     known = pl.DataFrame([(number, *what) for number, what in process.contexts.items()], schema=kinds, orient="row")
     joined = calls.join(known, on="context", how="left", maintain_order="left")
@@ -242,8 +317,6 @@ def _numbered(calls: pl.DataFrame) -> pl.DataFrame:
 
     Sends and receives are counted per peer and direction.
     """
-    import polars as pl
-
     counted = pl.int_range(pl.len(), dtype=pl.Int64).over("communicator", "kind")
     own = pl.when("is_uncertain").then(None).otherwise(counted)
     paired = pl.int_range(pl.len(), dtype=pl.Int64).over("communicator", "op", "peer")
@@ -253,8 +326,6 @@ def _numbered(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _sized(calls: pl.DataFrame) -> pl.DataFrame:
     """Add the size columns, worked out once per kind of call."""
-    import polars as pl
-
     keys = ["op", "sent", "received", "nranks"]
     kinds = calls.select(keys).unique()
     rows = []

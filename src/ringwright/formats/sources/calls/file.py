@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import polars as pl
 
 from ringwright.formats.sources.calls.lines import (
     DAMAGE,
@@ -34,8 +35,6 @@ from ringwright.formats.sources.gate.inputs import chunks
 from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ringwright.formats.sources.source import Source
 
 FORMAT = "calls/1"
@@ -107,6 +106,11 @@ class CallsFile:
     contexts: dict[int, tuple[str | None, str | None, int | None]] = field(default_factory=dict)  # phase, layer, tokens
     calls: list[pl.DataFrame] = field(default_factory=list)  # and the number of the line
     ends: list[pl.DataFrame] = field(default_factory=list)
+    rows: pl.DataFrame | None = None  # made of the two, once the whole file is there
+    used: list[int] = field(default_factory=list)  # communicators of the rows
+    first_ns: int | None = None  # when the first call began
+    strange: list[int] = field(default_factory=list)  # lines of the first calls of groups that no line describes
+    strangers: int = 0  # how many there are
     errors: list[tuple[int | None, int, str, int]] = field(default_factory=list)  # call, ns, text, line
     steps: list[EndedIteration] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)  # per reason, as last told
@@ -248,8 +252,6 @@ def _head(calls_file: CallsFile, value: dict[str, Any]) -> None:
 
 
 def _frame(kind: type[msgspec.Struct], values: list[Any], lines: list[int] | None = None) -> pl.DataFrame:
-    import polars as pl
-
     columns = {}
     rows = zip(*map(attrgetter(*kind.__struct_fields__), values), strict=True)
     for (name, of), column in zip(kind.__annotations__.items(), rows, strict=True):
@@ -261,8 +263,6 @@ def _frame(kind: type[msgspec.Struct], values: list[Any], lines: list[int] | Non
 
 def _integers(name: str, column: Sequence[Any]) -> pl.Series:
     """Return a column of integers; what is none, or too large for one, becomes null."""
-    import polars as pl
-
     try:
         return pl.Series(name, column, pl.Int64)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):

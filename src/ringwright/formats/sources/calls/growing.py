@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringwright.formats.sources.calls.build import prepare
 from ringwright.formats.sources.calls.file import CallsFile, take_lines
 from ringwright.formats.sources.calls.reader import made
 from ringwright.formats.sources.gate.rank_progress import Reached, reached, renamed
@@ -57,5 +58,7 @@ class GrowingCalls:
 
     @staticmethod
     def _own(calls_file: CallsFile) -> CallsFile:
-        """Return a copy that may be used up."""
-        return replace(calls_file, calls=[*calls_file.calls], ends=[*calls_file.ends])
+        """Return a prepared copy that may be used up."""
+        own = replace(calls_file, calls=[*calls_file.calls], ends=[*calls_file.ends])
+        prepare(own)
+        return own

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringwright.formats.sources.calls.build import KIND, frame_of
-from ringwright.formats.sources.calls.file import CallsFile, read_file
+from ringwright.formats.sources.calls.build import KIND, PlacedProcess, frame_of, placed, read_process
+from ringwright.formats.sources.calls.file import CallsFile
+from ringwright.formats.sources.gate.packed import parsed
 from ringwright.formats.sources.gate.temporary import Store
 from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
@@ -30,52 +31,85 @@ MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
 
-    def parsed() -> Iterator[CallsFile]:
+    def files() -> Iterator[CallsFile]:
         for source in sources:
-            process = read_file(source, progress)
+            process = parsed(source, read_process, progress)
             process.losses = source.losses
             yield process
 
-    return made([source.name for source in sources], parsed())
+    return made([source.name for source in sources], files())
 
 
-def made(names: list[str], parsed: Iterable[CallsFile]) -> Trace:
-    """Return the Trace of files that have been parsed, which are used up; InputError where none holds a line of the format."""
+def made(names: list[str], files: Iterable[CallsFile]) -> Trace:
+    """Return the Trace of prepared files, which are used up; InputError where none holds a line of the format."""
     gathered = Gathered(KIND)
     processes: list[CallsFile] = []
-    firsts: list[int | None] = []
-    store = Store(MOST_ROWS)
-    waiting: dict[int, tuple[pl.LazyFrame | None, ...]] = {}
-    for process in parsed:
+    batches = _Batches()
+    for process in files:
         gathered.damage(process.name, process.losses)
         _account(gathered, process)
-        if process.head or process.calls:
+        if process.head or process.first_ns is not None:
             processes.append(process)
-            firsts.append(_first_ns(process))
-            waiting[id(process)] = _put_by(process, store)
+            batches.add(process)
             gathered.inputs.append(process.name)
+    batches.close()
     if not processes:
         remedy = "ringwright run -- torchrun train.py writes such files"
         raise InputError("no calls file", where=", ".join(names[:3]), remedy=remedy)
     processes.sort(key=lambda process: (process.head.get("wall_ns", 0), process.name))
-    origin_ns = min((first for first in firsts if first is not None), default=0)
-    frames = []
-    for process, life in zip(processes, lives(processes), strict=True):
-        process.calls, process.ends = (
-            [part.collect()] if part is not None else [] for part in waiting.pop(id(process))
-        )
-        frames.append(store.keep(frame_of(gathered, process, life, origin_ns)))
-        process.calls, process.ends = [], []
-    return _trace(gathered, processes, frames, origin_ns, store)
+    origin_ns = min((first for process in processes if (first := _first_ns(process)) is not None), default=0)
+    all_lives = lives(processes)
+    at = {
+        id(process): placed(gathered, number, process, life, origin_ns)
+        for number, (process, life) in enumerate(zip(processes, all_lives, strict=True))
+    }
+    frames = [batches.store.keep(frame_of(*batch)) for batch in batches.taken(at)]
+    return _trace(gathered, processes, frames, origin_ns, batches.store)
 
 
-def _put_by(process: CallsFile, store: Store) -> tuple[pl.LazyFrame | None, ...]:
-    """Take a process's calls and ends to where they wait until every file has been read."""
-    import polars as pl
+class _Batches:
+    """Processes in the order they come, as many together as make a table worth its file."""
 
-    kept = tuple(store.keep(pl.concat(parts)) if parts else None for parts in (process.calls, process.ends))
-    process.calls, process.ends = [], []
-    return kept
+    def __init__(self) -> None:
+        self.store = Store(MOST_ROWS)
+        self._batches: list[tuple[list[CallsFile], pl.LazyFrame | None]] = []
+        self._open: list[CallsFile] = []
+        self._height = 0
+
+    def add(self, process: CallsFile) -> None:
+        """Take a process, with its rows."""
+        self._open.append(process)
+        self._height += process.rows.height if process.rows is not None else 0
+        if self._height >= MOST_ROWS:
+            self.close()
+
+    def close(self) -> None:
+        """Put the open batch by."""
+        import polars as pl
+
+        tables = [process.rows for process in self._open if process.rows is not None]
+        numbers = [number for number, process in enumerate(self._open) if process.rows is not None]
+        whole = None
+        if tables:
+            of = pl.Series("process", numbers, pl.Int32).repeat_by(pl.Series([len(each) for each in tables]))
+            whole = self.store.keep(pl.concat(tables).with_columns(of.explode().alias("process")))
+        for process in self._open:
+            process.rows = None
+        self._batches.append((self._open, whole))
+        self._open, self._height = [], 0
+
+    def taken(self, at: dict[int, PlacedProcess]) -> Iterator[tuple[list[PlacedProcess], pl.DataFrame | None]]:
+        """Yield each batch: its processes as they are in their job, and their rows with the number of their process."""
+        import polars as pl
+
+        for processes, whole in self._batches:
+            in_job = [at[id(process)] for process in processes]
+            numbers = pl.Series([each.number for each in in_job], dtype=pl.Int32)
+            rows = None if whole is None else whole.collect()
+            yield (
+                in_job,
+                rows.with_columns(numbers.gather(rows["process"]).alias("process")) if rows is not None else None,
+            )
 
 
 def _account(gathered: Gathered, process: CallsFile) -> None:
@@ -96,8 +130,8 @@ def _account(gathered: Gathered, process: CallsFile) -> None:
 
 def _first_ns(process: CallsFile) -> int | None:
     firsts = [begin_ns for _, begin_ns, _, _ in process.steps[:1]]
-    if process.calls:
-        firsts.append(process.calls[0]["at_ns"][0])
+    if process.first_ns is not None:
+        firsts.append(process.first_ns)
     return process.offset_ns + min(firsts) if firsts else None
 
 

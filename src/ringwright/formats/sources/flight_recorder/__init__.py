@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ringwright.formats.sources.gate.packed import parsed
 from ringwright.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.formats.sources.flight_recorder.dump import Dump
+    from ringwright.formats.sources.flight_recorder.columns import DumpedRank
     from ringwright.formats.sources.source import Source
     from ringwright.ground.trace_tables import Row
     from ringwright.model.trace import Trace
@@ -33,8 +34,8 @@ def read_flight_recorder(sources: list[Source], *, progress: Callable[[int], Non
     refused: list[Row] = []
     with _no_collection():
         job = DumpedJob()
-        for dump in _read(sources, losses, refused, progress):
-            job.add(dump)
+        for dumped in _read(sources, losses, refused, progress):
+            job.add(dumped)
         if not job.dumps:
             what = losses[0] if losses else "no file was given"
             raise InputError(f"no Flight Recorder dump could be read: {what}", where=_where(sources), remedy=REMEDY)
@@ -57,15 +58,16 @@ def _no_collection() -> Iterator[None]:
 
 def _read(
     sources: list[Source], losses: list[str], refused: list[Row], progress: Callable[[int], None] | None
-) -> Iterator[Dump]:
-    from ringwright.formats.sources.flight_recorder.dump import read_dump
+) -> Iterator[DumpedRank]:
+    from ringwright.formats.sources.flight_recorder.columns import read_columns
     from ringwright.formats.sources.flight_recorder.opcodes import RefusedError
 
     taken: dict[int, str] = {}
     for source in sources:
         reason, at = "", 0
         try:
-            dump = read_dump(source, progress)
+            dumped = parsed(source, read_columns, progress)
+            dump = dumped.dump
             if dump.rank is not None and dump.rank in taken:
                 reason = f"rank {dump.rank} was already read from {taken[dump.rank]}"
         except RefusedError as error:
@@ -78,7 +80,7 @@ def _read(
             continue
         if dump.rank is not None:
             taken[dump.rank] = source.name
-        yield dump
+        yield dumped
 
 
 def _where(sources: list[Source]) -> str:

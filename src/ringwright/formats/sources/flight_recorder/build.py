@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ringwright.bounds.laws.records import gap
-from ringwright.formats.sources.flight_recorder.columns import columns, group_of
+from ringwright.formats.sources.flight_recorder.columns import DumpedRank
 from ringwright.formats.sources.flight_recorder.dump import Dump
 from ringwright.formats.sources.flight_recorder.events import SOURCE, GroupProgress, events, status
 from ringwright.formats.sources.flight_recorder.groups import DumpCommunicators, groups_of
 from ringwright.formats.sources.flight_recorder.names import role
-from ringwright.formats.sources.gate.missing_records import entry
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DumpedJob:
-    """Dumps on their way to tables: each becomes a frame as it comes, and its entries are let go."""
+    """Dumps on their way to tables: each becomes a frame as it comes."""
 
     def __init__(self) -> None:
         self.groups = DumpCommunicators()
@@ -35,13 +33,12 @@ class DumpedJob:
         self.gone: list[Row] = []  # the ledger's lines of what is missing between two entries
         self.descriptions: dict[str, set[str]] = defaultdict(set)  # of a group number, over ranks
 
-    def add(self, dump: Dump) -> None:
+    def add(self, dumped: DumpedRank) -> None:
         """Take one dump."""
         import polars as pl
 
-        part = columns(dump)
-        self.gone += _gone(dump)
-        dump.operations, dump.entries = len(dump.entries), []
+        dump, part = dumped.dump, dumped.columns
+        self.gone += dumped.gone
         of_number = groups_of(dump, part, self.groups)
         for number, communicator in of_number.items():
             self.descriptions[number].add(self.groups.descriptions[communicator])
@@ -115,22 +112,6 @@ def _types() -> dict[str, Any]:
     from ringwright.ground.trace_tables import schema
 
     return schema("events") | dict.fromkeys(_TIMES, pl.Int64)
-
-
-def _gone(dump: Dump) -> list[Row]:
-    """Return the ledger's lines of numbers that no entry carries, between the first and the last of a group that the ring held.
-
-    Every entry tells both counters of its group, also markers of coalesced calls and those of the other kind.
-    """
-    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for each in dump.entries if not dump.is_torchcomms else ():
-        collective = each.get("collective_seq_id", each.get("seq_id"))
-        group = f"group {group_of(each)[0] or each.get('pg_id')}"
-        for kind, number in (("collectives", collective), ("point-to-point", each.get("p2p_seq_id"))):
-            if type(number) is int and abs(number) < 1 << 53:
-                numbers[group, kind].append(number)
-    gaps = ((whose, gap(held)) for whose, held in numbers.items())
-    return [entry(dump.file, f"rank {dump.rank}, {' '.join(whose)}", each) for whose, each in gaps if each is not None]
 
 
 def _world(groups: DumpCommunicators, dumps: list[Dump]) -> int | None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ringwright.formats.sources.flight_recorder.dump import Dump, whole
+from ringwright.bounds.laws.records import gap
+from ringwright.formats.sources.flight_recorder.dump import Dump, read_dump, whole
 from ringwright.formats.sources.flight_recorder.names import NamedOperation, datatype, operation
+from ringwright.formats.sources.gate import missing_records
+
+if TYPE_CHECKING:
+    from ringwright.formats.sources.source import Source
 
 MOST_TENSORS = 4096
 MOST_DIMENSIONS = 64
@@ -50,6 +56,23 @@ class DumpColumns:
     text: list[str | None] = field(default_factory=list)
 
 
+@dataclass
+class DumpedRank:
+    """One dump, read: what it says of its rank, its operations, and what is missing between them, as the ledger tells it."""
+
+    dump: Dump
+    columns: DumpColumns
+    gone: list[dict[str, Any]]
+
+
+def read_columns(source: Source, progress: Callable[[int], None] | None = None) -> DumpedRank:
+    """Return the dump in a source with its operations by column; raise RefusedError where it holds none."""
+    dump = read_dump(source, progress)
+    read = DumpedRank(dump, columns(dump), _gone(dump))
+    dump.operations, dump.entries = len(dump.entries), []
+    return read
+
+
 def columns(dump: Dump) -> DumpColumns:
     """Return the operations of a dump."""
     entries = dump.entries
@@ -74,6 +97,26 @@ def columns(dump: Dump) -> DumpColumns:
     _times(table, entries)
     _sizes(table, entries)
     return table
+
+
+def _gone(dump: Dump) -> list[dict[str, Any]]:
+    """Return the ledger's lines of numbers that no entry carries, between the first and the last of a group that the ring held.
+
+    Every entry tells both counters of its group, also markers of coalesced calls and those of the other kind.
+    """
+    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for each in dump.entries if not dump.is_torchcomms else ():
+        collective = each.get("collective_seq_id", each.get("seq_id"))
+        group = f"group {group_of(each)[0] or each.get('pg_id')}"
+        for kind, number in (("collectives", collective), ("point-to-point", each.get("p2p_seq_id"))):
+            if type(number) is int and abs(number) < 1 << 53:
+                numbers[group, kind].append(number)
+    gaps = ((whose, gap(held)) for whose, held in numbers.items())
+    return [
+        missing_records.entry(dump.file, f"rank {dump.rank}, {' '.join(whose)}", each)
+        for whose, each in gaps
+        if each is not None
+    ]
 
 
 def total_bytes(op: str, nranks: int | None, sent: int | None, received: int | None) -> int | None:

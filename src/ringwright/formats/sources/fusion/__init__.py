@@ -7,6 +7,7 @@ agree. Of two values for one fact the better ground wins, and where they differ 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ ORDER = (
     "pytorch-et",
     "param-comms",
 )
+_JOINED = "were joined as different sources: read their files together, or what convert --format parts makes of them"
 _ADDED = ("topology", "links", "ledger")
 
 
@@ -143,7 +145,9 @@ def _meta(parts: Sequence[Trace]) -> dict[str, Any]:
     origins = [int(part.meta["origin_ns"]) for part in parts if part.meta.get("origin_ns") is not None]
     records = [int(part.meta["records"]) for part in parts if part.meta.get("records") is not None]
     worlds = [int(part.meta["world"]) for part in parts if part.meta.get("world") is not None]
+    twice = [f"{count} saved Traces of {name} {_JOINED}" for name, count in Counter(sources).items() if count > 1]
     return meta | {
+        "limits": [*meta.get("limits", []), *twice],
         "source": "+".join(dict.fromkeys(sources)),
         "origin_ns": min(origins) if origins else None,
         "world": max(worlds) if worlds else None,

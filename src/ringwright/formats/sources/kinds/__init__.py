@@ -6,6 +6,7 @@ The folder listing is the registry. A file here, and a module that an entry poin
     RANK = 75                                  # of two that are equally sure the one asked first is taken (default: last)
     SUREST = kinds.KEYS                        # the surest it ever is, so that it need not be asked (default: MAGIC)
     READER = "ringwright.formats.sources.x:read_x"     # what reads it (default: the function ``read`` beside)
+    PARSER = "ringwright.formats.sources.x.file:read_file"      # what reads one source alone, on any worker (default: none)
     GROWING = "ringwright.formats.sources.x.growing:GrowingX"   # what reads it while it grows (default: it is read anew)
     WITHIN = ("nccl-log",)                     # kinds whose files may hold it as well; then also ``lies_in(head)``
 
@@ -58,6 +59,7 @@ class Kind:
     reader: Callable[[], Callable[..., Trace]] = field(repr=False)
     plugin: Plugin | None = None
     grows: Callable[[], Growing] | None = field(default=None, repr=False)  # None: read anew whenever it has changed
+    parser: str = ""  # what reads one source alone; empty: its sources are read together
     within: tuple[str, ...] = ()
     lies_in: Callable[[bytes], bool] | None = field(default=None, repr=False)
 
@@ -145,6 +147,7 @@ def _kind(name: str, module: ModuleType) -> Kind:
         module.looks_like,
         reader,
         grows=grows if growing else None,
+        parser=getattr(module, "PARSER", ""),
         within=getattr(module, "WITHIN", ()),
         lies_in=getattr(module, "lies_in", None),
     )

@@ -7,6 +7,7 @@ from ringwright.formats.sources.kinds import is_ours
 WHAT = "calls of a recorded job"
 RANK = 40
 READER = "ringwright.formats.sources.calls:read_calls"
+PARSER = "ringwright.formats.sources.calls.build:read_process"
 GROWING = "ringwright.formats.sources.calls.growing:GrowingCalls"
 
 

@@ -10,6 +10,7 @@ WHAT = "PyTorch Flight Recorder dump"
 RANK = 60
 SUREST = MAGIC
 READER = "ringwright.formats.sources.flight_recorder:read_flight_recorder"
+PARSER = "ringwright.formats.sources.flight_recorder.columns:read_columns"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 

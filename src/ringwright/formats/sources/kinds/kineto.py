@@ -7,6 +7,7 @@ from ringwright.formats.sources.kinds import KEYS, NO, has, of_others
 WHAT = "PyTorch profiler (Kineto) trace"
 RANK = 50
 READER = "ringwright.formats.sources.kineto:read_kineto"
+PARSER = "ringwright.formats.sources.kineto.event_batches:gather"
 
 
 def looks_like(head: bytes, _name: str) -> int:

@@ -8,6 +8,7 @@ WHAT = "file of the NCCL profiler plug-in"
 RANK = 20
 SUREST = MAGIC
 READER = "ringwright.formats.sources.nccl_profiler:read_nccl_profiler"
+PARSER = "ringwright.formats.sources.nccl_profiler.file:read_file"
 GROWING = "ringwright.formats.sources.nccl_profiler.growing:GrowingProfiler"
 WORD = b"RWNCCLPROF"
 

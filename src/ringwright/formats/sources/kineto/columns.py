@@ -5,10 +5,16 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.formats.sources.kineto.pieces import Reading
 from ringwright.formats.sources.kineto.records import CommArgs
+
+if TYPE_CHECKING:
+    Doubles = array[float]
+    Integers = array[int]
+else:  # before Python 3.12 it takes no type of its items
+    Doubles = Integers = array
 
 LIMIT = 1 << 62  # whole numbers and times beyond are not believed
 
@@ -17,17 +23,17 @@ LIMIT = 1 << 62  # whole numbers and times beyond are not believed
 class EventColumns:
     """Columns of one kind of event: ``ts`` and ``dur`` in microseconds, ``name`` an index into the names of the file."""
 
-    ts: array[float] = field(default_factory=lambda: array("d"))
-    dur: array[float] = field(default_factory=lambda: array("d"))
-    name: array[int] = field(default_factory=lambda: array("i"))
-    thread: array[int] = field(default_factory=lambda: array("i"))
-    line: array[int] = field(default_factory=lambda: array("q"))
-    correlation: array[int] = field(default_factory=lambda: array("q"))
-    stream: array[int] = field(default_factory=lambda: array("q"))
-    device: array[int] = field(default_factory=lambda: array("i"))
-    channels: array[int] = field(default_factory=lambda: array("i"))
-    external: array[int] = field(default_factory=lambda: array("q"))
-    is_copy: array[int] = field(default_factory=lambda: array("b"))
+    ts: Doubles = field(default_factory=lambda: array("d"))
+    dur: Doubles = field(default_factory=lambda: array("d"))
+    name: Integers = field(default_factory=lambda: array("i"))
+    thread: Integers = field(default_factory=lambda: array("i"))
+    line: Integers = field(default_factory=lambda: array("q"))
+    correlation: Integers = field(default_factory=lambda: array("q"))
+    stream: Integers = field(default_factory=lambda: array("q"))
+    device: Integers = field(default_factory=lambda: array("i"))
+    channels: Integers = field(default_factory=lambda: array("i"))
+    external: Integers = field(default_factory=lambda: array("q"))
+    is_copy: Integers = field(default_factory=lambda: array("b"))
 
     def __len__(self) -> int:
         return len(self.ts)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright.formats.sources.gate.packed import parsed
 from ringwright.formats.sources.gate.temporary import ROWS_IN_MEMORY, Store
 from ringwright.formats.sources.kineto import catalogue as kernels_catalogue
 from ringwright.formats.sources.kineto.columns import RankFile
@@ -44,7 +45,7 @@ def read_kineto(
     parts: list[TraceFile] = []
     for source in sources:
         try:
-            rank_file = gather(source, progress)
+            rank_file = parsed(source, gather, progress)
         except (OSError, RingwrightError) as error:
             findings.unreadable(source.name, str(error).split("\n", 1)[0])
             continue

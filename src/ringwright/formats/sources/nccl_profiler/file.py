@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
 from ringwright.formats.sources.nccl_profiler import records
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ringwright.formats.sources.source import Source
 
 MOST_BYTES = 2 << 30  # of one file; the rest is not read
@@ -124,8 +124,6 @@ class ProfilerReading:
 
     def so_far(self) -> ProfilerFile:
         """Return what the file holds up to its last whole block, to be used up."""
-        import numpy as np
-
         of = self.recorded
         recorded = replace(of, arrays={}, losses=[*of.losses], counts={**of.counts}, dropped={**of.dropped})
         for kind, parts in self._pieces.items():
@@ -157,8 +155,6 @@ class ProfilerReading:
 
 def _possible(rows: np.ndarray[Any, Any], recorded: ProfilerFile) -> np.ndarray[Any, Any]:
     """Return the records whose numbers can be; the others are counted."""
-    import numpy as np
-
     good = np.ones(len(rows), bool)
     for name, (least, most) in records.RANGES.items():
         if name in (rows.dtype.names or ()):
@@ -224,8 +220,6 @@ def _note(data: bytes, at: int, recorded: ProfilerFile) -> None:
 
 def _split(payload: memoryview, pieces: dict[int, list[np.ndarray[Any, Any]]], recorded: ProfilerFile) -> None:
     """Sort the records of a block by kind; a kind or size we do not know is counted and passed over."""
-    import numpy as np
-
     data = np.frombuffer(payload, np.uint8)
     places: dict[int, list[int]] = {}
     at, end = 0, len(payload)

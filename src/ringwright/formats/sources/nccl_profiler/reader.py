@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ringwright.formats.sources.gate.packed import parsed
 from ringwright.formats.sources.nccl_profiler import records
 from ringwright.formats.sources.nccl_profiler.file import NotOurFileError, ProfilerFile, read_file
 from ringwright.formats.sources.nccl_profiler.groups import ProfilerCommunicator, device_of, groups_of, place_ranks
@@ -85,7 +86,7 @@ def _read(
     ledger: list[Row] = []
     for source in sources:
         try:
-            files.append(read_file(source, progress))
+            files.append(parsed(source, read_file, progress))
         except (NotOurFileError, OSError) as error:
             source.losses.append((str(error), 0))
             refuse(source.name, error, losses, ledger)
