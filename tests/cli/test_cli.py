@@ -28,7 +28,7 @@ def summaries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let the verbs see hand-made summaries by the name of their input."""
 
     def use(**named: dict[str, Any]) -> None:
-        monkeypatch.setattr(reading, "trace", lambda paths: Trace.of({}))
+        monkeypatch.setattr(reading, "trace", lambda paths, executor=None: Trace.of({}))
         monkeypatch.setattr(reading, "summarised", lambda source, paths, strict=False, gap_s=None: named[paths[0]])
 
     return use

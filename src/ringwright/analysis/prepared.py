@@ -11,6 +11,7 @@ from ringwright.analysis.document import Row
 from ringwright.analysis.kernels import on_device
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.verdict import errors
+from ringwright.analysis.window import window
 from ringwright.bounds.laws.ranks import Census, census
 from ringwright.ground.trace_tables import CHECKPOINT
 
@@ -25,6 +26,7 @@ class Prepared:
     """A Trace and what was asked of it."""
 
     trace: Trace
+    near: Trace  # for what compares calls in time: the same, or some of its iterations where there are too many
     logical: pl.DataFrame  # one row per call of a communicator, with its role
     points: pl.DataFrame
     claims: list[Row]
@@ -56,6 +58,7 @@ def prepared(trace: Trace, gap_s: float | None) -> Prepared:
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
     return Prepared(
         trace,
+        window(trace),
         logical.with_columns(pl.when(is_saved).then(pl.lit(CHECKPOINT)).otherwise(named).alias("role")),
         logical_operations.point_to_point(trace),
         claims,

@@ -122,9 +122,9 @@ def _calls(given: Prepared) -> Calls:
         "ledger": _ledger(trace),
         "errors": [_error(row) for row in given.faults[:500]],
         "errors_total": len(given.faults) + int(trace.meta.get("errors_dropped", 0)),
-        "iterations": _iterations(trace),
-        "timeline": traffic_over_time.timeline(trace),
-        "concurrency": traffic_over_time.concurrency(trace),
+        "iterations": _iterations(given.near),
+        "timeline": traffic_over_time.timeline(given.near),
+        "concurrency": traffic_over_time.concurrency(given.near),
         "algorithms": pairs.algorithms(trace),
         "by_role": logical_operations.shares(given.logical, "role"),
         "by_phase": logical_operations.shares(given.logical, "phase"),
@@ -134,7 +134,7 @@ def _calls(given: Prepared) -> Calls:
 
 
 def _times(given: Prepared) -> Times:
-    trace, has = given.trace, given.has
+    trace, has = given.near, given.has
     ras = next((json.loads(claim["value"]) for claim in given.claims if claim["field"] == "ras"), None)
     told = verdict(given.faults, ras, given.world, given.host_of)
     blamed, late, missing = culprits(trace, told, states=has["states"], timed=has["timed"], metrics=has["metrics"])
@@ -186,7 +186,7 @@ def _traffic(given: Prepared) -> Traffic:
 
 def _judgements(given: Prepared, facts: Facts) -> Judgements:
     parts = (facts["operations"], facts["nic_bytes"], facts["host_pair_bytes"], facts["timeline"])
-    laws, detail = judged(given.trace, given.counted, facts["bandwidth"])
+    laws, detail = judged(given.near, given.counted, facts["bandwidth"])
     return {
         "provision": provision(*parts, len(facts["iterations"]) or None, is_log=is_log(facts)),
         "losses": list(given.trace.meta.get("losses", [])),
@@ -197,11 +197,11 @@ def _judgements(given: Prepared, facts: Facts) -> Judgements:
 
 def _conclusions(given: Prepared, seen: Judged) -> Conclusions:
     told = findings(seen, given.claims)
-    beside = normal(given.trace, seen["bandwidth"]) if seen["bandwidth"] else Normal([], [])
-    told += slower_than_most(given.trace, beside.rows)
-    times = operation_times(given.trace) if given.has["timed"] or given.has["measured"] else []
+    beside = normal(given.near, seen["bandwidth"]) if seen["bandwidth"] else Normal([], [])
+    told += slower_than_most(given.near, beside.rows)
+    times = operation_times(given.near) if given.has["timed"] or given.has["measured"] else []
     if given.has["measured"]:
-        told += [*expected(given.trace, rates=seen["bandwidth"]), *cliffs(given.trace, rates=seen["bandwidth"])]
+        told += [*expected(given.near, rates=seen["bandwidth"]), *cliffs(given.near, rates=seen["bandwidth"])]
     return {
         "answer": first_answer(seen, told, beside.rows, beside.unknown, times),
         "findings": told,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.slow.arrivals import SYNCHRONISING, arrivals
 from ringwright.analysis.slow.own_time import busy_times, own_times, slowed
+from ringwright.analysis.window import window
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +70,7 @@ def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, A
 
     ``since``: the first iteration that is looked at, where it is known when the disturbance began.
     """
-    seen = signs(trace, baseline, since=since)
+    seen = signs(window(trace), window(baseline), since=since)
     kind, hosts, confidence, evidence = _judge(seen)
     ranks = list(seen.slowed or seen.late) if kind == STRAGGLER else []
     effect = {"collective_ratio": seen.collective, "step_ratio": seen.step_ratio}

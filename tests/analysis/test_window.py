@@ -1,0 +1,59 @@
+"""Recordings larger than what is looked at call by call: all is counted, some iterations are compared, and it is said which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from ringwright.analysis import window as module
+from ringwright.analysis.summary import summarise
+from ringwright.analysis.window import window
+from ringwright.model.trace import Trace
+from ringwright_lab.testing import noise, slow_ranks
+
+
+@pytest.fixture(scope="module")
+def slow() -> Trace:
+    return slow_ranks.job("straggler", 5, noise.ours())[0]
+
+
+def rows(trace: Trace) -> int:
+    return len(trace.df.filter(pl.col("kind") == "collective"))
+
+
+def test_what_fits_is_looked_at_whole(slow: Trace) -> None:
+    assert window(slow) is slow
+
+
+def test_every_kth_iteration_of_all_ranks_stands_for_the_others(slow: Trace) -> None:
+    near = window(slow, len(slow.df) // 3)
+    kept = sorted(set(near.df["iteration"].drop_nulls()))
+    everything = sorted(set(slow.df["iteration"].drop_nulls()))
+    assert kept == everything[:: everything.index(kept[1])]
+    of_ranks = near.df.filter(pl.col("kind") == "collective").group_by("rank").len()["len"]
+    assert of_ranks.n_unique() == 1
+    assert near.meta["limits"][-1].startswith(f"times were compared in {len(kept)} of {len(everything)} iterations")
+
+
+def test_calls_without_iterations_are_taken_by_their_numbers(slow: Trace) -> None:
+    bare = Trace.of(
+        {**{n: slow.table(n) for n in slow.tables}, "events": slow.df.with_columns(iteration=None)}, slow.meta
+    )
+    near = window(bare, len(bare.df) // 2)
+    assert 0 < rows(near) < rows(bare)
+    assert set(near.df["sequence"].drop_nulls() // module.BLOCK) < set(bare.df["sequence"].drop_nulls() // module.BLOCK)
+    assert "blocks of 64 calls" in near.meta["limits"][-1]
+
+
+def test_a_summary_counts_all_and_still_names_the_late_rank(slow: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole: Any = summarise(slow)
+    monkeypatch.setattr(module, "MOST_ROWS", len(slow.df) // 2)
+    monkeypatch.setattr(window, "__defaults__", (module.MOST_ROWS,))
+    part: Any = summarise(slow)
+    for name in ("operations", "communicator_list", "size_classes", "ranks", "pair_bytes", "ledger"):
+        assert part[name] == whole[name]
+    assert part["culprits"][0]["ranks"] == whole["culprits"][0]["ranks"]
+    assert [text for text in part["limits"] if "times were compared in" in text]
+    assert not [text for text in whole["limits"] if "times were compared in" in text]
