@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -247,10 +248,15 @@ def _groups(process: CallsFile, used: set[int]) -> pl.DataFrame | None:
 
 def _named(group: RecordedGroup) -> str:
     """Return what tells a group from others: its name and its members."""
-    listed = ",".join(map(str, group.members[:4]))
-    if len(group.members) > 4:
-        listed += f"..{len(group.members)}:{zlib.crc32(','.join(map(str, group.members)).encode()):08x}"
-    return f"{group.name}@{listed or '?'}"
+    return f"{group.name}@{_listed(group.members)}"
+
+
+@lru_cache(maxsize=4096)
+def _listed(members: tuple[int, ...]) -> str:
+    listed = ",".join(map(str, members[:4]))
+    if len(members) > 4:
+        listed += f"..{len(members)}:{zlib.crc32(','.join(map(str, members)).encode()):08x}"
+    return listed or "?"
 
 
 def _communicator(gathered: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:

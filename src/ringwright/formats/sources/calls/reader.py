@@ -74,10 +74,13 @@ class _Batches:
         self.store = Store(MOST_ROWS)
         self._batches: list[tuple[list[CallsFile], pl.LazyFrame | None]] = []
         self._open: list[CallsFile] = []
+        self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._height = 0
 
     def add(self, process: CallsFile) -> None:
         """Take a process, with its rows."""
+        for number, group in process.groups.items():  # ranks of a group list the same members: kept once
+            process.groups[number] = group._replace(members=self._members.setdefault(group.members, group.members))
         self._open.append(process)
         self._height += process.rows.height if process.rows is not None else 0
         if self._height >= MOST_ROWS:
