@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ringwright.analysis.clocks import MEETING
+
 if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
@@ -27,6 +29,10 @@ _COLUMNS = (
     "line",
     "text",
 )
+
+
+STOPS = "its recording stops without an end"  # of a calls file, which says so of itself
+LEAST_AHEAD = 2  # one may complete, or be counted, where a peer did not come
 
 
 class EventRow(NamedTuple):
@@ -113,7 +119,29 @@ def progress(trace: Trace) -> Progress:
     if state.open or state.enqueued:
         state.present = {*devices, *state.open, *(rank for _, rank in state.enqueued)}
     _ends(state, trace)
+    if STOPS in state.fates.values():
+        _without_cut(state, calls)
     return state
+
+
+def _without_cut(state: Progress, calls: Any) -> None:
+    """Leave out ranks whose recordings were cut: others completed collectives that nobody completes without them."""
+    import polars as pl
+
+    met = calls.filter(
+        pl.col("op").is_in(MEETING) & (pl.col("state") == "completed") & (pl.col("kind") == "collective")
+    )
+    front = dict(met.group_by("communicator").agg(pl.col("sequence").max()).drop_nulls().collect().rows())
+    cut = {
+        rank
+        for (communicator, rank), sequence in state.enqueued.items()
+        if state.fates.get(rank) == STOPS and sequence + LEAST_AHEAD <= front.get(communicator, sequence)
+    }
+    for rank in cut:
+        state.open.pop(rank, None)
+    for counters in (state.enqueued, state.completed):
+        for key in [key for key in counters if key[1] in cut]:
+            del counters[key]
 
 
 def _numbered_from_zero(calls: Any) -> set[int]:

@@ -1,0 +1,30 @@
+"""A job of many ranks in calls files of their own, some cut, some missing: the late rank is named, and nobody is said to hang."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringwright.analysis.summary import summarise
+from ringwright.formats.sources import read
+from ringwright_lab.testing.many_ranks import ManyRanks
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("many") / "job"
+    ManyRanks(40, 30, late_rank=13, damaged=2, missing=1).write(folder)
+    return dict(summarise(read(folder)))
+
+
+def test_the_late_rank_is_named_and_no_cut_recording_is_a_hang(said: dict[str, Any]) -> None:
+    assert [(each["kind"], each["ranks"]) for each in said["culprits"]] == [("straggler", [13])]
+    assert len([text for text in said["losses"] if "stops without an end" in text]) == 2
+
+
+def test_what_is_missing_is_told(said: dict[str, Any]) -> None:
+    assert (said["ranks_seen"], said["ranks_expected"]) == (39, 40)
+    assert said["ledger"]["refused"] == 2
+    assert {row["size"]: row["operations"] for row in said["communicator_list"] if row["size"] == 40} == {40: 30}
