@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ringwright.analysis import logical_operations
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
 from ringwright_lab.testing.many_ranks import ManyRanks
@@ -28,3 +29,13 @@ def test_what_is_missing_is_told(said: dict[str, Any]) -> None:
     assert (said["ranks_seen"], said["ranks_expected"]) == (39, 40)
     assert said["ledger"]["refused"] == 2
     assert {row["size"]: row["operations"] for row in said["communicator_list"] if row["size"] == 40} == {40: 30}
+
+
+def test_communicators_are_counted_some_at_a_time(
+    said: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ManyRanks(40, 30, late_rank=13, damaged=2, missing=1).write(tmp_path / "job")
+    monkeypatch.setattr(logical_operations, "MOST_ROWS", 5000)
+    lots = dict(summarise(read(tmp_path / "job")))
+    for name in ("operations", "communicator_list", "size_classes", "by_role", "pair_bytes"):
+        assert lots[name] == said[name]

@@ -7,6 +7,7 @@ range it is taken out too. Rooted operations do not count: their members may lea
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,19 @@ class Alignment:
         return events.with_columns(times)
 
 
+_aligned: dict[int, Alignment] = {}  # by the identity of a Trace that lives
+
+
 def align(trace: Trace) -> Alignment:
-    """Return the clocks of a Trace's ranks; ranks of one clock domain need no alignment."""
+    """Return the clocks of a Trace's ranks, worked out once; ranks of one clock domain need no alignment."""
+    key = id(trace)
+    if key not in _aligned:
+        _aligned[key] = _align(trace)
+        weakref.finalize(trace, _aligned.pop, key, None)
+    return _aligned[key]
+
+
+def _align(trace: Trace) -> Alignment:
     import polars as pl
 
     timed = (
@@ -104,13 +116,13 @@ def _solve(ends: pl.DataFrame, ranks: list[int], typical_s: float) -> Alignment:
     late = _late(when, calls)
     for _ in range(ROUNDS):
         late = _late(when - offset[who] - drift[who] * (when - since), calls)
-        step = np.array([np.median(late[who == rank]) for rank in range(len(ranks))])
+        step = _medians(late, who)
         offset += step
         if np.abs(step).max() < 1e-9:
             break
     clocks = {}
-    for number, rank in enumerate(ranks):
-        mine = who == number
+    of_rank = np.split(np.argsort(who, kind="stable"), np.cumsum(np.bincount(who))[:-1])
+    for number, (rank, mine) in enumerate(zip(ranks, of_rank, strict=True)):
         left = late[mine] - np.median(late[mine])
         slope = _drift(when[mine] - since, left)
         if slope:
@@ -119,9 +131,7 @@ def _solve(ends: pl.DataFrame, ranks: list[int], typical_s: float) -> Alignment:
             left = left - trend
             offset[number] += float(np.median(left))
             left = left - np.median(left)
-        clocks[rank] = Clock(
-            rank, float(offset[number]), float(drift[number]), since, _spread(left) / 2, int(mine.sum())
-        )
+        clocks[rank] = Clock(rank, float(offset[number]), float(drift[number]), since, _spread(left) / 2, len(mine))
     few = [clock.rank for clock in clocks.values() if clock.common < LEAST_COMMON]
     alignment = Alignment(clocks)
     if few:
@@ -142,14 +152,19 @@ def _numbered(ends: pl.DataFrame) -> pl.Expr:
 
 def _late(when: np.ndarray, calls: np.ndarray) -> np.ndarray:
     """Return by how much each end is later than the median end of its collective."""
+    late: np.ndarray = when - _medians(when, calls)[calls]
+    return late
+
+
+def _medians(values: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """Return the median of the values of each number from 0 on; every number has some."""
     import numpy as np
 
-    order = np.lexsort((when, calls))
-    sizes = np.bincount(calls)
+    ordered = values[np.lexsort((values, of))]
+    sizes = np.bincount(of)
     first = np.cumsum(sizes) - sizes
-    low, high = when[order][first + (sizes - 1) // 2], when[order][first + sizes // 2]
-    late: np.ndarray = when - ((low + high) / 2)[calls]
-    return late
+    medians: np.ndarray = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
+    return medians
 
 
 def _drift(since: np.ndarray, left: np.ndarray) -> float:

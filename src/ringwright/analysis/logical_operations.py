@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 _KEYS = ("communicator", "op", "size_bytes", "count", "datatype", "reduce_op", "root", "nranks", "phase", "layer")
+MOST_ROWS = 4_000_000  # joined at a time: about a gigabyte
 _POINTS = (
     *("communicator", "comm_rank", "rank", "nranks", "op", "peer"),
     *("size_bytes", "count", "datatype", "phase", "layer"),
@@ -55,9 +56,18 @@ def folded(trace: Trace) -> Trace:
 
 
 def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return one row per kind of collective; of many rows some communicators at a time, for all ranks of each come together."""
     import polars as pl
 
     mine = events.filter(pl.col("kind") == "collective")
+    lots = 1 + mine.select(pl.len()).collect().item() // MOST_ROWS
+    lot = pl.col("communicator").fill_null(0) % lots
+    return pl.concat([_once(mine.filter(lot == number) if lots > 1 else mine) for number in range(lots)])
+
+
+def _once(mine: pl.LazyFrame) -> pl.DataFrame:
+    import polars as pl
+
     single = mine.filter(pl.col("sequence").is_not_null())
     # Ranks may hand in different sizes to one operation (all-to-all-v): the largest stands for it.
     same = ("communicator", "op", "sequence")

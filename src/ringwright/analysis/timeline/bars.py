@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MOST_BARS = 3000
 MOST_RANKS = 32
+_SHOWN = ("kind", "op", "kernel_class", "rank", "communicator", "sequence", "enqueue_s", "start_s", "duration_s")
 
 
 def bars(trace: Trace) -> dict[str, Any] | None:
@@ -64,7 +65,7 @@ def _timed(trace: Trace) -> pl.DataFrame:
 
     shown = pl.col("kind").is_in(["collective", "p2p", "compute"])
     known = pl.all_horizontal(pl.col("rank", "start_s", "duration_s").is_not_null())
-    events = trace.scan("events").filter(shown & known).collect()
+    events = trace.scan("events").filter(shown & known).select(*_SHOWN).collect()
     least = pl.col("duration_s").min().over("communicator", "sequence", "op")
     several = pl.len().over("communicator", "sequence", "op") > 1
     wait = pl.when((pl.col("kind") == "collective") & pl.col("sequence").is_not_null() & several)
