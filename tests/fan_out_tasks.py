@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -62,3 +63,16 @@ def hangs_once(number: int, notes: str) -> int:
 def broken(number: int) -> int:
     """Fail as nobody foresaw."""
     return number // 0
+
+
+def kills_at_seven(number: int) -> int:
+    """Return the number after a while, but end the process where 7 is asked."""
+    time.sleep(0.02)
+    if number == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def fills_the_disk(number: int) -> int:
+    """Fail as a task does that writes where no room is left."""
+    raise OSError(errno.ENOSPC, "No space left on device", f"/scratch/{number}")

@@ -20,7 +20,7 @@ from ringwright.executors import kept_results, worker
 from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut, fan_out
 from ringwright.executors.kinds import parsed, shared_out
-from ringwright.ground.errors import InfeasibleError, InputError, MissingExtraError, UsageError
+from ringwright.ground.errors import InfeasibleError, InputError, MissingExtraError, OutputError, UsageError
 
 NUMBERS = [(number,) for number in range(7)]
 TESTS = Path(tasks.__file__).parent
@@ -130,11 +130,54 @@ def test_a_task_that_always_ends_its_process_is_named() -> None:
         fan.map(tasks.killed_always, [(1,)])
 
 
+def test_it_is_named_among_others_that_it_ended_too() -> None:
+    with pytest.raises(InfeasibleError, match="task 8 of 40 was begun 4 times"), fan_out("local:2") as fan:
+        fan.map(tasks.kills_at_seven, [(number,) for number in range(40)])
+
+
 def test_a_task_that_hangs_is_begun_elsewhere(tmp_path: Path) -> None:
     given = [(number, str(tmp_path / "hung")) for number in range(4)]
     with fan_out("local:2") as fan:
         assert fan.map(tasks.hangs_once, given, deadline_s=2.0) == list(range(4))
     assert fan.account.retried >= 1
+
+
+def test_a_deadline_is_spelled(tmp_path: Path) -> None:
+    given = [(number, str(tmp_path / "hung")) for number in range(4)]
+    with fan_out("local:2,deadline=2") as fan:
+        assert fan.map(tasks.hangs_once, given) == list(range(4))
+    with pytest.raises(UsageError, match="deadline=soon"):
+        fan_out("local:2,deadline=soon").__enter__()
+
+
+class Gone:
+    """An executor whose scheduler goes after three calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def submit(self, function: Any, *given: Any) -> Future[Any]:
+        self.calls += 1
+        if self.calls > 3:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        done: Future[Any] = Future()
+        done.set_result(function(*given))
+        return done
+
+
+def test_a_scheduler_that_is_gone_is_told_with_what_is_kept() -> None:
+    with pytest.raises(InfeasibleError, match="cannot schedule new futures") as caught, fan_out(Gone()) as fan:  # type: ignore[arg-type]
+        fan.map(tasks.root, NUMBERS)
+    assert (caught.value.where, "the same command goes on there" in str(caught.value.remedy)) == ("Gone", True)
+
+
+@pytest.mark.parametrize("spelling", ["local:1", "local:2"])
+def test_a_full_disk_of_a_worker_is_told(spelling: str) -> None:
+    with (
+        pytest.raises(OSError if spelling == "local:1" else OutputError, match="No space left"),
+        fan_out(spelling) as fan,
+    ):
+        fan.map(tasks.fills_the_disk, [(1,), (2,)])
 
 
 @pytest.mark.parametrize("spelling", ["local:1", "local:2"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
@@ -120,11 +121,11 @@ class FanOut:
         if executor is None or isinstance(executor, str):
             text = executor or os.environ.get(VARIABLE, "")
             self._is_usual, spelled = not text, parsed(text or "local")
-            self._is_alone, self._open = spelled.is_alone, spelled.opened
+            self._is_alone, self._open, self._deadline_s = spelled.is_alone, spelled.opened, spelled.deadline_s
         else:
             workers = getattr(executor, "_max_workers", None)
             foreign = partial(WrappedExecutor, executor, type(executor).__name__, workers)
-            self._is_usual, self._is_alone, self._open = False, False, foreign
+            self._is_usual, self._is_alone, self._open, self._deadline_s = False, False, foreign, None
 
     def map(
         self,
@@ -219,12 +220,10 @@ class FanOut:
             self._engine = self._open()
         engine = self._engine
         self.account.name, self.account.workers = engine.name, engine.workers
-        left = run.left
-        size, begun = engine.together(len(left)), _Begun(engine, run, terms)
-        for at in range(0, len(left), size):
-            begun.submit(left[at : at + size])
+        deadline_s = deadline_s or self._deadline_s
+        begun = _Begun(engine, run, terms)
         failed: dict[int, Exception] = {}
-        while begun.calls:
+        while begun.goes_on():
             lost = begun.late(deadline_s)
             for future, indexes in begun.done(deadline_s):
                 try:
@@ -254,7 +253,7 @@ class FanOut:
                 yield run.taken(each.number, each.packed)
 
     def _again(self, begun: _Begun, lost: list[tuple[list[int], str]]) -> None:
-        """Begin lost tasks again, each alone, so that one that ends its worker takes no other with it."""
+        """Begin lost tasks again, each in a call of its own; one that is lost again, when no other runs that it might end too."""
         if not lost:
             return
         begun.engine.renew()
@@ -268,7 +267,10 @@ class FanOut:
                     remedy="the same with --executor local:1 shows what it does",
                 )
             self.account.retried += 1
-            begun.submit([index])
+            if run.tries[index] > 2:
+                begun.suspects.append(index)
+            else:
+                begun.submit([index])
 
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the engine; what was done is kept where it ends ``at_once``, in the middle of a run."""
@@ -285,7 +287,19 @@ class _Begun:
     def __init__(self, engine: Engine, run: _Run, terms: Terms) -> None:
         self.engine, self.run, self._terms = engine, run, terms
         self.calls: dict[Future[Any], tuple[list[int], float]] = {}
+        self.suspects: deque[int] = deque()  # each to be begun alone
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        left = run.left
+        size = engine.together(len(left))
+        self._waiting = deque(left[at : at + size] for at in range(0, len(left), size))
+
+    def goes_on(self) -> bool:
+        """Begin what waits, as much as the engine takes; say whether anything runs."""
+        while self._waiting and (self.engine.ahead is None or len(self.calls) < self.engine.ahead):
+            self.submit(self._waiting.popleft())
+        if not self.calls and self.suspects:
+            self.submit([self.suspects.popleft()])
+        return bool(self.calls)
 
     def submit(self, indexes: list[int]) -> None:
         """Begin a call of some tasks; by an engine that has just lost its workers, once more."""
@@ -294,9 +308,26 @@ class _Begun:
             future = self.engine.submit(answer, self._terms, self.run.function, tasks)
         except self.engine.lost:
             self.engine.renew()
-            future = self.engine.submit(answer, self._terms, self.run.function, tasks)
+            future = self._submitted(tasks)
+        except (OSError, RuntimeError) as error:
+            raise self._gone(error) from error
         self.calls[future] = (indexes, time.monotonic())
         future.add_done_callback(self._ended.put)
+
+    def _submitted(self, tasks: list[tuple[int, tuple[Any, ...]]]) -> Future[Any]:
+        try:
+            return self.engine.submit(answer, self._terms, self.run.function, tasks)
+        except (OSError, RuntimeError) as error:
+            raise self._gone(error) from error
+
+    def _gone(self, error: Exception) -> InfeasibleError:
+        """Return what is said of an engine that takes no tasks any more."""
+        done, of = len(self.run.done), len(self.run.given)
+        return InfeasibleError(
+            f"it takes no more tasks: {str(error) or type(error).__name__}",
+            where=self.engine.name,
+            remedy=f"{done} of {of} results are kept: the same command goes on there, with this executor or another",
+        )
 
     def done(self, deadline_s: float | None) -> list[tuple[Future[Any], list[int]]]:
         """Return the calls that have ended, after waiting for one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from ringwright.executors.inventory import differences, inventory, lacking
-from ringwright.ground.errors import RingwrightError, UsageError
+from ringwright.ground.errors import InputError, OutputError, RingwrightError, UsageError
 
 # An engine that runs several tasks in one process waits: what readers and engines set is a process's.
 _ONE = threading.Lock()
@@ -80,6 +81,13 @@ def _answered(index: int, function: Callable[..., object], given: tuple[Any, ...
         return TaskAnswer(index, packed(function(*given)), None, clock() - began_s)
     except RingwrightError as error:
         return TaskAnswer(index, None, error, clock() - began_s)
+    except OSError as error:
+        told = OutputError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS) else InputError
+        what = f"the worker {socket.gethostname()} cannot go on: {error.strerror or error}"
+        where = str(error.filename or "")
+        return TaskAnswer(
+            index, None, told(what, where=where, remedy="free its disk, or leave it out"), clock() - began_s
+        )
     except Exception:  # noqa: BLE001 - whatever it is, its own class may not be known where it is asked
         return TaskAnswer(index, None, RuntimeError(traceback.format_exc()), clock() - began_s)
 

@@ -41,6 +41,10 @@ class Engine(Protocol):
         """How many there are; None where nobody knows."""
 
     @property
+    def ahead(self) -> int | None:
+        """How many calls it is given at a time; None: all."""
+
+    @property
     def lost(self) -> tuple[type[BaseException], ...]:
         """What says that a worker is gone, and its tasks with it."""
 
@@ -61,6 +65,7 @@ class WrappedExecutor:
     """An engine that is an object of ``concurrent.futures.Executor``, and brings back by itself what it lost."""
 
     lost: tuple[type[BaseException], ...] = ()
+    ahead: int | None = None
 
     def __init__(self, executor: Any, name: str, workers: int | None = None) -> None:
         if not callable(getattr(executor, "submit", None)):
@@ -90,6 +95,7 @@ class Spelled:
     kind: str
     address: str
     settings: Mapping[str, str]
+    deadline_s: float | None = None  # after which a task is begun elsewhere
 
     @property
     def is_alone(self) -> bool:
@@ -112,9 +118,10 @@ def parsed(text: str) -> Spelled:
     pairs = [each.partition("=") for each in (match["settings"] or "").split(",") if each]
     if bad := next((name for name, equals, value in pairs if not (name and equals and value)), None):
         raise UsageError(f"'{bad}' of the executor '{text}' says nothing", remedy=kinds()[match["kind"]].SPELLING)
-    return Spelled(
-        match["kind"], (match["address"] or "").removeprefix("://").removeprefix(":"), {n: v for n, _, v in pairs}
-    )
+    settings = {name: value for name, _, value in pairs}
+    deadline_s = float(whole_number(settings, "deadline", 60)) if "deadline" in settings else None
+    settings.pop("deadline", None)
+    return Spelled(match["kind"], (match["address"] or "").removeprefix("://").removeprefix(":"), settings, deadline_s)
 
 
 def processors() -> int:

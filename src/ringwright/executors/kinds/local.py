@@ -12,6 +12,7 @@ from ringwright.ground.errors import MissingExtraError
 
 WHAT = "processes of this machine, as many as it has cores"
 SPELLING = "local:4"
+AHEAD = 4  # calls for each worker
 IDLE_S = 120.0  # after which a worker without work ends
 
 
@@ -30,6 +31,7 @@ class LocalEngine:
         except ImportError as error:
             raise MissingExtraError("more processes need loky", only=("loky",)) from error
         self.workers, self.lost = workers, (process_executor.BrokenProcessPool,)
+        self.ahead = AHEAD * workers  # a process that dies takes with it all that the pool was given
 
     @property
     def name(self) -> str:

@@ -36,6 +36,8 @@ def opened(address: str, settings: Mapping[str, str]) -> RayEngine:
 class RayEngine:
     """Remote tasks as futures; those of a node that is gone are begun elsewhere by Ray itself."""
 
+    ahead: int | None = None
+
     def __init__(self, address: str, ray: Any, cpus: int, *, mine: bool) -> None:
         self.name, self._ray, self._mine = f"ray://{address}" if address else "ray", ray, mine
         self._remote = ray.remote(num_cpus=cpus, max_retries=RETRIES)(_call)

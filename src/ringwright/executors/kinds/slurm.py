@@ -63,6 +63,8 @@ class LostJobError(Exception):
 class SlurmEngine:
     """Calls gathered into job arrays, and a thread that looks at their jobs."""
 
+    ahead: int | None = None
+
     def __init__(self, executor: Any, nodes: int, name: str, folder: Path, *, is_here: bool) -> None:
         self.name, self.workers, self.lost = name.rstrip(":"), nodes, (LostJobError,)
         self._executor, self._folder = executor, folder
