@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from ringwright.advise.document import (
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile, export_of, files_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
+from ringwright.advise.limits import BY_CLOCK, COMPLETE, WORK, Limits, ended
 from ringwright.advise.measures import measure_of
 from ringwright.advise.other_verbs import told_elsewhere
 from ringwright.advise.ranking import RankedChange, ranked
@@ -32,6 +34,7 @@ from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.calls.provenance import asked_of
+from ringwright.executors.fan_out import Chosen, FanOut, WorkAccount, fan_out
 from ringwright.graph.memory import peak_bytes
 from ringwright.jobs.explained.remedies import IN_PRACTICE
 from ringwright.jobs.memory import device_bytes, held_at_most
@@ -59,19 +62,21 @@ GROUND = {
 
 @dataclass(frozen=True)
 class AdviceSpec:
-    """What is asked: the layers, for how long to search, the seed; ``inexact``: whether gradients may be other numbers then.
+    """What is asked: the layers, for how many seconds and how much work to search at the most, and the seed.
 
+    ``inexact``: whether gradients may be other numbers then.
     ``recording`` is how the recording is named on a command line, ``again`` the whole question (empty: there was none).
     """
 
     layers: Sequence[str]
-    seconds: float = 60.0
+    seconds: float = math.inf
     seed: int = 0
     memory_bytes: int | None = None
     release: str = ""
     inexact: bool = False
     recording: str = "PATH"
     again: str = ""
+    work: int = WORK
 
 
 @dataclass
@@ -84,15 +89,32 @@ class Advised:
     files: list[list[AdvisedFile]]
 
 
-def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advice:
+def advise(
+    situation: Situation, spec: AdviceSpec, advance: Advance | None = None, *, executor: Chosen = None
+) -> Advice:
     """Return the advice; whoever interrupts it gets the best so far."""
-    return advised(situation, spec, advance).document
+    return advised(situation, spec, advance, executor=executor).document
 
 
-def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advised:
-    """Return the advice with what it was made of, for files and pictures."""
-    began = time.monotonic()
-    evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact)
+def advised(
+    situation: Situation, spec: AdviceSpec, advance: Advance | None = None, *, executor: Chosen = None
+) -> Advised:
+    """Return the advice with what it was made of, for files and pictures; setups are asked about by ``executor``."""
+    began_s = time.monotonic()
+    with fan_out(executor) as fan:
+        made = _made(situation, spec, advance, fan)
+    told, evaluator = made.document, made.evaluator
+    evaluator.fan = None  # what is asked from now on is asked here
+    told["evaluated"] = sum(each.step_s is not None for each in evaluator.known.values())
+    told["work"], told["stopped"], told["executor"] = evaluator.work, told["ended"] != COMPLETE, fan.account.document()
+    told["search_s"] = round(time.monotonic() - began_s, 3)
+    return made
+
+
+def _made(situation: Situation, spec: AdviceSpec, advance: Advance | None, fan: FanOut) -> Advised:
+    """Return the advice, but for what it took."""
+    limits = Limits(spec.work, time.monotonic() + spec.seconds)
+    evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact, fan)
     told = _unsaid(situation, spec)
     made = Advised(told, evaluator, [], [])
     result = evaluator.result(Setup()) if situation.is_timed else None
@@ -104,19 +126,15 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
     if refusal is not None or result is None:
         told["refused"] = [refusal] if refusal else []
         told["why"] = refusal["why"] if refusal else ""
-    else:
-        release = spec.release or nccl_release(situation.trace)
-        listed = space(situation, result, spec.layers, release, began + MAKING * spec.seconds)
-        search = searched(
-            evaluator, listed.slots, seconds=spec.seconds - (time.monotonic() - began), seed=spec.seed, advance=advance
-        )
-        draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
-        _tell(made, listed, search, spec, draws)
-        elsewhere, late = told_elsewhere(evaluator, result, spec.layers, spec.recording, began + spec.seconds)
-        told["refused"] += elsewhere
-        told["stopped"] = listed.stopped or search.stopped or draws.stopped or late
-    told["evaluated"], told["work"] = evaluator.runs, evaluator.work
-    told["search_s"] = round(time.monotonic() - began, 3)
+        return made
+    release = spec.release or nccl_release(situation.trace)
+    listed = space(situation, result, spec.layers, release, limits.share(MAKING, evaluator.work).until_s)
+    search = searched(evaluator, listed.slots, limits=limits, seed=spec.seed, advance=advance)
+    draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, limits)
+    _tell(made, listed, search, spec, draws)
+    elsewhere, late = told_elsewhere(evaluator, result, spec.layers, spec.recording, limits.until_s)
+    told["refused"] += elsewhere
+    told["ended"] = ended(search.ended, draws.ended, BY_CLOCK if listed.stopped or late else COMPLETE)
     return made
 
 
@@ -136,6 +154,7 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
         "verdict": CANNOT_TELL,
         "why": "",
         "stopped": False,
+        "ended": COMPLETE,
         "base": {
             "measured_us": None,
             "measured_us_p05": None,
@@ -161,6 +180,7 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
         "work": 0,
         "search_s": 0.0,
         "seed": spec.seed,
+        "executor": WorkAccount("local:1").document(),
         "assumptions": list(situation.assumptions),
     }
 
@@ -257,7 +277,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         told["why"] = f"a step {last['gain_p50']:.1%} shorter, {last['gain_p05']:.1%} to {last['gain_p95']:.1%}"
     elif doubts:
         told["why"] = doubts[0]["why"]
-    elif search.stopped or listed.stopped:
+    elif search.ended != COMPLETE or listed.stopped:
         told["why"] = (
             f"stopped after {search.runs} runs and {search.bounded:,} of {search.considered:,} setups, none of them better"
         )

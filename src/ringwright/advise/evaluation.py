@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ringwright.advise.settings import Setup
-from ringwright.advise.situation import PLANNED_BY
+from ringwright.advise.situation import PLANNED_BY, SituationRecipe
 from ringwright.advise.unmeasured_operations import told_unmeasured, too_small
+from ringwright.algorithms.searching import in_time
 from ringwright.engines.job.reuse import Layouts
+from ringwright.executors.content import name_of
+from ringwright.executors.fan_out import FanOut
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.jobs.memory import fits
-from ringwright.jobs.pricing.cost_cache import KnownOperations
 from ringwright.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.jobs.step_bound import LeastStep
 from ringwright.jobs.study import DECLINES, answer
-from ringwright.jobs.switch_gains import fabric_costs
 
 if TYPE_CHECKING:
     from ringwright.advise.situation import Situation
     from ringwright.jobs.study import Job, PolicyResult
     from ringwright.model.workload import Workload
 
-MANY_TASKS = 400  # of a step
+# Work of a bound, by tasks and operations of the job as it is: of one that is planned or timed first, and of any other.
+PLANNED, KNOWN = 8, 0.1
 REFUSALS = (*DECLINES, UsageError)
 
 
@@ -48,67 +52,113 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class BoundedSetup:
-    """What another process knows of a setup: its bound, its plan (or why there is none), and what its operations take."""
+class EvaluatorRecipe:
+    """What makes an Evaluator in another process."""
 
-    setup: Setup
-    least_s: float
-    work: int
-    plan: Workload | RingwrightError | None = field(repr=False)
-    operations: KnownOperations = field(repr=False)
+    situation: SituationRecipe
+    memory_bytes: int | None
+    inexact: bool
 
 
 @dataclass
 class Evaluator:
     """Simulates setups of one situation and remembers them. ``work`` counts instances of tasks and operations.
 
-    A bound counts the operations that it asks about; a run all instances of all its steps.
+    It is counted here, by what is asked and never by who answers or what was known: a run all instances of all its steps, a
+    bound what planning usually is. With ``fan`` others work too, where the situation can be made again.
     """
 
     situation: Situation
     memory_bytes: int | None = None
     inexact: bool = False  # whether gradients may be other numbers afterwards
+    fan: FanOut | None = None
     work: int = 0
     runs: int = 0
     known: dict[object, Evaluation] = field(default_factory=dict)
+    undrawn: dict[object, float] = field(default_factory=dict)  # steps in s of (setup, iteration), with nothing drawn
     _plans: dict[tuple[object, ...], Workload | RingwrightError] = field(default_factory=dict)
     _least: dict[tuple[object, ...], LeastStep] = field(default_factory=dict)
     _peaks: dict[int, tuple[Workload, int | None]] = field(default_factory=dict)
     _layouts: Layouts = field(default_factory=Layouts)
+    _counted: set[object] = field(default_factory=set)
+
+    def each(
+        self, function: Callable[..., Any], given: Sequence[tuple[Any, ...]], take: Callable[[int, Any], None]
+    ) -> None:
+        """Call a function with an evaluator like this one and what is given, by all who work.
+
+        ``take`` gets the number of a call and its result as they come; what it raises ends them all.
+        """
+        if self.fan is None or self.situation.again is None:
+            for at, one in enumerate(given):
+                take(at, function(self, *one))
+            return
+        recipe = EvaluatorRecipe(self.situation.again, self.memory_bytes, self.inexact)
+        _made.clear()
+        _made[name_of(evaluator_of, (recipe,))] = self
+        try:
+            self.fan.map(function, [(recipe, *one) for one in given], each=take, paths=recipe.situation.paths)
+        except BaseException:
+            self.fan.close(at_once=True)  # else what was begun holds up what is asked next
+            raise
+
+    def ahead(self, setups: Iterable[Setup]) -> None:
+        """Simulate setups that will be asked for, by all who work; they are remembered in this order, whoever is done first."""
+        fresh = list({each.key: each for each in setups if each.key not in self.known}.values())
+        done: dict[int, Evaluation] = {}
+
+        def take(at: int, result: Evaluation) -> None:
+            done[at] = result
+            in_time()
+
+        try:
+            self.each(evaluated, [(each,) for each in fresh], take)
+        finally:
+            for at in sorted(done):
+                self._remember(done[at])
 
     def run(self, setup: Setup) -> Evaluation:
         """Return the simulated step of a setup, from memory where it was asked for before."""
         if setup.key not in self.known:
-            self.known[setup.key] = self._run(setup)
+            self._remember(self.evaluation(setup))
         return self.known[setup.key]
 
+    def _remember(self, done: Evaluation) -> None:
+        self.known[done.setup.key] = done
+        self.runs, self.work = self.runs + 1, self.work + done.instances
+
     def result(self, setup: Setup, iteration: int = 0) -> PolicyResult:
-        """Return the whole run of a setup, in an iteration; raise why it is refused."""
-        self.runs += 1
-        return self.answered(self.situation.job(setup, iteration), self.plan(setup, iteration))
+        """Return the whole run of a setup, in an iteration, and count its work; raise why it is refused."""
+        result = self.answered(self.situation.job(setup, iteration), self.plan(setup, iteration))
+        self.runs, self.work = self.runs + 1, self.work + instances_of(result)
+        return result
 
     def answered(self, job: Job, plan: Workload) -> PolicyResult:
-        """Return the run of a job by a plan, and count its work."""
+        """Return the run of a job by a plan."""
         result = answer(replace(job, layouts=self._layouts), lambda _workload, _costs: plan)
         if self.memory_bytes is not None:
             fits(self._held(plan), self.memory_bytes)
         if not self.inexact and told_equal(result) == NOT_EQUAL:
             raise InfeasibleError(NOT_EQUAL, remedy="--inexact")
-        self.work += instances_of(result)
         return result
 
     def least_s(self, setup: Setup) -> float:
         """Return seconds that no step of a setup is shorter than; inf where it is refused."""
         try:
-            least = self._least_step(setup)
-            self.work += least.sent
-            return least.seconds(self.situation.job(setup).costs)
+            return self._least_step(setup).seconds(self.situation.job(setup).costs)
         except REFUSALS:
             return math.inf
 
+    def count_bound(self, setup: Setup) -> int:
+        """Return the work that a bound is: more where its plan, or a system of its operations, is asked about first."""
+        parts = {self.planned(setup), *setup.algorithms.items()}
+        is_known = parts <= self._counted
+        self._counted |= parts
+        return max(1, round((KNOWN if is_known else PLANNED) * self._size))
+
     def plan(self, setup: Setup, iteration: int = 0) -> Workload:
         """Return what the policy of a setup makes of the job, with the costs of today; raise why it is refused."""
-        key = self._planned(setup, iteration)
+        key = self.planned(setup, iteration)
         if key not in self._plans:
             self._plans[key] = self._scheduled(setup, iteration)
         plan = self._plans[key]
@@ -116,32 +166,9 @@ class Evaluator:
             raise plan
         return plan
 
-    def tell(self, setup: Setup) -> BoundedSetup:
-        """Return the bound of a setup with all that was learnt on the way, for another process."""
-        try:
-            on = fabric_costs(self.situation.job(setup))
-        except REFUSALS:
-            on = None
-        known, began = (KnownOperations() if on is None else on.met.copy()), self.work
-        least_s = self.least_s(setup)
-        plan = self._plans.get(self._planned(setup, 0))
-        learnt = KnownOperations() if on is None else on.met.since(known)
-        return BoundedSetup(setup, least_s, self.work - began, plan, learnt)
-
-    def learn(self, told: BoundedSetup) -> None:
-        """Take in what another process knows of a setup."""
-        self.work += told.work
-        if told.plan is not None:
-            self._plans.setdefault(self._planned(told.setup, 0), told.plan)
-        if told.operations.timed:
-            on = fabric_costs(self.situation.job(told.setup))
-            if on is not None:
-                on.met.update(told.operations)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether planning takes longer than copying a process."""
-        return len(self.situation.workload.tasks) >= MANY_TASKS
+    @cached_property
+    def _size(self) -> int:
+        return len(self.situation.workload.tasks) + len(self.situation.workload.payloads)
 
     def _scheduled(self, setup: Setup, iteration: int) -> Workload | RingwrightError:
         """Return what the first scheduler of a setup makes that declines nothing; the last refusal where all do."""
@@ -156,7 +183,7 @@ class Evaluator:
             return error
 
     def _least_step(self, setup: Setup) -> LeastStep:
-        key = self._planned(setup, 0)
+        key = self.planned(setup, 0)
         if key not in self._least:
             self._least[key] = LeastStep(self.plan(setup))
         return self._least[key]
@@ -168,15 +195,16 @@ class Evaluator:
         return self._peaks[id(plan)][1]
 
     @staticmethod
-    def _planned(setup: Setup, iteration: int) -> tuple[object, ...]:
+    def planned(setup: Setup, iteration: int = 0) -> tuple[object, ...]:
+        """Return what setups share that have one plan."""
         return setup.policies, tuple(setup.spelling(slot) for slot in PLANNED_BY), iteration
 
-    def _run(self, setup: Setup) -> Evaluation:
+    def evaluation(self, setup: Setup) -> Evaluation:
+        """Return the simulated step of a setup, whether or not it is known."""
         try:
-            unknown = too_small(
-                self.situation.job(setup).costs, self.plan(setup)
-            )  # before it is simulated: runs are few
-            result = None if unknown else self.result(setup)
+            job, plan = self.situation.job(setup), self.plan(setup)
+            unknown = too_small(job.costs, plan)  # before it is simulated: runs are few
+            result = None if unknown else self.answered(job, plan)
         except REFUSALS as error:
             return Evaluation(setup, None, refused=error.what)
         if result is None:
@@ -196,3 +224,28 @@ def instances_of(result: PolicyResult) -> int:
     """Return how many instances of tasks and operations a run simulated."""
     laid = result.undisturbed.laid
     return laid.per_step * laid.steps
+
+
+_made: dict[str, Evaluator] = {}
+
+
+def evaluator_of(recipe: Evaluator | EvaluatorRecipe) -> Evaluator:
+    """Return the evaluator of a recipe, which a process makes once."""
+    if not isinstance(recipe, EvaluatorRecipe):
+        return recipe
+    name = name_of(evaluator_of, (recipe,))
+    if name not in _made:
+        _made.clear()
+        _made[name] = Evaluator(recipe.situation.situation(), recipe.memory_bytes, recipe.inexact)
+    return _made[name]
+
+
+def evaluated(recipe: Evaluator | EvaluatorRecipe, setup: Setup) -> Evaluation:
+    """Return the simulated step of a setup."""
+    return evaluator_of(recipe).evaluation(setup)
+
+
+def least_steps(recipe: Evaluator | EvaluatorRecipe, setups: tuple[Setup, ...]) -> list[float]:
+    """Return seconds that no step of each of some setups is shorter than."""
+    evaluator = evaluator_of(recipe)
+    return [evaluator.least_s(each) for each in setups]

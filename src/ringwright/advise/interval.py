@@ -12,24 +12,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ringwright.advise.bucket_tensors import lumped
-from ringwright.advise.evaluation import REFUSALS
+from ringwright.advise.evaluation import REFUSALS, Evaluator, EvaluatorRecipe, evaluator_of
+from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits, ended
 from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured_operations import LikenedCosts, measured_of
+from ringwright.algorithms.searching import OutOfTimeError
 from ringwright.costs.measured_costs import MeasuredCosts, tell_latency
 from ringwright.jobs.recorded_job import Changed
 from ringwright.workloads.recorded.timeline import HOST_NOTE
 
 if TYPE_CHECKING:
-    from ringwright.advise.evaluation import Evaluator
     from ringwright.model.stages import Costs, Stage
 
-MOST_DRAWS, FEWEST_DRAWS = 64, 16
+MOST_DRAWS, FEWEST_DRAWS, AT_ONCE = 64, 16, 4  # the last: that one process draws
 WORK = 4_000_000  # instances that all draws of one setup may take, but for the fewest draws
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
@@ -181,9 +183,9 @@ class Draws:
     evaluator: Evaluator
     fidelity: float = 0.0
     seed: int = 0
-    until: float = math.inf  # of the monotonic clock: no further draw is begun then
-    stopped: bool = False
+    limits: Limits = Limits()  # noqa: RUF009 - it cannot be changed
     most: int = MOST_DRAWS
+    ended: str = COMPLETE
     known: dict[object, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -201,35 +203,52 @@ class Draws:
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 
     def steps(self, setup: Setup) -> np.ndarray:
-        """Return the mean step of a setup with each draw, s: float64 of shape (draws,), fewer where seconds ran out.
+        """Return the mean step of a setup with each draw, s: float64 of shape (draws,), fewer where limits end it.
 
         NaN where one of its iterations declines the setup. What costs are off by is drawn on one iteration, and changes all of
         them by as much.
         """
         if setup.key not in self.known:
-            drawn: list[float] = []
-            plain: dict[int, float] = {}
+            count = self._count()
+            parts = [tuple(self.draws[at : min(at + AT_ONCE, count)]) for at in range(0, count, AT_ONCE)]
+            done: dict[int, list[float]] = {}
+
+            def take(at: int, steps: list[float]) -> None:
+                done[at] = steps
+                if {0, 1} <= done.keys() and len(done) < len(parts) and time.monotonic() > self.limits.until_s:
+                    raise OutOfTimeError
+
             try:
-                for at, draw in enumerate(self.draws):
-                    if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
-                        self.stopped = True
-                        break
-                    drawn.append(self._mean_step(setup, draw, plain))
+                self.evaluator.each(steps_drawn, [(setup, each) for each in parts], take)
+            except OutOfTimeError:
+                self.ended = ended(self.ended, BY_CLOCK)
             except KeyboardInterrupt:  # what was drawn so far is told, and nothing more is begun
-                self.stopped, self.until = True, -math.inf
-            self.known[setup.key] = np.array(drawn)
+                self.ended, self.limits = INTERRUPTED, Limits(until_s=-math.inf)
+            whole = takewhile(done.__contains__, range(len(parts)))
+            self.known[setup.key] = np.array([step for at in whole for step in done[at]])
         return self.known[setup.key]
 
-    def _mean_step(self, setup: Setup, draw: Draw, plain: dict[int, float]) -> float:
-        """Return the mean over the iterations of a draw; ``plain`` remembers them without one."""
-        first = draw.iterations[0]
+    def _count(self) -> int:
+        """Return how many draws of a setup work allows, and count what they are."""
+        evaluator, count = self.evaluator, len(self.draws)
+        each = max(1, evaluator.run(Setup()).instances)
+        left = min(self.limits.work - evaluator.work, count * each)
+        within = min(count, max(2 * AT_ONCE, int(left // each)))
+        if within < count:
+            self.ended = ended(self.ended, BY_WORK)
+        evaluator.work += within * each
+        return within
+
+    def mean_step(self, setup: Setup, draw: Draw) -> float:
+        """Return the mean over the iterations of a draw, s."""
+        first, plain = draw.iterations[0], self.evaluator.undrawn
         if len(draw.iterations) == 1:
             return self._step(setup, draw, first)
         for iteration in draw.iterations:
-            if iteration not in plain:
-                plain[iteration] = self._step(setup, None, iteration)
-        off = self._step(setup, draw, first) / plain[first]
-        return float(np.mean([plain[iteration] for iteration in draw.iterations])) * off
+            if (setup.key, iteration) not in plain:
+                plain[setup.key, iteration] = self._step(setup, None, iteration)
+        off = self._step(setup, draw, first) / plain[setup.key, first]
+        return float(np.mean([plain[setup.key, iteration] for iteration in draw.iterations])) * off
 
     def gain(self, setup: Setup, over: Setup | None = None) -> Gain:
         """Return what a setup gains over another one (None: today's), as shares of today's step.
@@ -280,6 +299,12 @@ class Draws:
         if self.situation.ground != MODEL or spec is None:
             return 0.0
         return FITTED_SIGMA if spec.fit else COMPUTE_SIGMA
+
+
+def steps_drawn(recipe: Evaluator | EvaluatorRecipe, setup: Setup, draws: tuple[Draw, ...]) -> list[float]:
+    """Return the mean step of a setup with each of some draws, s."""
+    known = Draws(evaluator_of(recipe))
+    return [known.mean_step(setup, each) for each in draws]
 
 
 def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float, float]:

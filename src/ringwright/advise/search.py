@@ -1,14 +1,13 @@
 """Which setup makes the shortest step? Bounds first, then runs where most is to be gained, then the neighbours of the best.
 
 Every setup that is considered has a bound; none is run whose bound is above the best step known. What is run next is what a
-surrogate, which begins from the bounds and learns from the runs, expects to gain most. Work is counted in runs, so the same
-question and seed get the same answer; seconds only stop it.
+surrogate, which begins from the bounds and learns from the runs, expects to gain most. What is asked together is chosen before
+any of it is answered, and as much whoever works: the same question and seed get the same answer.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.advise.second_process import BoundsBeside
+from ringwright.advise.evaluation import least_steps
+from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits, ended
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
-from ringwright.algorithms.searching import OutOfTimeError, limited
+from ringwright.algorithms.searching import OutOfTimeError, in_time, limited
 from ringwright.jobs.auto import SURE
 
 if TYPE_CHECKING:
@@ -34,47 +34,71 @@ FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that
 WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
 TRIES = 4  # draws for each setup that is wanted of three settings or more
 NEIGHBOURS = 2  # of the best, a slot
-MOST_WAIT_S = 3600.0  # for one answer of the process beside
-# Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
+TOGETHER, ALIKE = 4, 32  # runs at once; and setups of one plan that one process bounds
+# Of the work, and of seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
 @dataclass
 class SearchedSetups:
-    """The outcome: the best setup, what was run, how many setups were considered; ``stopped``: seconds ran out, or Ctrl-C."""
+    """The outcome: the best setup, how many setups were considered, have a bound and were run, and what ended it."""
 
     best: Setup
     considered: int
     bounded: int
     runs: int
-    stopped: bool
+    ended: str
 
 
 @dataclass
 class _Search:
     evaluator: Evaluator
     slots: Mapping[str, tuple[Setting, ...]]
-    until: float
+    limits: Limits
     advance: Advance | None
     bounds: dict[Setup, float] = field(default_factory=dict)
-    stopped: bool = False
+    ended: str = COMPLETE
 
     def bound(self, setup: Setup) -> float:
         if setup not in self.bounds:
-            self.bounds[setup] = self.evaluator.least_s(setup)
+            self.bound_all([setup], Limits())
         return self.bounds[setup]
+
+    def bound_all(self, setups: Iterable[Setup], limits: Limits) -> None:
+        """Bound setups in this order, as far as work goes; those of one plan one by one, by whoever works."""
+        evaluator, asked = self.evaluator, dict[object, list[Setup]]()
+        for each in dict.fromkeys(setups):
+            if each in self.bounds:
+                continue
+            if evaluator.work >= limits.work:
+                self.ended = ended(self.ended, BY_WORK)
+                break
+            evaluator.work += evaluator.count_bound(each)
+            asked.setdefault(evaluator.planned(each), []).append(each)
+        alike = [tuple(each[at : at + ALIKE]) for each in asked.values() for at in range(0, len(each), ALIKE)]
+        # Who does what in the plan of today is asked about here: to plan is what takes long, and that is made.
+        today = evaluator.planned(Setup())
+        for each in alike:
+            if evaluator.planned(each[0]) == today:
+                self._keep(each, least_steps(evaluator, each))
+        others = [each for each in alike if evaluator.planned(each[0]) != today]
+        evaluator.each(least_steps, [(each,) for each in others], lambda at, least: self._keep(others[at], least))
+
+    def _keep(self, setups: Sequence[Setup], least: Sequence[float]) -> None:
+        self.bounds |= dict(zip(setups, least, strict=True))
+        in_time()
 
     @property
     def is_over(self) -> bool:
-        late = time.monotonic() > self.until
-        self.stopped = self.stopped or late
-        return late
+        self.ended = ended(self.ended, self.limits.by(self.evaluator.work))
+        return self.ended in (BY_CLOCK, INTERRUPTED) or self.evaluator.work >= self.limits.work
 
-    def tell(self, until: int, setup: Setup) -> None:
-        """Tell whoever watches that a setup was run."""
-        if self.advance is not None:
-            self.advance(self.evaluator.runs, until, ", ".join(each.spelling for each in setup))
+    def run(self, setups: Sequence[Setup], until: int) -> None:
+        """Run setups at once, and tell whoever watches."""
+        if self.advance is not None and setups:
+            self.advance(self.evaluator.runs, until, ", ".join(each.spelling for each in setups[0]))
+        self.evaluator.ahead(setups)
 
     def best(self) -> Evaluation:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
@@ -98,30 +122,29 @@ def searched(
     slots: Mapping[str, tuple[Setting, ...]],
     *,
     runs: int | None = None,
-    seconds: float = math.inf,
+    limits: Limits | None = None,
     seed: int = 0,
     advance: Advance | None = None,
 ) -> SearchedSetups:
-    """Return the outcome of ``runs`` runs at the most (None: by how many setups there are), within ``seconds``.
+    """Return the outcome of ``runs`` runs at the most (None: by how many setups there are), within limits.
 
     The job as it is today must not be refused.
     """
-    search = _Search(evaluator, slots, time.monotonic() + RUNNING * seconds, advance)
+    limits = limits or Limits()
+    search = _Search(evaluator, slots, limits.share(RUNNING, evaluator.work), advance)
     considered = considered_setups(slots, seed)
     wanted = runs or min(MOST_RUNS, max(FEWEST_RUNS, round(SHARE * len(considered))))
     begun = evaluator.runs
     try:
         evaluator.run(Setup())
-        _bound(search, considered, time.monotonic() + BOUNDING * seconds, begun + wanted // 2)
-        with limited(search.until):
+        _bound(search, considered, limits.share(BOUNDING, evaluator.work), begun + wanted // 2)
+        with limited(search.limits.until_s):
             _begin(search, begun + wanted // 2)
             _learn(search, considered, begun + wanted)
             _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
-    except (KeyboardInterrupt, OutOfTimeError):
-        search.stopped = True
-    return SearchedSetups(
-        easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped
-    )
+    except (KeyboardInterrupt, OutOfTimeError) as error:
+        search.ended = ended(search.ended, BY_CLOCK if isinstance(error, OutOfTimeError) else INTERRUPTED)
+    return SearchedSetups(easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.ended)
 
 
 def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -> list[Setup]:
@@ -129,45 +152,23 @@ def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -
     return list(_considered(slots, seed))
 
 
-def _bound(search: _Search, considered: Sequence[Setup], until: float, runs: int) -> None:
-    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped.
+def _bound(search: _Search, considered: Sequence[Setup], limits: Limits, runs: int) -> None:
+    """Bound every single setting, of each system one before a second; who does what together; then what promises most.
 
-    Until so many ``runs`` are done, single settings are run before what they promise together is asked.
-    """
-    evaluator = search.evaluator
-    planned = _systems_first(each for each in considered if len(each) == 1 and each.is_planned_anew)
-    beside = BoundsBeside(evaluator, planned, alone=not evaluator.is_large)
-    try:
-        with limited(until):
-            for each in _in_order(search, considered, beside, until, runs):
-                search.bounds.update(beside.answered())
-                if time.monotonic() > until:
-                    search.stopped = True
-                    return
-                search.bound(each)
-    except OutOfTimeError:
-        search.stopped = True
-    finally:
-        beside.close()
-
-
-def _in_order(
-    search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float, runs: int
-) -> Iterator[Setup]:
-    """Yield what is bounded here: every single setting first, of each system one before a second, those that need a new plan in
-    turns with a process beside; then who does what, which needs no new plan; then what the single settings promise, best first.
+    What those promise together shows where so many ``runs`` are done. What limits leave out the search says.
     """
     quick = [each for each in considered if not each.is_planned_anew]
-    yield Setup()
-    yield from _systems_first(each for each in quick if len(each) == 1)
-    yield from beside.taken()
-    yield from (each for each in quick if len(each) > 1)
-    while beside.is_working and time.monotonic() < until:
-        search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
-    yield from beside.left
-    _begin(search, runs)
-    promise = _promises(search)
-    yield from sorted((each for each in considered if each not in search.bounds), key=promise)
+    anew = [each for each in considered if each.is_planned_anew and len(each) == 1]
+    try:
+        with limited(limits.until_s):
+            search.bound_all([Setup(), *_systems_first(each for each in quick if len(each) == 1)], limits)
+            search.bound_all(_systems_first(anew), limits)
+            search.bound_all(quick, limits)
+            _begin(search, runs)
+            promise = _promises(search)
+            search.bound_all(sorted((each for each in considered if each not in search.bounds), key=promise), limits)
+    except OutOfTimeError:
+        search.ended = ended(search.ended, BY_CLOCK)
 
 
 def _systems_first(singles: Iterable[Setup]) -> list[Setup]:
@@ -250,12 +251,13 @@ def _begin(search: _Search, until: int) -> None:
         alone = Setup((each,))
         mine = (search.bounds.get(alone, math.inf), at, alone)
         least[each.slot, each.system] = min(least.get((each.slot, each.system), mine), mine, key=lambda one: one[:2])
-    for bound, _, setup in sorted(least.values(), key=lambda one: one[:2]):
-        if SURE * bound >= (search.best().step_s or math.inf) or evaluator.runs >= until or search.is_over:
+    queue = [(bound, setup) for bound, _, setup in sorted(least.values(), key=lambda one: one[:2])]
+    for at in range(0, len(queue), TOGETHER):
+        best = search.best().step_s or math.inf
+        within = [setup for bound, setup in queue[at : at + TOGETHER] if SURE * bound < best]
+        if not within or evaluator.runs >= until or search.is_over:
             return
-        if setup.key not in evaluator.known:
-            evaluator.run(setup)
-            search.tell(until, setup)
+        search.run([each for each in within if each.key not in evaluator.known][: until - evaluator.runs], until)
 
 
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
@@ -265,44 +267,41 @@ def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
     considered = [each for each in considered if math.isfinite(search.bounds.get(each, math.inf))]
     rows, begin = likeness.rows(considered), np.log([max(search.bounds[each], 1e-12) for each in considered])
     left = np.array([each.key not in evaluator.known for each in considered], bool)
-    known = [(each.setup, each.step_s) for each in evaluator.known.values() if each.step_s is not None]
     while evaluator.runs < until and not search.is_over:
-        best = math.log(search.best().step_s or math.inf)
+        known = [(each.setup, each.step_s) for each in evaluator.known.values() if each.step_s is not None]
+        known_rows = likeness.rows([setup for setup, _ in known])
+        steps = np.log([step for _, step in known])
+        begins = np.log([max(search.bound(setup), 1e-12) for setup, _ in known])
+        best, chosen = float(steps.min()), list[int]()
         open_ = np.flatnonzero(left & (begin + math.log(SURE) < best))
-        if not len(open_):
+        while len(open_) and len(chosen) < min(TOGETHER, until - evaluator.runs):
+            guess = guessed(likeness, known_rows, steps, begins, rows[open_], begin[open_])
+            gains = guess.improvement(best)
+            at = int(np.argmax(gains))
+            if gains[at] < WORTH and len(known) + len(chosen) > len(search.slots) + 2:
+                break
+            # The next is chosen as if this one took what it probably takes.
+            mine = int(open_[at])
+            known_rows, steps = np.vstack([known_rows, rows[mine]]), np.append(steps, guess.mean[at])
+            begins, open_ = np.append(begins, begin[mine]), np.delete(open_, at)
+            chosen.append(mine)
+        if not chosen:
             return
-        guess = guessed(
-            likeness,
-            likeness.rows([setup for setup, _ in known]),
-            np.log([step for _, step in known]),
-            np.log([max(search.bound(setup), 1e-12) for setup, _ in known]),
-            rows[open_],
-            begin[open_],
-        )
-        gains = guess.improvement(best)
-        at = int(np.argmax(gains))
-        if gains[at] < WORTH and len(known) > len(search.slots) + 2:
-            return
-        chosen = considered[int(open_[at])]
-        left[open_[at]] = False
-        done = evaluator.run(chosen)
-        search.tell(until, chosen)
-        if done.step_s is not None:
-            known.append((chosen, done.step_s))
+        left[chosen] = False
+        search.run([considered[each] for each in chosen], until)
 
 
 def _neighbours(search: _Search, until: int) -> None:
-    """Run, slot by slot, what lies beside the best and promises most, until none of them is better."""
-    evaluator, better, promise = search.evaluator, True, _promises(search)
-    while better and evaluator.runs < until and not search.is_over:
-        best, better = search.best(), False
+    """Run what lies beside the best, in each slot what promises most, until none of it is better."""
+    evaluator, promise = search.evaluator, _promises(search)
+    while evaluator.runs < until and not search.is_over:
+        best, tried = search.best(), list[Setup]()
         for slot, listed in search.slots.items():
             beside = [best.setup.without(slot), *(best.setup.and_(each) for each in listed)]
             fresh = [each for each in dict.fromkeys(beside) if each.key not in evaluator.known]
-            for each in sorted(fresh, key=promise)[:NEIGHBOURS]:
-                if evaluator.runs >= until or search.is_over:
-                    return
-                if SURE * search.bound(each) >= (best.step_s or math.inf):
-                    continue
-                done = evaluator.run(each)
-                better = better or (done.step_s or math.inf) < (best.step_s or math.inf)
+            tried += sorted(fresh, key=promise)[:NEIGHBOURS]
+        search.bound_all(tried, Limits())
+        better = [each for each in dict.fromkeys(tried) if SURE * search.bounds[each] < (best.step_s or math.inf)]
+        search.run(better[: until - evaluator.runs], until)
+        if search.best() is best:
+            return

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from ringwright.advise.document import Advice
 
 
+ENDED = {
+    "complete": "nothing that is left promises more",
+    "work": "its work ended it: --work for more",
+    "clock": "the clock ended it: a longer --budget for more",
+    "interrupted": "interrupted, so that more may be seen",
+}
+
+
 def write(advice: Advice, file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.advise/1`` for a terminal."""
     result = read_json(AdviceView, advice)
@@ -137,10 +145,9 @@ def _refused(out: Console, result: AdviceView) -> None:
 
 def searched_words(result: AdviceView) -> str:
     """Say how many setups there were and what was done with them."""
-    stopped = "; stopped before its end, so that more may be found" if result.stopped else ""
     return (
-        f"{result.setups:,} setups, {result.bounded:,} with a bound, {result.evaluated:,} runs of the engine, "
-        f"{result.search_s:.1f} s, seed {result.seed}{stopped}"
+        f"{result.evaluated:,} of {result.setups:,} setups simulated, {result.bounded:,} with a bound; {ENDED[result.ended]}; "
+        f"{result.search_s:.1f} s, seed {result.seed}"
     )
 
 
