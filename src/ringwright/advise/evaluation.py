@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ringwright.advise.settings import Setup
@@ -18,6 +17,7 @@ from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
+from ringwright.ground.tally import tallied
 from ringwright.jobs.memory import fits
 from ringwright.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.jobs.step_bound import LeastStep
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from ringwright.jobs.study import Job, PolicyResult
     from ringwright.model.workload import Workload
 
-# Work of a bound, by tasks and operations of the job as it is: of one that is planned or timed first, and of any other.
-PLANNED, KNOWN = 8, 0.1
+ANEW, KNOWN = (
+    400,
+    10,
+)  # work of a bound, an operation: of a plan or a system that is asked about first, and of any other
 REFUSALS = (*DECLINES, UsageError)
 
 
@@ -52,6 +54,15 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class PlanBounds:
+    """Seconds that no step of each of some setups of one plan is shorter than; its operations, and the work that it was."""
+
+    least_s: list[float]
+    sent: int
+    planning: int
+
+
+@dataclass(frozen=True)
 class EvaluatorRecipe:
     """What makes an Evaluator in another process."""
 
@@ -64,8 +75,8 @@ class EvaluatorRecipe:
 class Evaluator:
     """Simulates setups of one situation and remembers them. ``work`` counts instances of tasks and operations.
 
-    It is counted here, by what is asked and never by who answers or what was known: a run all instances of all its steps, a
-    bound what planning usually is. With ``fan`` others work too, where the situation can be made again.
+    It is counted here, by what is asked and never by who answers or what they knew: a run all instances of all its steps, a
+    bound its operations and once its plan. With ``fan`` others work too, where the situation can be made again.
     """
 
     situation: Situation
@@ -81,6 +92,7 @@ class Evaluator:
     _peaks: dict[int, tuple[Workload, int | None]] = field(default_factory=dict)
     _layouts: Layouts = field(default_factory=Layouts)
     _counted: set[object] = field(default_factory=set)
+    _planning: dict[object, int] = field(default_factory=dict)
 
     def each(
         self, function: Callable[..., Any], given: Sequence[tuple[Any, ...]], take: Callable[[int, Any], None]
@@ -142,6 +154,11 @@ class Evaluator:
             raise InfeasibleError(NOT_EQUAL, remedy="--inexact")
         return result
 
+    def bounds(self, setups: Sequence[Setup]) -> PlanBounds:
+        """Return the bounds of some setups of one plan."""
+        least, key = [self.least_s(each) for each in setups], self.planned(setups[0])
+        return PlanBounds(least, self._least[key].sent if key in self._least else 0, self._planning.get(key, 0))
+
     def least_s(self, setup: Setup) -> float:
         """Return seconds that no step of a setup is shorter than; inf where it is refused."""
         try:
@@ -149,12 +166,14 @@ class Evaluator:
         except REFUSALS:
             return math.inf
 
-    def count_bound(self, setup: Setup) -> int:
-        """Return the work that a bound is: more where its plan, or a system of its operations, is asked about first."""
-        parts = {self.planned(setup), *setup.algorithms.items()}
-        is_known = parts <= self._counted
-        self._counted |= parts
-        return max(1, round((KNOWN if is_known else PLANNED) * self._size))
+    def count_bounds(self, setups: Sequence[Setup], bounds: PlanBounds) -> None:
+        """Count the work of bounds of one plan, which is counted once: as much as if nothing else was ever asked."""
+        anew = ANEW + self.situation.workload.mesh.size
+        for each in setups:
+            parts = {self.planned(each), *each.algorithms.items()}
+            self.work += 1 + round(bounds.sent * (KNOWN if parts <= self._counted else anew))
+            self.work += 0 if self.planned(each) in self._counted else bounds.planning
+            self._counted |= parts
 
     def plan(self, setup: Setup, iteration: int = 0) -> Workload:
         """Return what the policy of a setup makes of the job, with the costs of today; raise why it is refused."""
@@ -166,21 +185,23 @@ class Evaluator:
             raise plan
         return plan
 
-    @cached_property
-    def _size(self) -> int:
-        return len(self.situation.workload.tasks) + len(self.situation.workload.payloads)
-
     def _scheduled(self, setup: Setup, iteration: int) -> Workload | RingwrightError:
         """Return what the first scheduler of a setup makes that declines nothing; the last refusal where all do."""
         try:
             job = self.situation.job(Setup(tuple(each for each in setup if each.slot in PLANNED_BY)), iteration)
             *others, last = self.situation.schedulers(setup)
-            for schedule in others:
-                with suppress(*REFUSALS):
-                    return schedule(job.workload, job.costs)
-            return last(job.workload, job.costs)
         except REFUSALS as error:
             return error
+        with tallied() as parts:
+            try:
+                for schedule in others:
+                    with suppress(*REFUSALS):
+                        return schedule(job.workload, job.costs)
+                return last(job.workload, job.costs)
+            except REFUSALS as error:
+                return error
+            finally:
+                self._planning[self.planned(setup, iteration)] = sum(parts)
 
     def _least_step(self, setup: Setup) -> LeastStep:
         key = self.planned(setup, 0)
@@ -245,7 +266,6 @@ def evaluated(recipe: Evaluator | EvaluatorRecipe, setup: Setup) -> Evaluation:
     return evaluator_of(recipe).evaluation(setup)
 
 
-def least_steps(recipe: Evaluator | EvaluatorRecipe, setups: tuple[Setup, ...]) -> list[float]:
-    """Return seconds that no step of each of some setups is shorter than."""
-    evaluator = evaluator_of(recipe)
-    return [evaluator.least_s(each) for each in setups]
+def plan_bounds(recipe: Evaluator | EvaluatorRecipe, setups: tuple[Setup, ...]) -> PlanBounds:
+    """Return the bounds of some setups of one plan."""
+    return evaluator_of(recipe).bounds(setups)

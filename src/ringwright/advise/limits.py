@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 COMPLETE, BY_WORK, BY_CLOCK, INTERRUPTED = ENDS = "complete", "work", "clock", "interrupted"
 # Instances of tasks and operations: about a minute of a quiet machine of two cores.
-WORK = 4_000_000
+WORK = 6_000_000
 
 
 def ended(*by: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.advise.evaluation import least_steps
+from ringwright.advise.evaluation import PlanBounds, plan_bounds
 from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits, ended
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
@@ -34,7 +34,7 @@ FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that
 WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
 TRIES = 4  # draws for each setup that is wanted of three settings or more
 NEIGHBOURS = 2  # of the best, a slot
-TOGETHER, ALIKE = 4, 32  # runs at once; and setups of one plan that one process bounds
+TOGETHER, AT_ONCE = 4, 32  # setups that are run, and bounded, before work is looked at
 # Of the work, and of seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
@@ -67,27 +67,32 @@ class _Search:
 
     def bound_all(self, setups: Iterable[Setup], limits: Limits) -> None:
         """Bound setups in this order, as far as work goes; those of one plan one by one, by whoever works."""
-        evaluator, asked = self.evaluator, dict[object, list[Setup]]()
-        for each in dict.fromkeys(setups):
-            if each in self.bounds:
-                continue
-            if evaluator.work >= limits.work:
+        fresh = [each for each in dict.fromkeys(setups) if each not in self.bounds]
+        for at in range(0, len(fresh), AT_ONCE):
+            if self.evaluator.work >= limits.work:
                 self.ended = ended(self.ended, BY_WORK)
-                break
-            evaluator.work += evaluator.count_bound(each)
-            asked.setdefault(evaluator.planned(each), []).append(each)
-        alike = [tuple(each[at : at + ALIKE]) for each in asked.values() for at in range(0, len(each), ALIKE)]
-        # Who does what in the plan of today is asked about here: to plan is what takes long, and that is made.
-        today = evaluator.planned(Setup())
-        for each in alike:
-            if evaluator.planned(each[0]) == today:
-                self._keep(each, least_steps(evaluator, each))
-        others = [each for each in alike if evaluator.planned(each[0]) != today]
-        evaluator.each(least_steps, [(each,) for each in others], lambda at, least: self._keep(others[at], least))
+                return
+            self._bound_some(fresh[at : at + AT_ONCE])
 
-    def _keep(self, setups: Sequence[Setup], least: Sequence[float]) -> None:
-        self.bounds |= dict(zip(setups, least, strict=True))
-        in_time()
+    def _bound_some(self, setups: Sequence[Setup]) -> None:
+        evaluator, done = self.evaluator, dict[int, PlanBounds]()
+        alike: dict[object, list[Setup]] = {}
+        for each in setups:
+            alike.setdefault(evaluator.planned(each), []).append(each)
+        # Who does what in the plan of today is asked about here: to plan is what takes long, and that is made.
+        here, given = alike.pop(evaluator.planned(Setup()), []), list(alike.values())
+
+        def take(at: int, bounds: PlanBounds) -> None:
+            done[at] = bounds
+            self.bounds |= dict(zip(given[at], bounds.least_s, strict=True))
+            in_time()
+
+        evaluator.each(plan_bounds, [(tuple(each),) for each in given], take)
+        if here:
+            given.append(here)
+            take(len(given) - 1, evaluator.bounds(here))
+        for at in sorted(done):
+            evaluator.count_bounds(given[at], done[at])
 
     @property
     def is_over(self) -> bool:

@@ -114,7 +114,7 @@ class AdviceQuestion:
         int | None,
         Parameter(
             help="How much to search at the most: instances of tasks and operations, counted alike on every machine "
-            "(default: 4,000,000, about a minute of two cores)."
+            "(default: 6,000,000, about a minute of two cores)."
         ),
     ] = None
     budget: Annotated[

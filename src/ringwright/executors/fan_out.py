@@ -112,7 +112,7 @@ class FanOut:
 
     def __init__(self, executor: Chosen = None) -> None:
         self._engine: Engine | None = None
-        self._kept = KeptResults()
+        self._kept, self._earlier_s = KeptResults(), 0.0
         self.account = WorkAccount("local:1")
         if executor is None or isinstance(executor, str):
             text = executor or os.environ.get(VARIABLE, "")
@@ -179,6 +179,7 @@ class FanOut:
                 break
             shown.next(index)
             run.take(index, packed(run.function(*run.given[index])))
+        self._earlier_s += time.monotonic() - began_s
         self.account.cpu_s += time.process_time() - began_cpu_s
 
     def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
@@ -186,7 +187,9 @@ class FanOut:
             return False
         if self._is_alone:
             return True
-        return self._is_usual and (passed_s < HERE_S or left < 2 or passed_s / done * left < WORTH_S)
+        # What has asked often, a little each time, will ask as much again.
+        is_worth = self._earlier_s > WORTH_S or (passed_s >= HERE_S and passed_s / done * left >= WORTH_S)
+        return self._is_usual and (left < 2 or not is_worth)
 
     def _elsewhere(self, run: _Run, shown: _Shown, terms: Terms, deadline_s: float | None) -> None:
         """Let the engine do what is left."""
