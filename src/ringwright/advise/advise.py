@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_type_hints
 
 from ringwright.advise.document import (
     CANNOT_TELL,
@@ -21,10 +21,9 @@ from ringwright.advise.document import (
     RefusedAdvice,
 )
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import AdvisedFile, export_of, files_of
+from ringwright.advise.exported import AdvisedFile, export_of, files_of, measure_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.limits import BY_CLOCK, COMPLETE, WORK, Limits, ended
-from ringwright.advise.measures import measure_of
 from ringwright.advise.other_verbs import told_elsewhere
 from ringwright.advise.ranking import RankedChange, ranked
 from ringwright.advise.search import SearchedSetups, easiest, searched
@@ -89,16 +88,12 @@ class Advised:
     files: list[list[AdvisedFile]]
 
 
-def advise(
-    situation: Situation, spec: AdviceSpec, advance: Advance | None = None, *, executor: Chosen = None
-) -> Advice:
+def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None, executor: Chosen = None) -> Advice:
     """Return the advice; whoever interrupts it gets the best so far."""
     return advised(situation, spec, advance, executor=executor).document
 
 
-def advised(
-    situation: Situation, spec: AdviceSpec, advance: Advance | None = None, *, executor: Chosen = None
-) -> Advised:
+def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = None, executor: Chosen = None) -> Advised:
     """Return the advice with what it was made of, for files and pictures; setups are asked about by ``executor``."""
     began_s = time.monotonic()
     with fan_out(executor) as fan:
@@ -156,21 +151,11 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
         "stopped": False,
         "ended": COMPLETE,
         "base": {
-            "measured_us": None,
-            "measured_us_p05": None,
-            "measured_us_p95": None,
+            **cast(AdvisedStep, dict.fromkeys(get_type_hints(AdvisedStep))),
+            **held_at_most(None, spec.memory_bytes),
             "steps": len(situation.measured_s),
-            "replayed_us": None,
-            "step_us_p05": None,
-            "step_us_p50": None,
-            "step_us_p95": None,
-            "fidelity": None,
             "iterations": situation.iterations,
             "policy": situation.policy,
-            "exposed_us": None,
-            "healthy_us": None,
-            "healthy_us_p50": None,
-            **held_at_most(None, spec.memory_bytes),
         },
         "changes": [],
         "refused": [],

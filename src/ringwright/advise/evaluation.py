@@ -17,7 +17,7 @@ from ringwright.executors.content import name_of
 from ringwright.executors.fan_out import FanOut
 from ringwright.graph.memory import peak_bytes
 from ringwright.ground.errors import InfeasibleError, RingwrightError, UsageError
-from ringwright.ground.tally import tallied
+from ringwright.ground.stepwise import tallied
 from ringwright.jobs.memory import fits
 from ringwright.jobs.rows import NOT_EQUAL, told_equal
 from ringwright.jobs.step_bound import LeastStep
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from ringwright.jobs.study import Job, PolicyResult
     from ringwright.model.workload import Workload
 
-ANEW, KNOWN = (
-    400,
-    10,
-)  # work of a bound, an operation: of a plan or a system that is asked about first, and of any other
+ANEW = 50  # work, beside its ranks, of an operation of a plan, or by a system, that is asked about first
 REFUSALS = (*DECLINES, UsageError)
 
 
@@ -51,15 +48,6 @@ class Evaluation:
     decided: tuple[str, ...] = ()
     exact: bool = True
     unmeasured: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PlanBounds:
-    """Seconds that no step of each of some setups of one plan is shorter than; its operations, and the work that it was."""
-
-    least_s: list[float]
-    sent: int
-    planning: int
 
 
 @dataclass(frozen=True)
@@ -154,11 +142,6 @@ class Evaluator:
             raise InfeasibleError(NOT_EQUAL, remedy="--inexact")
         return result
 
-    def bounds(self, setups: Sequence[Setup]) -> PlanBounds:
-        """Return the bounds of some setups of one plan."""
-        least, key = [self.least_s(each) for each in setups], self.planned(setups[0])
-        return PlanBounds(least, self._least[key].sent if key in self._least else 0, self._planning.get(key, 0))
-
     def least_s(self, setup: Setup) -> float:
         """Return seconds that no step of a setup is shorter than; inf where it is refused."""
         try:
@@ -166,13 +149,17 @@ class Evaluator:
         except REFUSALS:
             return math.inf
 
-    def count_bounds(self, setups: Sequence[Setup], bounds: PlanBounds) -> None:
-        """Count the work of bounds of one plan, which is counted once: as much as if nothing else was ever asked."""
-        anew = ANEW + self.situation.workload.mesh.size
+    def bounds(self, setups: Sequence[Setup]) -> tuple[list[float], int]:
+        """Return the bounds of setups of one plan, and how much work they are where nothing of that was asked before."""
+        least, key = [self.least_s(each) for each in setups], self.planned(setups[0])
+        sent = self._least[key].sent if key in self._least else 0
+        return least, 1 + self._planning.get(key, 0) + sent * (ANEW + self.situation.workload.mesh.size)
+
+    def count_bounds(self, setups: Sequence[Setup], work: int) -> None:
+        """Count the work of bounds of one plan: little where the plan, and the systems of its operations, were counted."""
         for each in setups:
             parts = {self.planned(each), *each.algorithms.items()}
-            self.work += 1 + round(bounds.sent * (KNOWN if parts <= self._counted else anew))
-            self.work += 0 if self.planned(each) in self._counted else bounds.planning
+            self.work += 1 if parts <= self._counted else work
             self._counted |= parts
 
     def plan(self, setup: Setup, iteration: int = 0) -> Workload:
@@ -190,18 +177,13 @@ class Evaluator:
         try:
             job = self.situation.job(Setup(tuple(each for each in setup if each.slot in PLANNED_BY)), iteration)
             *others, last = self.situation.schedulers(setup)
-        except REFUSALS as error:
-            return error
-        with tallied() as parts:
-            try:
+            with tallied(self._planning, self.planned(setup, iteration)):
                 for schedule in others:
                     with suppress(*REFUSALS):
                         return schedule(job.workload, job.costs)
                 return last(job.workload, job.costs)
-            except REFUSALS as error:
-                return error
-            finally:
-                self._planning[self.planned(setup, iteration)] = sum(parts)
+        except REFUSALS as error:
+            return error
 
     def _least_step(self, setup: Setup) -> LeastStep:
         key = self.planned(setup, 0)
@@ -266,6 +248,6 @@ def evaluated(recipe: Evaluator | EvaluatorRecipe, setup: Setup) -> Evaluation:
     return evaluator_of(recipe).evaluation(setup)
 
 
-def plan_bounds(recipe: Evaluator | EvaluatorRecipe, setups: tuple[Setup, ...]) -> PlanBounds:
-    """Return the bounds of some setups of one plan."""
+def plan_bounds(recipe: Evaluator | EvaluatorRecipe, setups: tuple[Setup, ...]) -> tuple[list[float], int]:
+    """Return the bounds of setups of one plan, and how much work they are."""
     return evaluator_of(recipe).bounds(setups)

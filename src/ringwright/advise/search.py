@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.advise.evaluation import PlanBounds, plan_bounds
+from ringwright.advise.evaluation import plan_bounds
 from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits, ended
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
@@ -75,16 +75,16 @@ class _Search:
             self._bound_some(fresh[at : at + AT_ONCE])
 
     def _bound_some(self, setups: Sequence[Setup]) -> None:
-        evaluator, done = self.evaluator, dict[int, PlanBounds]()
+        evaluator, done = self.evaluator, dict[int, int]()
         alike: dict[object, list[Setup]] = {}
         for each in setups:
             alike.setdefault(evaluator.planned(each), []).append(each)
         # Who does what in the plan of today is asked about here: to plan is what takes long, and that is made.
         here, given = alike.pop(evaluator.planned(Setup()), []), list(alike.values())
 
-        def take(at: int, bounds: PlanBounds) -> None:
-            done[at] = bounds
-            self.bounds |= dict(zip(given[at], bounds.least_s, strict=True))
+        def take(at: int, bounds: tuple[list[float], int]) -> None:
+            least, done[at] = bounds
+            self.bounds |= dict(zip(given[at], least, strict=True))
             in_time()
 
         evaluator.each(plan_bounds, [(tuple(each),) for each in given], take)
@@ -96,8 +96,9 @@ class _Search:
 
     @property
     def is_over(self) -> bool:
-        self.ended = ended(self.ended, self.limits.by(self.evaluator.work))
-        return self.ended in (BY_CLOCK, INTERRUPTED) or self.evaluator.work >= self.limits.work
+        by = self.limits.by(self.evaluator.work)
+        self.ended = ended(self.ended, by)
+        return by != COMPLETE
 
     def run(self, setups: Sequence[Setup], until: int) -> None:
         """Run setups at once, and tell whoever watches."""
@@ -137,7 +138,7 @@ def searched(
     """
     limits = limits or Limits()
     search = _Search(evaluator, slots, limits.share(RUNNING, evaluator.work), advance)
-    considered = considered_setups(slots, seed)
+    considered = list(considered_setups(slots, seed))
     wanted = runs or min(MOST_RUNS, max(FEWEST_RUNS, round(SHARE * len(considered))))
     begun = evaluator.runs
     try:
@@ -150,11 +151,6 @@ def searched(
     except (KeyboardInterrupt, OutOfTimeError) as error:
         search.ended = ended(search.ended, BY_CLOCK if isinstance(error, OutOfTimeError) else INTERRUPTED)
     return SearchedSetups(easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.ended)
-
-
-def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -> list[Setup]:
-    """Return the setups that a search considers, fewest settings first: all of them, or so many."""
-    return list(_considered(slots, seed))
 
 
 def _bound(search: _Search, considered: Sequence[Setup], limits: Limits, runs: int) -> None:
@@ -204,8 +200,8 @@ def _promises(search: _Search) -> Callable[[Setup], float]:
     return lambda setup: sum(alone[each] for each in setup)
 
 
-def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator[Setup]:
-    """Yield setups, fewest settings first: all of them, or so many."""
+def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -> Iterator[Setup]:
+    """Yield the setups that a search considers, fewest settings first: all of them, or so many."""
     if math.prod(1 + len(listed) for listed in slots.values()) <= MOST_SETUPS:
         yield from _every(slots.values())
         return

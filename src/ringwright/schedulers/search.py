@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from ringwright.ground import tally
 from ringwright.ground.errors import InfeasibleError, MissingExtraError, UsageError
+from ringwright.ground.stepwise import tally
 
 Candidate = TypeVar("Candidate", bound=Hashable)
 Name = TypeVar("Name", bound=Hashable)
@@ -149,7 +149,7 @@ def list_scheduled(
     Whenever a resource is free, the most urgent ready node starts: large first, without ``urgency`` by the longest way to the end
     (the critical path), and by the order in which ``seconds`` lists them. UsageError for nodes that wait for each other.
     """
-    tally.count(len(seconds) // LISTED)
+    tally(len(seconds) // LISTED)
     return _Listing(seconds, after, on, urgency).run()
 
 

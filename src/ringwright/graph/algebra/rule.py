@@ -17,8 +17,8 @@ from ringwright.graph.algebra.account import copied_bytes, launches, traffic_byt
 from ringwright.graph.algebra.assumed_values import valued
 from ringwright.graph.algebra.editing import StepGraph
 from ringwright.graph.algebra.kinds import is_of, kind_of
-from ringwright.ground import tally
 from ringwright.ground.errors import UsageError
+from ringwright.ground.stepwise import tally
 from ringwright.model.validity.workloads import check
 from ringwright.model.values import Applied, Change
 from ringwright.model.workload import Payload, Task, Workload
@@ -128,7 +128,7 @@ def rewritten(workload: Workload, todo: Iterable[tuple[str, str, Mapping[str, An
 
     RewriteError for the first that does not apply, or where the outcome is not legal.
     """
-    tally.count(REWRITTEN * (len(workload.tasks) + len(workload.payloads)))
+    tally(REWRITTEN * (len(workload.tasks) + len(workload.payloads)))
     graph, changes = StepGraph(valued(workload)), list[Applied]()
     for name, at, knobs in todo:
         chosen = rule_named(name, at)
