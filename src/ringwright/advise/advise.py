@@ -114,9 +114,9 @@ def _made(situation: Situation, spec: AdviceSpec, advance: Advance | None, fan: 
     made = Advised(told, evaluator, [], [])
     result = evaluator.result(Setup()) if situation.is_timed else None
     if result is not None:
-        told["base"] = _base(situation, result, evaluator, spec.seed)
         evaluator.memory_bytes = evaluator.memory_bytes or device_bytes(result.workload)
-        told["base"] = {**told["base"], **held_at_most(peak_bytes(result.workload), evaluator.memory_bytes)}
+        held = held_at_most(peak_bytes(result.workload), evaluator.memory_bytes)
+        told["base"] = {**_base(told["base"], result, evaluator, spec.seed), **held}
     refusal = _refusal(situation, told["base"])
     if refusal is not None or result is None:
         told["refused"] = [refusal] if refusal else []
@@ -170,29 +170,27 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
     }
 
 
-def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed: int) -> AdvisedStep:
+def _base(known: AdvisedStep, result: PolicyResult, evaluator: Evaluator, seed: int) -> AdvisedStep:
     """Return the step as it is; its replays are all of those iterations that can be."""
+    situation = evaluator.situation
     replays = [result.step_s] + [evaluator.result(Setup(), at).step_s for at in range(1, situation.iterations)]
     measured = situation.measured_s
     low, _, high = mean_interval(measured, seed)
     replayed_s = mean(replays)
     middle, likely, well = mean(measured) if measured else None, result.probable, result.healthy
     return {
+        **known,
         "measured_us": None if middle is None else middle * 1e6,
         "measured_us_p05": low * 1e6 if measured else None,
         "measured_us_p95": high * 1e6 if measured else None,
-        "steps": len(measured),
         "replayed_us": replayed_s * 1e6,
         "step_us_p05": None if likely is None else likely.p05_us,
         "step_us_p50": None if likely is None else likely.p50_us,
         "step_us_p95": None if likely is None else likely.p95_us,
         "fidelity": None if not middle else replayed_s / middle - 1,
-        "iterations": situation.iterations,
-        "policy": situation.policy,
         "exposed_us": result.exposed_s * 1e6,
         "healthy_us": None if well is None else well.step_s * 1e6,
         "healthy_us_p50": None if well is None or well.probable is None else well.probable.p50_us,
-        **held_at_most(None, None),
     }
 
 
@@ -204,28 +202,21 @@ def step_today_us(base: AdvisedStep) -> float | None:
 
 def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
     """Return why nothing can be advised; None where it can."""
-    if situation.unusable is not None:
-        return {"what": "every change", "why": situation.unusable[0], "remedy": situation.unusable[1]}
-    if not situation.is_timed:
-        return {
-            "what": "every change",
-            "why": "the recording has no times, so that nothing tells what of its communication is exposed",
-            "remedy": "ringwright run -- COMMAND, or PyTorch's profiler",
-        }
-    if base["too_large"]:
-        return {
-            "what": "every change",
-            "why": f"the job does not fit: {base['too_large']}",
-            "remedy": "more GPUs, another --parallel, a smaller --micro-batch-size",
-        }
     off = base["fidelity"]
-    if off is not None and abs(off) > FAR:
-        return {
-            "what": "every change",
-            "why": f"the replay, unchanged, is {abs(off):.0%} {'longer' if off > 0 else 'shorter'} than the recording",
-            "remedy": "record every rank, and more steps: ringwright run -- COMMAND",
-        }
-    return None
+    if situation.unusable is not None:
+        why, remedy = situation.unusable
+    elif not situation.is_timed:
+        why = "the recording has no times, so that nothing tells what of its communication is exposed"
+        remedy = "ringwright run -- COMMAND, or PyTorch's profiler"
+    elif base["too_large"]:
+        why = f"the job does not fit: {base['too_large']}"
+        remedy = "more GPUs, another --parallel, a smaller --micro-batch-size"
+    elif off is not None and abs(off) > FAR:
+        why = f"the replay, unchanged, is {abs(off):.0%} {'longer' if off > 0 else 'shorter'} than the recording"
+        remedy = "record every rank, and more steps: ringwright run -- COMMAND"
+    else:
+        return None
+    return {"what": "every change", "why": why, "remedy": remedy}
 
 
 def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws) -> None:

@@ -87,17 +87,23 @@ class Evaluator:
     ) -> None:
         """Call a function with an evaluator like this one and what is given, by all who work.
 
-        ``take`` gets the number of a call and its result as they come; what it raises ends them all.
+        ``take`` gets the number of a call and its result as they come; what it raises ends them all, and so does the end of a
+        block's seconds.
         """
+
+        def taken(at: int, result: Any) -> None:
+            take(at, result)
+            in_time()
+
         if self.fan is None or self.situation.again is None:
             for at, one in enumerate(given):
-                take(at, function(self, *one))
+                taken(at, function(self, *one))
             return
         recipe = EvaluatorRecipe(self.situation.again, self.memory_bytes, self.inexact)
         _made.clear()
         _made[name_of(evaluator_of, (recipe,))] = self
         try:
-            self.fan.map(function, [(recipe, *one) for one in given], each=take, paths=recipe.situation.paths)
+            self.fan.map(function, [(recipe, *one) for one in given], each=taken, paths=recipe.situation.paths)
         except BaseException:
             self.fan.close(at_once=True)  # else what was begun holds up what is asked next
             raise
@@ -106,13 +112,8 @@ class Evaluator:
         """Simulate setups that will be asked for, by all who work; they are remembered in this order, whoever is done first."""
         fresh = list({each.key: each for each in setups if each.key not in self.known}.values())
         done: dict[int, Evaluation] = {}
-
-        def take(at: int, result: Evaluation) -> None:
-            done[at] = result
-            in_time()
-
         try:
-            self.each(evaluated, [(each,) for each in fresh], take)
+            self.each(evaluated, [(each,) for each in fresh], done.__setitem__)
         finally:
             for at in sorted(done):
                 self._remember(done[at])

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise import files_read_back
+from ringwright.advise.layers.fsdp import ahead, gathers
 from ringwright.advise.layers.nccl import forced_environment
 from ringwright.advise.machines import NAMED, machine_of
-from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
 from ringwright.advise.software import MPI_LIBRARIES, job_command
 from ringwright.calls import export_files

@@ -8,7 +8,6 @@ share cancels.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ import numpy as np
 
 from ringwright.advise.bucket_tensors import lumped
 from ringwright.advise.evaluation import REFUSALS, Evaluator, EvaluatorRecipe, evaluator_of
-from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits, ended
+from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, Limits, ended
 from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
 from ringwright.advise.situation import MODEL, Situation
 from ringwright.advise.unmeasured_operations import LikenedCosts, measured_of
@@ -183,7 +182,7 @@ class Draws:
     evaluator: Evaluator
     fidelity: float = 0.0
     seed: int = 0
-    limits: Limits = Limits()  # noqa: RUF009 - it cannot be changed
+    limits: Limits = NO_LIMITS
     most: int = MOST_DRAWS
     ended: str = COMPLETE
     known: dict[object, np.ndarray] = field(default_factory=dict)
@@ -215,7 +214,7 @@ class Draws:
 
             def take(at: int, steps: list[float]) -> None:
                 done[at] = steps
-                if {0, 1} <= done.keys() and len(done) < len(parts) and time.monotonic() > self.limits.until_s:
+                if {0, 1} <= done.keys() and len(done) < len(parts) and self.limits.by(0) != COMPLETE:
                     raise OutOfTimeError
 
             try:

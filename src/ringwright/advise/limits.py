@@ -6,14 +6,20 @@ import math
 import time
 from dataclasses import dataclass
 
-COMPLETE, BY_WORK, BY_CLOCK, INTERRUPTED = ENDS = "complete", "work", "clock", "interrupted"
+COMPLETE, BY_WORK, BY_CLOCK, INTERRUPTED = "complete", "work", "clock", "interrupted"
+ENDS = {
+    COMPLETE: "nothing that is left promises more",
+    BY_WORK: "its work ended it: more with --work",
+    BY_CLOCK: "the clock ended it: more with a longer --budget",
+    INTERRUPTED: "interrupted before its end",
+}
 # Instances of tasks and operations: about a minute of a quiet machine of two cores.
 WORK = 6_000_000
 
 
 def ended(*by: str) -> str:
     """Return the one of several ends that says most."""
-    return max(by, key=ENDS.index, default=COMPLETE)
+    return max(by, key=list(ENDS).index, default=COMPLETE)
 
 
 @dataclass(frozen=True)
@@ -32,3 +38,6 @@ class Limits:
         """Return which of both ends it after so much work; ``complete`` where none does."""
         late = time.monotonic() > self.until_s
         return BY_CLOCK if late else BY_WORK if done >= self.work else COMPLETE
+
+
+NO_LIMITS = Limits()

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.advise.evaluation import plan_bounds
-from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits, ended
+from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, Limits, ended
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
-from ringwright.algorithms.searching import OutOfTimeError, in_time, limited
+from ringwright.algorithms.searching import OutOfTimeError, limited
 from ringwright.jobs.auto import SURE
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Search:
 
     def bound(self, setup: Setup) -> float:
         if setup not in self.bounds:
-            self.bound_all([setup], Limits())
+            self.bound_all([setup], NO_LIMITS)
         return self.bounds[setup]
 
     def bound_all(self, setups: Iterable[Setup], limits: Limits) -> None:
@@ -85,7 +85,6 @@ class _Search:
         def take(at: int, bounds: tuple[list[float], int]) -> None:
             least, done[at] = bounds
             self.bounds |= dict(zip(given[at], least, strict=True))
-            in_time()
 
         evaluator.each(plan_bounds, [(tuple(each),) for each in given], take)
         if here:
@@ -128,7 +127,7 @@ def searched(
     slots: Mapping[str, tuple[Setting, ...]],
     *,
     runs: int | None = None,
-    limits: Limits | None = None,
+    limits: Limits = NO_LIMITS,
     seed: int = 0,
     advance: Advance | None = None,
 ) -> SearchedSetups:
@@ -136,7 +135,6 @@ def searched(
 
     The job as it is today must not be refused.
     """
-    limits = limits or Limits()
     search = _Search(evaluator, slots, limits.share(RUNNING, evaluator.work), advance)
     considered = list(considered_setups(slots, seed))
     wanted = runs or min(MOST_RUNS, max(FEWEST_RUNS, round(SHARE * len(considered))))
@@ -301,7 +299,7 @@ def _neighbours(search: _Search, until: int) -> None:
             beside = [best.setup.without(slot), *(best.setup.and_(each) for each in listed)]
             fresh = [each for each in dict.fromkeys(beside) if each.key not in evaluator.known]
             tried += sorted(fresh, key=promise)[:NEIGHBOURS]
-        search.bound_all(tried, Limits())
+        search.bound_all(tried, NO_LIMITS)
         better = [each for each in dict.fromkeys(tried) if SURE * search.bounds[each] < (best.step_s or math.inf)]
         search.run(better[: until - evaluator.runs], until)
         if search.best() is best:

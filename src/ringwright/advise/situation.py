@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright.advise.layers.fsdp import ahead
 from ringwright.advise.links import hosts_of, mended_links
 from ringwright.advise.machines import machine_of
-from ringwright.advise.prefetch import ahead
 from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import (
     BROKEN,

@@ -112,16 +112,11 @@ class AdviceQuestion:
     ] = None
     work: Annotated[
         int | None,
-        Parameter(
-            help="How much to search at the most: instances of tasks and operations, counted alike on every machine "
-            "(default: 6,000,000, about a minute of two cores)."
-        ),
+        Parameter(help="How much to search: tasks and operations simulated (default: 6000000, about a minute)."),
     ] = None
     budget: Annotated[
         str | None,
-        Parameter(
-            help="For how long to search at the most, 60s: the answer then depends on the machine (default: no clock)."
-        ),
+        Parameter(help="For how long at the most, 60s; the answer then depends on the machine (default: no clock)."),
     ] = None
     seed: Annotated[int, Parameter(help="Of what is drawn.")] = 0
     memory: Annotated[str | None, Parameter(help="What a rank may hold, 80GiB (default: what its device has).")] = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ringwright.advise.advice_view import AdviceView, ChangeView
 from ringwright.advise.entry import VERDICTS
+from ringwright.advise.limits import ENDS
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ringwright.advise.document import Advice
-
-
-ENDED = {
-    "complete": "nothing that is left promises more",
-    "work": "its work ended it: --work for more",
-    "clock": "the clock ended it: a longer --budget for more",
-    "interrupted": "interrupted, so that more may be seen",
-}
 
 
 def write(advice: Advice, file: TextIO, *, width: int | None = None) -> None:
@@ -146,7 +139,7 @@ def _refused(out: Console, result: AdviceView) -> None:
 def searched_words(result: AdviceView) -> str:
     """Say how many setups there were and what was done with them."""
     return (
-        f"{result.evaluated:,} of {result.setups:,} setups simulated, {result.bounded:,} with a bound; {ENDED[result.ended]}; "
+        f"{result.evaluated:,} of {result.setups:,} setups simulated, {result.bounded:,} with a bound; {ENDS[result.ended]}; "
         f"{result.search_s:.1f} s, seed {result.seed}"
     )
 
