@@ -18,7 +18,7 @@ from ringwright.advise.advise import AdviceSpec, advise, step_today_us
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import FEWEST_DRAWS, Draws
-from ringwright.advise.limits import BY_CLOCK, INTERRUPTED, Limits
+from ringwright.advise.search import BY_CLOCK, INTERRUPTED, Limits
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
 from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space

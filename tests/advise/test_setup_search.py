@@ -12,9 +12,17 @@ import numpy as np
 import pytest
 
 from ringwright.advise.evaluation import Evaluation, Evaluator
-from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, Limits
 from ringwright.advise.ranking import ranked
-from ringwright.advise.search import AT_ONCE, considered_setups, searched
+from ringwright.advise.search import (
+    AT_ONCE,
+    BY_CLOCK,
+    BY_WORK,
+    COMPLETE,
+    INTERRUPTED,
+    Limits,
+    considered_setups,
+    searched,
+)
 from ringwright.advise.settings import Setting, Setup
 from ringwright.algorithms.searching import OutOfTimeError
 

@@ -23,10 +23,9 @@ from ringwright.advise.document import (
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.exported import AdvisedFile, export_of, files_of, measure_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
-from ringwright.advise.limits import BY_CLOCK, COMPLETE, WORK, Limits, ended
 from ringwright.advise.other_verbs import told_elsewhere
 from ringwright.advise.ranking import RankedChange, ranked
-from ringwright.advise.search import SearchedSetups, easiest, searched
+from ringwright.advise.search import BY_CLOCK, COMPLETE, WORK, Limits, SearchedSetups, easiest, ended, searched
 from ringwright.advise.settings import REPAIRS, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
@@ -240,10 +239,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         doubtful.append(sure[len(told_so_far)])
     written = [files_of(evaluator.situation, each.settings) for each in told_so_far]
     made.changes, made.files = told_so_far, [files for files, _ in written]
-    changes = [
-        _change(each, draws, evaluator, spec, files, why, step_today_us(told["base"]) or 0.0)
-        for each, (files, why) in zip(told_so_far, written, strict=True)
-    ]
+    changes = [_change(made, at, draws, spec, why) for at, (_, why) in enumerate(written)]
     doubts = [_doubt(each, draws) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
     told["setups"], told["bounded"] = listed.setups, search.bounded
@@ -289,16 +285,9 @@ def is_sure(gain: Gain) -> bool:
     return gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0
 
 
-def _change(
-    each: RankedChange,
-    draws: Draws,
-    evaluator: Evaluator,
-    spec: AdviceSpec,
-    files: Sequence[AdvisedFile],
-    fileless: Sequence[str],
-    today_us: float,
-) -> AdvisedChange:
-    """Return a change as it is told; ``fileless`` says why it has no file, ``today_us`` is the step without any change."""
+def _change(made: Advised, at: int, draws: Draws, spec: AdviceSpec, fileless: Sequence[str]) -> AdvisedChange:
+    """Return a change as it is told; ``fileless`` says why it has no file."""
+    each, files, evaluator = made.changes[at], made.files[at], made.evaluator
     gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
@@ -313,7 +302,7 @@ def _change(
         "layer": each.settings[0].layer,
         "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured, *software]),
         "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
-        "step_us": today_us * (1 - middle),
+        "step_us": (step_today_us(made.document["base"]) or 0.0) * (1 - middle),
         "gain_p05": low,
         "gain_p50": middle,
         "gain_p95": high,

@@ -76,10 +76,9 @@ class RefusedAdvice(TypedDict):
 
 
 class Advice(TypedDict):
-    """The answer; of ``setups`` ``evaluated`` were simulated, and ``bounded`` have a bound.
+    """The answer: of ``setups`` ``evaluated`` were simulated and ``bounded`` have a bound, by so much ``work``.
 
-    ``ended``: complete, or what ended the search before: its work, the clock, or whoever ``interrupted`` it; it is ``stopped``
-    then. ``work``: instances of tasks and operations.
+    ``ended``: complete, or what ``stopped`` the search before: its work, the clock, or whoever interrupted it.
     """
 
     schema: str

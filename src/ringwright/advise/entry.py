@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.advise.advise import AdviceSpec, advise
-from ringwright.advise.limits import WORK
+from ringwright.advise.search import WORK
 from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
 from ringwright.calls import arguments
@@ -88,12 +88,17 @@ def advice(
     layers = asked_layers(may if may is None or isinstance(may, str) else ",".join(may))
     seconds = parse_time(budget) if isinstance(budget, str) else math.inf if budget is None else float(budget)
     limit = parse_size(memory) if isinstance(memory, str) else memory
-    spec = AdviceSpec(layers, seconds, seed, limit, inexact=inexact, recording=_named(job), work=work)
+    recording = "PATH" if isinstance(job, Trace) else str(job)
+    spec = AdviceSpec(
+        layers,
+        seconds,
+        seed,
+        limit,
+        inexact=inexact,
+        recording=recording,
+        work=work,
+    )
     return shown(advise(_situation(job, on, gpus), spec, executor=executor), _seen)
-
-
-def _named(job: Trace | str | Path) -> str:
-    return "PATH" if isinstance(job, Trace) else str(job)
 
 
 def _situation(job: Trace | str | Path, on: arguments.Machine | None, gpus: int | None) -> Situation:

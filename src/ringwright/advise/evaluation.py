@@ -111,22 +111,20 @@ class Evaluator:
     def ahead(self, setups: Iterable[Setup]) -> None:
         """Simulate setups that will be asked for, by all who work; they are remembered in this order, whoever is done first."""
         fresh = list({each.key: each for each in setups if each.key not in self.known}.values())
+        if not fresh:
+            return
         done: dict[int, Evaluation] = {}
         try:
             self.each(evaluated, [(each,) for each in fresh], done.__setitem__)
         finally:
             for at in sorted(done):
-                self._remember(done[at])
+                self.known[done[at].setup.key] = done[at]
+                self.runs, self.work = self.runs + 1, self.work + done[at].instances
 
     def run(self, setup: Setup) -> Evaluation:
         """Return the simulated step of a setup, from memory where it was asked for before."""
-        if setup.key not in self.known:
-            self._remember(self.evaluation(setup))
+        self.ahead([setup])
         return self.known[setup.key]
-
-    def _remember(self, done: Evaluation) -> None:
-        self.known[done.setup.key] = done
-        self.runs, self.work = self.runs + 1, self.work + done.instances
 
     def result(self, setup: Setup, iteration: int = 0) -> PolicyResult:
         """Return the whole run of a setup, in an iteration, and count its work; raise why it is refused."""

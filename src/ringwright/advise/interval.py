@@ -18,9 +18,9 @@ import numpy as np
 
 from ringwright.advise.bucket_tensors import lumped
 from ringwright.advise.evaluation import REFUSALS, Evaluator, EvaluatorRecipe, evaluator_of
-from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, Limits, ended
+from ringwright.advise.search import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, Limits, ended
 from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
-from ringwright.advise.situation import MODEL, Situation
+from ringwright.advise.situation import MODEL
 from ringwright.advise.unmeasured_operations import LikenedCosts, measured_of
 from ringwright.algorithms.searching import OutOfTimeError
 from ringwright.costs.measured_costs import MeasuredCosts, tell_latency
@@ -68,10 +68,6 @@ class Gain:
 
     shares: np.ndarray = field(repr=False)
 
-    def quantile(self, share: float) -> float:
-        """Return the gain below which a share of the draws lie, of those in which no iteration declined."""
-        return float(np.nanquantile(self.shares, share))
-
     @property
     def declined(self) -> float:
         """In which share of the draws an iteration declined what was to be set; 1 where nothing was drawn."""
@@ -79,8 +75,9 @@ class Gain:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """5, 50 and 95 % of the draws are below these."""
-        return self.quantile(0.05), self.quantile(0.5), self.quantile(0.95)
+        """5, 50 and 95 % of the draws in which no iteration declined are below these."""
+        low, middle, high = np.nanquantile(self.shares, (0.05, 0.5, 0.95)).tolist()
+        return low, middle, high
 
 
 class DrawnCosts:
@@ -187,15 +184,10 @@ class Draws:
     ended: str = COMPLETE
     known: dict[object, np.ndarray] = field(default_factory=dict)
 
-    @property
-    def situation(self) -> Situation:
-        """What is advised on."""
-        return self.evaluator.situation
-
     @cached_property
     def draws(self) -> list[Draw]:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
-        steps = self.situation.iterations
+        steps = self.evaluator.situation.iterations
         instances = self.evaluator.run(Setup()).instances
         count = int(np.clip(WORK // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
@@ -265,28 +257,28 @@ class Draws:
         off = np.array([[each.normal(*words) for words in what] for each in self.draws[: len(shares)]]).reshape(-1, 3)
         is_of_ranks = all(setup.spelling(slot) == over.spelling(slot) for slot in (LINK, NETWORK))
         sigma = MENDED_SIGMA if is_of_ranks else NETWORK_SIGMA
-        sigma = max(sigma, CALLS_ALONE_SIGMA) if HOST_NOTE in self.situation.assumptions else sigma
+        sigma = max(sigma, CALLS_ALONE_SIGMA) if HOST_NOTE in self.evaluator.situation.assumptions else sigma
         mended = np.exp(sigma * off[:, 2]) if mends != mended_before else 1.0
         return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) * mended + self._step_sigma * off[:, 1])
 
     @property
     def _step_sigma(self) -> float:
         """By how much a step differs from the next, where one alone was recorded."""
-        return ONE_STEP_SIGMA if self._measured_s and self.situation.iterations == 1 else 0.0
+        return ONE_STEP_SIGMA if self._measured_s and self.evaluator.situation.iterations == 1 else 0.0
 
     @cached_property
     def _measured_s(self) -> float:
-        measured = self.situation.measured_s
+        measured = self.evaluator.situation.measured_s
         return float(np.mean(measured)) if measured else 0.0
 
     def _step(self, setup: Setup, draw: Draw | None, iteration: int) -> float:
         """Return the step of an iteration with what a draw says that costs are off by, s; NaN where it declines the setup."""
-        job, is_once = self.situation.job(setup, iteration), self.situation.iterations == 1
+        job, is_once = self.evaluator.situation.job(setup, iteration), self.evaluator.situation.iterations == 1
         if draw is not None:
             job = replace(job, costs=DrawnCosts(job.costs, draw, setup.algorithms, self._compute, is_once=is_once))
         try:
             plan = self.evaluator.plan(setup, iteration)
-            if draw is not None and self.situation.trace is not None:
+            if draw is not None and self.evaluator.situation.trace is not None:
                 plan = lumped(plan, draw.normal)
             return self.evaluator.answered(job, plan).step_s
         except REFUSALS:
@@ -294,8 +286,8 @@ class Draws:
 
     @cached_property
     def _compute(self) -> float:
-        spec = self.situation.spec
-        if self.situation.ground != MODEL or spec is None:
+        spec = self.evaluator.situation.spec
+        if self.evaluator.situation.ground != MODEL or spec is None:
             return 0.0
         return FITTED_SIGMA if spec.fit else COMPUTE_SIGMA
 

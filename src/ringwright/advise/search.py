@@ -8,6 +8,7 @@ any of it is answered, and as much whoever works: the same question and seed get
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.advise.evaluation import plan_bounds
-from ringwright.advise.limits import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, Limits, ended
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
 from ringwright.algorithms.searching import OutOfTimeError, limited
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from ringwright.advise.settings import Setting
     from ringwright.ground.stepwise import Advance
 
+COMPLETE, BY_WORK, BY_CLOCK, INTERRUPTED = "complete", "work", "clock", "interrupted"
+ENDS = {
+    COMPLETE: "nothing that is left promises more",
+    BY_WORK: "its work ended it: more with --work",
+    BY_CLOCK: "the clock ended it: more with a longer --budget",
+    INTERRUPTED: "interrupted before its end",
+}
+# Instances of tasks and operations: about a minute of a quiet machine of two cores.
+WORK = 6_000_000
 MOST_SETUPS = 4096  # that are considered; of more, all single settings, then pairs, then drawn ones
 FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that are considered, within these
 WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
@@ -38,6 +47,32 @@ TOGETHER, AT_ONCE = 4, 32  # setups that are run, and bounded, before work is lo
 # Of the work, and of seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
+
+
+def ended(*by: str) -> str:
+    """Return the one of several ends that says most."""
+    return max(by, key=list(ENDS).index, default=COMPLETE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much work an evaluator may have done, and until which moment of the monotonic clock."""
+
+    work: float = math.inf
+    until_s: float = math.inf
+
+    def share(self, part: float, done: int) -> Limits:
+        """Return the limits of a part of what is left, from now on and after so much work was ``done``."""
+        now_s = time.monotonic()
+        return Limits(done + part * (self.work - done), now_s + part * (self.until_s - now_s))
+
+    def by(self, done: int) -> str:
+        """Return which of both ends it after so much work; ``complete`` where none does."""
+        late = time.monotonic() > self.until_s
+        return BY_CLOCK if late else BY_WORK if done >= self.work else COMPLETE
+
+
+NO_LIMITS = Limits()
 
 
 @dataclass
@@ -61,8 +96,7 @@ class _Search:
     ended: str = COMPLETE
 
     def bound(self, setup: Setup) -> float:
-        if setup not in self.bounds:
-            self.bound_all([setup], NO_LIMITS)
+        self.bound_all([setup], NO_LIMITS)
         return self.bounds[setup]
 
     def bound_all(self, setups: Iterable[Setup], limits: Limits) -> None:
@@ -207,7 +241,8 @@ def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -
     singles = [setting for listed in slots.values() for setting in listed]
     yield from (Setup((each,)) for each in singles)
     quick = [listed for slot, listed in slots.items() if slot.startswith(OPERATION)]
-    together = [each for each in _every(quick) if len(each) > 1] if _are_few(quick) else []
+    are_few = math.prod(1 + len(listed) for listed in quick) <= MOST_SETUPS // 4
+    together = [each for each in _every(quick) if len(each) > 1] if are_few else []
     yield from together
     seen = set(together)
     pairs = [Setup.of(pair) for pair in combinations(singles, 2) if pair[0].slot != pair[1].slot]
@@ -236,10 +271,6 @@ def _every(slots: Collection[tuple[Setting, ...]]) -> list[Setup]:
     choices = [(None, *listed) for listed in slots]
     whole = [Setup.of(each for each in chosen if each is not None) for chosen in product(*choices)]
     return sorted(whole, key=len)
-
-
-def _are_few(slots: Collection[tuple[Setting, ...]]) -> bool:
-    return math.prod(1 + len(listed) for listed in slots) <= MOST_SETUPS // 4
 
 
 def _begin(search: _Search, until: int) -> None:

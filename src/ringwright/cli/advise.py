@@ -130,7 +130,7 @@ class AdviceQuestion:
     def spec(self, recording: str, words: list[str]) -> AdviceSpec:
         """Return the question as the search takes it; ``words``: how the verb is called for the same job."""
         from ringwright.advise.advise import AdviceSpec
-        from ringwright.advise.limits import WORK
+        from ringwright.advise.search import WORK
         from ringwright.advise.software import asked_release
         from ringwright.advise.space import asked_layers
         from ringwright.cli import advice_output
@@ -197,12 +197,11 @@ def advise(
     target = advice_output.claimed(output, force=force)
     with progress.steps("trying") as advance:
         if named:
-            named_paths = reading.inputs(paths, sample=sample)
-            trace = reading.trace(named_paths)
+            trace = reading.trace(inputs := reading.inputs(paths, sample=sample))
             built = machine.build() if machine.is_named else None
             if judged.is_asked:
                 return judged.answer(trace, built, asked.seed, json=json)
-            situation = of_recording(trace, built, paths=named_paths)
+            situation = of_recording(trace, built, paths=inputs)
         elif judged.is_asked:
             raise UsageError(
                 "only a recording is judged", where="--back-test", remedy="ringwright advise job/ --back-test"

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from ringwright.executors.content import name_of
 from ringwright.executors.inventory import inventory
@@ -53,14 +53,7 @@ class WorkAccount:
 
     def document(self) -> ExecutorAccount:
         """Return it as ``executor`` of an answer."""
-        return ExecutorAccount(
-            name=self.name,
-            workers=self.workers,
-            tasks=self.tasks,
-            retried=self.retried,
-            resumed=self.resumed,
-            cpu_s=round(self.cpu_s, 3),
-        )
+        return cast(ExecutorAccount, {**asdict(self), "cpu_s": round(self.cpu_s, 3)})
 
 
 @contextmanager

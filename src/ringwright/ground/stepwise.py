@@ -27,13 +27,12 @@ _tally: ContextVar[list[int] | None] = ContextVar("tally", default=None)
 @contextmanager
 def tallied(counts: dict[object, int], name: object) -> Iterator[None]:
     """Put the work of a block into ``counts`` by a name, as far as it counts its own."""
-    parts: list[int] = []
-    token = _tally.set(parts)
+    token = _tally.set([])
     try:
         yield
     finally:
+        counts[name] = sum(_tally.get() or ())
         _tally.reset(token)
-        counts[name] = sum(parts)
 
 
 def tally(work: int) -> None:

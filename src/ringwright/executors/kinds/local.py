@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -52,6 +53,9 @@ class LocalEngine:
         # Processes fill the cores already: threads of linear algebra would wait for each other. Polars has as many as here, for
         # the last bit of a sum of floats depends on them.
         threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+        warnings.filterwarnings(
+            "ignore", "A worker was restarted", UserWarning
+        )  # one that remembers much: it is no error
         threads |= {"POLARS_MAX_THREADS": str(pl.thread_pool_size())}
         return get_reusable_executor(
             max_workers=self.workers,

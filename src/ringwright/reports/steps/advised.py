@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ringwright.advise.advice_view import AdviceView, ChangeView
 from ringwright.advise.entry import VERDICTS
-from ringwright.advise.limits import ENDS
+from ringwright.advise.search import ENDS
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
