@@ -3,8 +3,9 @@
     python benchmarks/bench_advise.py            # the search alone, by this process
     python benchmarks/bench_advise.py --exhaust  # then everything that it considered of some layers, with the engine
 
-The search gets its work after the job as it is has been simulated once, and ``--executor`` does it. The run through is of setups that the search considered, the first of them, as many as are asked for: all get a bound, and those are run, the
-least bound first, whose bound is below the best step by then; so it ends with the best of them all.
+The search gets its work after the job as it is has been simulated once, and ``--executor`` does it. The run through is of
+setups that the search considered, the first of them, as many as are asked for: all get a bound, and those are run, the least
+bound first, whose bound is below the best step by then; so it ends with the best of them all.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import time
 
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.search import WORK, Limits, considered_setups, searched
+from ringwright.advise.search import WORK, SearchLimits, considered_setups, searched
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_model
 from ringwright.advise.space import asked_layers, space
@@ -45,7 +46,7 @@ def main() -> int:
         began, cpu = time.monotonic(), time.process_time()
         listed = space(situation, base, asked_layers(options.may))
         made_s = time.monotonic() - began
-        outcome = searched(evaluator, listed.slots, limits=Limits(options.work), seed=options.seed)
+        outcome = searched(evaluator, listed.slots, limits=SearchLimits(options.work), seed=options.seed)
         took, used = time.monotonic() - began, time.process_time() - cpu
     evaluator.fan = None
     step_s, best_s = evaluator.run(Setup()).step_s, evaluator.run(outcome.best).step_s

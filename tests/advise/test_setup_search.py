@@ -19,7 +19,7 @@ from ringwright.advise.search import (
     BY_WORK,
     COMPLETE,
     INTERRUPTED,
-    Limits,
+    SearchLimits,
     considered_setups,
     searched,
 )
@@ -200,7 +200,7 @@ def test_changes_come_in_the_order_in_which_they_gain() -> None:
 def test_seconds_stop_it_and_leave_the_best_so_far() -> None:
     listed = slots()
     measured = Measured(landscape(1, listed, interacts=False), 0.75)
-    outcome = searched(cast(Evaluator, measured), listed, limits=Limits(until_s=0.0))
+    outcome = searched(cast(Evaluator, measured), listed, limits=SearchLimits(until_s=0.0))
     assert outcome.ended == BY_CLOCK
     assert outcome.best == Setup()
 
@@ -209,7 +209,9 @@ def test_work_stops_it_at_the_same_setup_every_time() -> None:
     """Half of the work is for bounds, looked at every so many; a run of this job is no work."""
     listed = slots()
     outcomes = [
-        searched(cast(Evaluator, Measured(landscape(1, listed, interacts=False), 0.75)), listed, limits=Limits(200))
+        searched(
+            cast(Evaluator, Measured(landscape(1, listed, interacts=False), 0.75)), listed, limits=SearchLimits(200)
+        )
         for _ in range(2)
     ]
     assert outcomes[0] == outcomes[1]

@@ -87,8 +87,7 @@ class Evaluator:
     ) -> None:
         """Call a function with an evaluator like this one and what is given, by all who work.
 
-        ``take`` gets the number of a call and its result as they come; what it raises ends them all, and so does the end of a
-        block's seconds.
+        ``take`` gets the number of a call and its result as they come; what it raises, or a block's last second, ends them all.
         """
 
         def taken(at: int, result: Any) -> None:
@@ -111,11 +110,10 @@ class Evaluator:
     def ahead(self, setups: Iterable[Setup]) -> None:
         """Simulate setups that will be asked for, by all who work; they are remembered in this order, whoever is done first."""
         fresh = list({each.key: each for each in setups if each.key not in self.known}.values())
-        if not fresh:
-            return
         done: dict[int, Evaluation] = {}
         try:
-            self.each(evaluated, [(each,) for each in fresh], done.__setitem__)
+            if fresh:
+                self.each(evaluated, [(each,) for each in fresh], done.__setitem__)
         finally:
             for at in sorted(done):
                 self.known[done[at].setup.key] = done[at]
