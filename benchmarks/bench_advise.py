@@ -17,7 +17,7 @@ import sys
 import time
 
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.search import WORK, SearchLimits, considered_setups, searched
+from ringwright.advise.search import WORK, AdviceLimits, considered_setups, searched
 from ringwright.advise.settings import Setup
 from ringwright.advise.situation import of_model
 from ringwright.advise.space import asked_layers, space
@@ -46,7 +46,7 @@ def main() -> int:
         began, cpu = time.monotonic(), time.process_time()
         listed = space(situation, base, asked_layers(options.may))
         made_s = time.monotonic() - began
-        outcome = searched(evaluator, listed.slots, limits=SearchLimits(options.work), seed=options.seed)
+        outcome = searched(evaluator, listed.slots, limits=AdviceLimits(options.work), seed=options.seed)
         took, used = time.monotonic() - began, time.process_time() - cpu
     evaluator.fan = None
     step_s, best_s = evaluator.run(Setup()).step_s, evaluator.run(outcome.best).step_s

@@ -18,7 +18,7 @@ from ringwright.advise.advise import AdviceSpec, advise, step_today_us
 from ringwright.advise.document import Advice
 from ringwright.advise.evaluation import Evaluator
 from ringwright.advise.interval import FEWEST_DRAWS, Draws
-from ringwright.advise.search import BY_CLOCK, INTERRUPTED, SearchLimits
+from ringwright.advise.search import BY_CLOCK, INTERRUPTED, AdviceLimits
 from ringwright.advise.settings import LAYERS, ORDER, Setting, Setup
 from ringwright.advise.situation import Situation, of_model, of_recording
 from ringwright.advise.space import asked_layers, space
@@ -303,7 +303,7 @@ def test_fewer_draws_are_no_refusal() -> None:
     """Where seconds run out, eight draws tell a gain, and nothing is said to be declined."""
     evaluator = Evaluator(small())
     bucket = Setup((Setting("ddp", ORDER, "pytorch-ddp:bucket_cap_mb=5", "", ""),))
-    whole, few = Draws(evaluator), Draws(evaluator, limits=SearchLimits(until_s=0.0))
+    whole, few = Draws(evaluator), Draws(evaluator, limits=AdviceLimits(until_s=0.0))
     assert len(few.steps(Setup())) == len(few.gain(bucket).shares) == 8 < len(whole.steps(bucket))
     assert few.ended == BY_CLOCK
     assert few.gain(bucket).declined == 0

@@ -19,7 +19,7 @@ from ringwright.advise.search import (
     BY_WORK,
     COMPLETE,
     INTERRUPTED,
-    SearchLimits,
+    AdviceLimits,
     considered_setups,
     searched,
 )
@@ -200,7 +200,7 @@ def test_changes_come_in_the_order_in_which_they_gain() -> None:
 def test_seconds_stop_it_and_leave_the_best_so_far() -> None:
     listed = slots()
     measured = Measured(landscape(1, listed, interacts=False), 0.75)
-    outcome = searched(cast(Evaluator, measured), listed, limits=SearchLimits(until_s=0.0))
+    outcome = searched(cast(Evaluator, measured), listed, limits=AdviceLimits(until_s=0.0))
     assert outcome.ended == BY_CLOCK
     assert outcome.best == Setup()
 
@@ -210,7 +210,7 @@ def test_work_stops_it_at_the_same_setup_every_time() -> None:
     listed = slots()
     outcomes = [
         searched(
-            cast(Evaluator, Measured(landscape(1, listed, interacts=False), 0.75)), listed, limits=SearchLimits(200)
+            cast(Evaluator, Measured(landscape(1, listed, interacts=False), 0.75)), listed, limits=AdviceLimits(200)
         )
         for _ in range(2)
     ]

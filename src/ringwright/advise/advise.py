@@ -25,7 +25,7 @@ from ringwright.advise.exported import AdvisedFile, export_of, files_of, measure
 from ringwright.advise.interval import Draws, Gain, mean_interval
 from ringwright.advise.other_verbs import told_elsewhere
 from ringwright.advise.ranking import RankedChange, ranked
-from ringwright.advise.search import BY_CLOCK, COMPLETE, WORK, SearchedSetups, SearchLimits, easiest, ended, searched
+from ringwright.advise.search import BY_CLOCK, COMPLETE, WORK, AdviceLimits, SearchedSetups, easiest, ended, searched
 from ringwright.advise.settings import REPAIRS, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
@@ -107,7 +107,7 @@ def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = No
 
 def _made(situation: Situation, spec: AdviceSpec, advance: Advance | None, fan: FanOut) -> Advised:
     """Return the advice, but for what it took."""
-    limits = SearchLimits(spec.work, time.monotonic() + spec.seconds)
+    limits = AdviceLimits(spec.work, time.monotonic() + spec.seconds)
     evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact, fan)
     told = _unsaid(situation, spec)
     made = Advised(told, evaluator, [], [])

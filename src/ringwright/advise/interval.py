@@ -18,7 +18,7 @@ import numpy as np
 
 from ringwright.advise.bucket_tensors import lumped
 from ringwright.advise.evaluation import REFUSALS, Evaluator, EvaluatorRecipe, evaluator_of
-from ringwright.advise.search import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, SearchLimits, ended
+from ringwright.advise.search import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, AdviceLimits, ended
 from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.unmeasured_operations import LikenedCosts, measured_of
@@ -179,7 +179,7 @@ class Draws:
     evaluator: Evaluator
     fidelity: float = 0.0
     seed: int = 0
-    limits: SearchLimits = NO_LIMITS
+    limits: AdviceLimits = NO_LIMITS
     most: int = MOST_DRAWS
     ended: str = COMPLETE
     known: dict[object, np.ndarray] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class Draws:
             except OutOfTimeError:
                 self.ended = ended(self.ended, BY_CLOCK)
             except KeyboardInterrupt:  # what was drawn so far is told, and nothing more is begun
-                self.ended, self.limits = INTERRUPTED, SearchLimits(until_s=-math.inf)
+                self.ended, self.limits = INTERRUPTED, AdviceLimits(until_s=-math.inf)
             whole = takewhile(done.__contains__, range(len(parts)))
             self.known[setup.key] = np.array([step for at in whole for step in done[at]])
         return self.known[setup.key]

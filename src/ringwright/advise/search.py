@@ -55,16 +55,16 @@ def ended(*by: str) -> str:
 
 
 @dataclass(frozen=True)
-class SearchLimits:
+class AdviceLimits:
     """How much work an evaluator may have done, and until which moment of the monotonic clock."""
 
     work: float = math.inf
     until_s: float = math.inf
 
-    def share(self, part: float, done: int) -> SearchLimits:
+    def share(self, part: float, done: int) -> AdviceLimits:
         """Return the limits of a part of what is left, from now on and after so much work was ``done``."""
         now_s = time.monotonic()
-        return SearchLimits(done + part * (self.work - done), now_s + part * (self.until_s - now_s))
+        return AdviceLimits(done + part * (self.work - done), now_s + part * (self.until_s - now_s))
 
     def by(self, done: int) -> str:
         """Return which of both ends it after so much work; ``complete`` where none does."""
@@ -72,7 +72,7 @@ class SearchLimits:
         return BY_CLOCK if late else BY_WORK if done >= self.work else COMPLETE
 
 
-NO_LIMITS = SearchLimits()
+NO_LIMITS = AdviceLimits()
 
 
 @dataclass
@@ -90,7 +90,7 @@ class SearchedSetups:
 class _Search:
     evaluator: Evaluator
     slots: Mapping[str, tuple[Setting, ...]]
-    limits: SearchLimits
+    limits: AdviceLimits
     advance: Advance | None
     bounds: dict[Setup, float] = field(default_factory=dict)
     ended: str = COMPLETE
@@ -99,7 +99,7 @@ class _Search:
         self.bound_all([setup], NO_LIMITS)
         return self.bounds[setup]
 
-    def bound_all(self, setups: Iterable[Setup], limits: SearchLimits) -> None:
+    def bound_all(self, setups: Iterable[Setup], limits: AdviceLimits) -> None:
         """Bound setups in this order, as far as work goes; those of one plan one by one, by whoever works."""
         fresh = [each for each in dict.fromkeys(setups) if each not in self.bounds]
         for at in range(0, len(fresh), AT_ONCE):
@@ -161,7 +161,7 @@ def searched(
     slots: Mapping[str, tuple[Setting, ...]],
     *,
     runs: int | None = None,
-    limits: SearchLimits = NO_LIMITS,
+    limits: AdviceLimits = NO_LIMITS,
     seed: int = 0,
     advance: Advance | None = None,
 ) -> SearchedSetups:
@@ -185,7 +185,7 @@ def searched(
     return SearchedSetups(easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.ended)
 
 
-def _bound(search: _Search, considered: Sequence[Setup], limits: SearchLimits, runs: int) -> None:
+def _bound(search: _Search, considered: Sequence[Setup], limits: AdviceLimits, runs: int) -> None:
     """Bound every single setting, of each system one before a second; who does what together; then what promises most.
 
     What those promise together shows where so many ``runs`` are done. What limits leave out the search says.
