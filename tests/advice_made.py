@@ -5,6 +5,7 @@ from __future__ import annotations
 from ringwright.advise.document import SCHEMA, Advice, AdvisedChange
 from ringwright.advise.pictures import DrawnStep
 from ringwright.calls.provenance import asked_of
+from ringwright.executors.fan_out import WorkAccount
 from ringwright.jobs.explained.tracks import StepTrack, StepTracks, TrackPart
 
 HOSTILE = "<script>document.title='x'</script>" + "a" * 90
@@ -21,6 +22,7 @@ def made_advice() -> Advice:
         "verdict": "changes",
         "why": "a step 12.0% shorter, -2.0% to 20.0%",
         "stopped": False,
+        "ended": "complete",
         "base": {
             "measured_us": 1e5,
             "measured_us_p05": 9e4,
@@ -50,6 +52,7 @@ def made_advice() -> Advice:
         "work": 1000,
         "search_s": 1.5,
         "seed": 0,
+        "executor": WorkAccount("local:1").document(),
         "assumptions": ["one step stands for all", HOSTILE],
     }
 

@@ -16,9 +16,8 @@ from ringwright.advise import advise as advising
 from ringwright.advise import folder
 from ringwright.advise.advise import AdviceSpec, Advised, advised
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import AdvisedFile, export_of, files_of
+from ringwright.advise.exported import AdvisedFile, export_of, files_of, measure_of
 from ringwright.advise.interval import FEWEST_DRAWS, Draws
-from ringwright.advise.measures import measure_of
 from ringwright.advise.settings import FORM, MACHINE, OPERATION, ORDER, PREFETCH, Setting, Setup
 from ringwright.advise.situation import Situation, named, of_model, of_recording
 from ringwright.advise.software import job_command, library_of, mpi_library, nccl_release

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import cast
@@ -13,7 +13,16 @@ import pytest
 
 from ringwright.advise.evaluation import Evaluation, Evaluator
 from ringwright.advise.ranking import ranked
-from ringwright.advise.search import _considered, considered_setups, searched
+from ringwright.advise.search import (
+    AT_ONCE,
+    BY_CLOCK,
+    BY_WORK,
+    COMPLETE,
+    INTERRUPTED,
+    AdviceLimits,
+    considered_setups,
+    searched,
+)
 from ringwright.advise.settings import Setting, Setup
 from ringwright.algorithms.searching import OutOfTimeError
 
@@ -28,7 +37,7 @@ class Measured:
     step: Callable[[Setup], float]
     tightness: float
     runs: int = 0
-    is_large: bool = False
+    work: int = 0
     known: dict[object, Evaluation] = field(default_factory=dict)
 
     def run(self, setup: Setup) -> Evaluation:
@@ -41,6 +50,24 @@ class Measured:
 
     def least_s(self, setup: Setup) -> float:
         return self.tightness * self.step(setup)
+
+    def ahead(self, setups: Sequence[Setup]) -> None:
+        for each in setups:
+            self.run(each)
+
+    def bounds(self, setups: Sequence[Setup]) -> tuple[list[float], int]:
+        return [self.least_s(each) for each in setups], 1
+
+    def each(
+        self, _: object, given: Sequence[tuple[Sequence[Setup]]], take: Callable[[int, tuple[list[float], int]], None]
+    ) -> None:
+        for at, (setups,) in enumerate(given):
+            take(at, self.bounds(setups))
+
+    def count_bounds(self, setups: Sequence[Setup], work: int) -> None:
+        self.work += len(setups) * work
+
+    planned = staticmethod(Evaluator.planned)
 
 
 def slots(names: tuple[str, ...] = ("order", "operation all-reduce")) -> Slots:
@@ -100,7 +127,7 @@ def test_nearly_all_of_the_gain_in_a_twentieth_of_the_work(seed: int) -> None:
     gain = (1 - step(outcome.best)) / (1 - whole[best])
     assert gain >= 0.95
     assert measured.runs <= 0.05 * len(whole)
-    assert not outcome.stopped
+    assert outcome.ended == COMPLETE
 
 
 def test_the_same_question_gets_the_same_answer() -> None:
@@ -172,9 +199,25 @@ def test_changes_come_in_the_order_in_which_they_gain() -> None:
 
 def test_seconds_stop_it_and_leave_the_best_so_far() -> None:
     listed = slots()
-    outcome = searched(cast(Evaluator, Measured(landscape(1, listed, interacts=False), 0.75)), listed, seconds=0.0)
-    assert outcome.stopped
+    measured = Measured(landscape(1, listed, interacts=False), 0.75)
+    outcome = searched(cast(Evaluator, measured), listed, limits=AdviceLimits(until_s=0.0))
+    assert outcome.ended == BY_CLOCK
     assert outcome.best == Setup()
+
+
+def test_work_stops_it_at_the_same_setup_every_time() -> None:
+    """Half of the work is for bounds, looked at every so many; a run of this job is no work."""
+    listed = slots()
+    outcomes = [
+        searched(
+            cast(Evaluator, Measured(landscape(1, listed, interacts=False), 0.75)), listed, limits=AdviceLimits(200)
+        )
+        for _ in range(2)
+    ]
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0].ended == BY_WORK
+    assert 100 <= outcomes[0].bounded < 100 + 2 * AT_ONCE
+    assert len(outcomes[0].best)
 
 
 def test_ctrl_c_leaves_the_best_so_far() -> None:
@@ -190,7 +233,7 @@ def test_ctrl_c_leaves_the_best_so_far() -> None:
 
     measured = Measured(interrupted, 0.75)
     outcome = searched(cast(Evaluator, measured), listed)
-    assert outcome.stopped
+    assert outcome.ended == INTERRUPTED
     assert step(outcome.best) < 1.0
 
 
@@ -209,7 +252,7 @@ def test_seconds_that_end_within_an_answer_leave_the_best_so_far(ask: str, monke
 
     monkeypatch.setattr(measured, ask, late)
     outcome = searched(cast(Evaluator, measured), listed)
-    assert outcome.stopped
+    assert outcome.ended == BY_CLOCK
     assert outcome.bounded < len(every(listed))
     assert measured.step(outcome.best) < 1.0
 
@@ -219,7 +262,7 @@ def test_fewer_setups_than_are_wanted_come_to_an_end() -> None:
     many = tuple(Setting("policy", "order", f"s{at}", "", "") for at in range(1100))
     alone = {slot: (Setting("policy", slot, "one", "", ""),) for slot in ("graph", "placed")}
     listed: Slots = {"order": many, **alone}
-    considered = list(_considered(listed, 0))
+    considered = list(considered_setups(listed))
     assert len(set(considered)) == len(considered) <= 4096
     assert sum(len(each) == 3 for each in considered) > 900
 
@@ -238,12 +281,14 @@ def test_every_single_change_has_a_bound_before_any_two_together() -> None:
     searched(cast(Evaluator, measured), {slot: each[:9] for slot, each in listed.items()})
     sizes = [len(each) for each in asked]
     assert sizes[: 1 + 3 * 9] == [0] + [1] * 3 * 9
-    assert sizes[1 + 3 * 9 :] == [2] * 81 + [2] * 162 + [3] * 729, "then who does what, then what promises most"
+    assert sizes[28:109] == [2] * 81, "then who does what"
+    assert sorted(sizes[109 : 109 + 162 - AT_ONCE]) == [2] * (162 - AT_ONCE), "then what promises most, some at once"
+    assert len(sizes) == 109 + 162 + 729
 
 
 def test_of_many_setups_those_that_only_say_who_does_what_are_all_considered() -> None:
     listed = {**slots(("operation all-reduce", "operation all-gather")), **slots(("order", "graph"))}
-    considered = considered_setups({slot: each[:20] for slot, each in listed.items()})
+    considered = list(considered_setups({slot: each[:20] for slot, each in listed.items()}))
     quick = {each for each in considered if not each.is_planned_anew}
     assert len(considered) == len(set(considered)) <= 4096
     assert len(quick) == 21 * 21

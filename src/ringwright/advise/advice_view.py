@@ -70,7 +70,7 @@ class AdviceView:
     fabric: str
     verdict: str
     why: str
-    stopped: bool
+    ended: str
     base: StepView
     changes: list[ChangeView]
     refused: list[RefusedAdviceView]

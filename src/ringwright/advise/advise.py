@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_type_hints
 
 from ringwright.advise.document import (
     CANNOT_TELL,
@@ -20,18 +21,18 @@ from ringwright.advise.document import (
     RefusedAdvice,
 )
 from ringwright.advise.evaluation import Evaluator
-from ringwright.advise.exported import AdvisedFile, export_of, files_of
+from ringwright.advise.exported import AdvisedFile, export_of, files_of, measure_of
 from ringwright.advise.interval import Draws, Gain, mean_interval
-from ringwright.advise.measures import measure_of
 from ringwright.advise.other_verbs import told_elsewhere
 from ringwright.advise.ranking import RankedChange, ranked
-from ringwright.advise.search import SearchedSetups, easiest, searched
+from ringwright.advise.search import BY_CLOCK, COMPLETE, WORK, AdviceLimits, SearchedSetups, easiest, ended, searched
 from ringwright.advise.settings import REPAIRS, Setup
 from ringwright.advise.situation import MODEL
 from ringwright.advise.software import library_of, nccl_release
 from ringwright.advise.space import Space, space
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.calls.provenance import asked_of
+from ringwright.executors.fan_out import Chosen, FanOut, WorkAccount, fan_out
 from ringwright.graph.memory import peak_bytes
 from ringwright.jobs.explained.remedies import IN_PRACTICE
 from ringwright.jobs.memory import device_bytes, held_at_most
@@ -59,19 +60,21 @@ GROUND = {
 
 @dataclass(frozen=True)
 class AdviceSpec:
-    """What is asked: the layers, for how long to search, the seed; ``inexact``: whether gradients may be other numbers then.
+    """What is asked: the layers, for how many seconds and how much work to search at the most, and the seed.
 
+    ``inexact``: whether gradients may be other numbers then.
     ``recording`` is how the recording is named on a command line, ``again`` the whole question (empty: there was none).
     """
 
     layers: Sequence[str]
-    seconds: float = 60.0
+    seconds: float = math.inf
     seed: int = 0
     memory_bytes: int | None = None
     release: str = ""
     inexact: bool = False
     recording: str = "PATH"
     again: str = ""
+    work: int = WORK
 
 
 @dataclass
@@ -84,39 +87,48 @@ class Advised:
     files: list[list[AdvisedFile]]
 
 
-def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advice:
+def advise(situation: Situation, spec: AdviceSpec, advance: Advance | None = None, executor: Chosen = None) -> Advice:
     """Return the advice; whoever interrupts it gets the best so far."""
-    return advised(situation, spec, advance).document
+    return advised(situation, spec, advance, executor=executor).document
 
 
-def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = None) -> Advised:
-    """Return the advice with what it was made of, for files and pictures."""
-    began = time.monotonic()
-    evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact)
+def advised(situation: Situation, spec: AdviceSpec, advance: Advance | None = None, executor: Chosen = None) -> Advised:
+    """Return the advice with what it was made of, for files and pictures; setups are asked about by ``executor``."""
+    began_s = time.monotonic()
+    with fan_out(executor) as fan:
+        made = _made(situation, spec, advance, fan)
+    told, evaluator = made.document, made.evaluator
+    evaluator.fan = None  # what is asked from now on is asked here
+    told["evaluated"] = sum(each.step_s is not None for each in evaluator.known.values())
+    told["work"], told["stopped"], told["executor"] = evaluator.work, told["ended"] != COMPLETE, fan.account.document()
+    told["search_s"] = round(time.monotonic() - began_s, 3)
+    return made
+
+
+def _made(situation: Situation, spec: AdviceSpec, advance: Advance | None, fan: FanOut) -> Advised:
+    """Return the advice, but for what it took."""
+    limits = AdviceLimits(spec.work, time.monotonic() + spec.seconds)
+    evaluator = Evaluator(situation, spec.memory_bytes, spec.inexact, fan)
     told = _unsaid(situation, spec)
     made = Advised(told, evaluator, [], [])
     result = evaluator.result(Setup()) if situation.is_timed else None
     if result is not None:
-        told["base"] = _base(situation, result, evaluator, spec.seed)
         evaluator.memory_bytes = evaluator.memory_bytes or device_bytes(result.workload)
-        told["base"] = {**told["base"], **held_at_most(peak_bytes(result.workload), evaluator.memory_bytes)}
+        held = held_at_most(peak_bytes(result.workload), evaluator.memory_bytes)
+        told["base"] = {**_base(told["base"], result, evaluator, spec.seed), **held}
     refusal = _refusal(situation, told["base"])
     if refusal is not None or result is None:
         told["refused"] = [refusal] if refusal else []
         told["why"] = refusal["why"] if refusal else ""
-    else:
-        release = spec.release or nccl_release(situation.trace)
-        listed = space(situation, result, spec.layers, release, began + MAKING * spec.seconds)
-        search = searched(
-            evaluator, listed.slots, seconds=spec.seconds - (time.monotonic() - began), seed=spec.seed, advance=advance
-        )
-        draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, began + spec.seconds)
-        _tell(made, listed, search, spec, draws)
-        elsewhere, late = told_elsewhere(evaluator, result, spec.layers, spec.recording, began + spec.seconds)
-        told["refused"] += elsewhere
-        told["stopped"] = listed.stopped or search.stopped or draws.stopped or late
-    told["evaluated"], told["work"] = evaluator.runs, evaluator.work
-    told["search_s"] = round(time.monotonic() - began, 3)
+        return made
+    release = spec.release or nccl_release(situation.trace)
+    listed = space(situation, result, spec.layers, release, limits.share(MAKING, evaluator.work).until_s)
+    search = searched(evaluator, listed.slots, limits=limits, seed=spec.seed, advance=advance)
+    draws = Draws(evaluator, told["base"]["fidelity"] or 0.0, spec.seed, limits)
+    _tell(made, listed, search, spec, draws)
+    elsewhere, late = told_elsewhere(evaluator, result, spec.layers, spec.recording, limits.until_s)
+    told["refused"] += elsewhere
+    told["ended"] = ended(search.ended, draws.ended, BY_CLOCK if listed.stopped or late else COMPLETE)
     return made
 
 
@@ -136,22 +148,13 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
         "verdict": CANNOT_TELL,
         "why": "",
         "stopped": False,
+        "ended": COMPLETE,
         "base": {
-            "measured_us": None,
-            "measured_us_p05": None,
-            "measured_us_p95": None,
+            **cast(AdvisedStep, dict.fromkeys(get_type_hints(AdvisedStep))),
+            **held_at_most(None, spec.memory_bytes),
             "steps": len(situation.measured_s),
-            "replayed_us": None,
-            "step_us_p05": None,
-            "step_us_p50": None,
-            "step_us_p95": None,
-            "fidelity": None,
             "iterations": situation.iterations,
             "policy": situation.policy,
-            "exposed_us": None,
-            "healthy_us": None,
-            "healthy_us_p50": None,
-            **held_at_most(None, spec.memory_bytes),
         },
         "changes": [],
         "refused": [],
@@ -161,33 +164,32 @@ def _unsaid(situation: Situation, spec: AdviceSpec) -> Advice:
         "work": 0,
         "search_s": 0.0,
         "seed": spec.seed,
+        "executor": WorkAccount("local:1").document(),
         "assumptions": list(situation.assumptions),
     }
 
 
-def _base(situation: Situation, result: PolicyResult, evaluator: Evaluator, seed: int) -> AdvisedStep:
+def _base(known: AdvisedStep, result: PolicyResult, evaluator: Evaluator, seed: int) -> AdvisedStep:
     """Return the step as it is; its replays are all of those iterations that can be."""
+    situation = evaluator.situation
     replays = [result.step_s] + [evaluator.result(Setup(), at).step_s for at in range(1, situation.iterations)]
     measured = situation.measured_s
     low, _, high = mean_interval(measured, seed)
     replayed_s = mean(replays)
     middle, likely, well = mean(measured) if measured else None, result.probable, result.healthy
     return {
+        **known,
         "measured_us": None if middle is None else middle * 1e6,
         "measured_us_p05": low * 1e6 if measured else None,
         "measured_us_p95": high * 1e6 if measured else None,
-        "steps": len(measured),
         "replayed_us": replayed_s * 1e6,
         "step_us_p05": None if likely is None else likely.p05_us,
         "step_us_p50": None if likely is None else likely.p50_us,
         "step_us_p95": None if likely is None else likely.p95_us,
         "fidelity": None if not middle else replayed_s / middle - 1,
-        "iterations": situation.iterations,
-        "policy": situation.policy,
         "exposed_us": result.exposed_s * 1e6,
         "healthy_us": None if well is None else well.step_s * 1e6,
         "healthy_us_p50": None if well is None or well.probable is None else well.probable.p50_us,
-        **held_at_most(None, None),
     }
 
 
@@ -199,28 +201,21 @@ def step_today_us(base: AdvisedStep) -> float | None:
 
 def _refusal(situation: Situation, base: AdvisedStep) -> RefusedAdvice | None:
     """Return why nothing can be advised; None where it can."""
-    if situation.unusable is not None:
-        return {"what": "every change", "why": situation.unusable[0], "remedy": situation.unusable[1]}
-    if not situation.is_timed:
-        return {
-            "what": "every change",
-            "why": "the recording has no times, so that nothing tells what of its communication is exposed",
-            "remedy": "ringwright run -- COMMAND, or PyTorch's profiler",
-        }
-    if base["too_large"]:
-        return {
-            "what": "every change",
-            "why": f"the job does not fit: {base['too_large']}",
-            "remedy": "more GPUs, another --parallel, a smaller --micro-batch-size",
-        }
     off = base["fidelity"]
-    if off is not None and abs(off) > FAR:
-        return {
-            "what": "every change",
-            "why": f"the replay, unchanged, is {abs(off):.0%} {'longer' if off > 0 else 'shorter'} than the recording",
-            "remedy": "record every rank, and more steps: ringwright run -- COMMAND",
-        }
-    return None
+    if situation.unusable is not None:
+        why, remedy = situation.unusable
+    elif not situation.is_timed:
+        why = "the recording has no times, so that nothing tells what of its communication is exposed"
+        remedy = "ringwright run -- COMMAND, or PyTorch's profiler"
+    elif base["too_large"]:
+        why = f"the job does not fit: {base['too_large']}"
+        remedy = "more GPUs, another --parallel, a smaller --micro-batch-size"
+    elif off is not None and abs(off) > FAR:
+        why = f"the replay, unchanged, is {abs(off):.0%} {'longer' if off > 0 else 'shorter'} than the recording"
+        remedy = "record every rank, and more steps: ringwright run -- COMMAND"
+    else:
+        return None
+    return {"what": "every change", "why": why, "remedy": remedy}
 
 
 def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec, draws: Draws) -> None:
@@ -244,10 +239,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         doubtful.append(sure[len(told_so_far)])
     written = [files_of(evaluator.situation, each.settings) for each in told_so_far]
     made.changes, made.files = told_so_far, [files for files, _ in written]
-    changes = [
-        _change(each, draws, evaluator, spec, files, why, step_today_us(told["base"]) or 0.0)
-        for each, (files, why) in zip(told_so_far, written, strict=True)
-    ]
+    changes = [_change(made, at, draws, spec, why) for at, (_, why) in enumerate(written)]
     doubts = [_doubt(each, draws) for each in doubtful]
     told["changes"], told["refused"] = changes, [*refused, *doubts]
     told["setups"], told["bounded"] = listed.setups, search.bounded
@@ -257,7 +249,7 @@ def _tell(made: Advised, listed: Space, search: SearchedSetups, spec: AdviceSpec
         told["why"] = f"a step {last['gain_p50']:.1%} shorter, {last['gain_p05']:.1%} to {last['gain_p95']:.1%}"
     elif doubts:
         told["why"] = doubts[0]["why"]
-    elif search.stopped or listed.stopped:
+    elif search.ended != COMPLETE or listed.stopped:
         told["why"] = (
             f"stopped after {search.runs} runs and {search.bounded:,} of {search.considered:,} setups, none of them better"
         )
@@ -293,16 +285,9 @@ def is_sure(gain: Gain) -> bool:
     return gain.declined <= MOST_DECLINED and gain.ends[1] >= LEAST_GAIN and gain.ends[0] > 0
 
 
-def _change(
-    each: RankedChange,
-    draws: Draws,
-    evaluator: Evaluator,
-    spec: AdviceSpec,
-    files: Sequence[AdvisedFile],
-    fileless: Sequence[str],
-    today_us: float,
-) -> AdvisedChange:
-    """Return a change as it is told; ``fileless`` says why it has no file, ``today_us`` is the step without any change."""
+def _change(made: Advised, at: int, draws: Draws, spec: AdviceSpec, fileless: Sequence[str]) -> AdvisedChange:
+    """Return a change as it is told; ``fileless`` says why it has no file."""
+    each, files, evaluator = made.changes[at], made.files[at], made.evaluator
     gain, adds = draws.gain(each.after), draws.gain(each.after, each.before)
     low, middle, high = gain.ends
     base = evaluator.run(Setup())
@@ -317,7 +302,7 @@ def _change(
         "layer": each.settings[0].layer,
         "ground": _joined([GROUND[evaluator.situation.ground], *after.unmeasured, *software]),
         "risk": _joined([*unequal, *(one.risk for one in each.settings)]),
-        "step_us": today_us * (1 - middle),
+        "step_us": (step_today_us(made.document["base"]) or 0.0) * (1 - middle),
         "gain_p05": low,
         "gain_p50": middle,
         "gain_p95": high,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from ringwright.calls.provenance import AskedOf
+from ringwright.executors.fan_out import ExecutorAccount
 from ringwright.jobs.memory import PeakMemory
 
 SCHEMA = "ringwright.advise/1"
@@ -75,7 +76,10 @@ class RefusedAdvice(TypedDict):
 
 
 class Advice(TypedDict):
-    """The answer; ``evaluated`` setups were simulated, ``bounded`` have a bound; ``work``: instances of tasks and operations."""
+    """The answer: of ``setups`` ``evaluated`` were simulated and ``bounded`` have a bound, by so much ``work``.
+
+    ``ended``: complete, or what ``stopped`` the search before: its work, the clock, or whoever interrupted it.
+    """
 
     schema: str
     asked: AskedOf
@@ -85,6 +89,7 @@ class Advice(TypedDict):
     verdict: str
     why: str
     stopped: bool
+    ended: str
     base: AdvisedStep
     changes: list[AdvisedChange]
     refused: list[RefusedAdvice]
@@ -94,4 +99,5 @@ class Advice(TypedDict):
     work: int
     search_s: float
     seed: int
+    executor: ExecutorAccount
     assumptions: list[str]

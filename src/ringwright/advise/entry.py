@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.advise.advise import AdviceSpec, advise
+from ringwright.advise.search import WORK
 from ringwright.advise.situation import of_model, of_recording
 from ringwright.advise.space import asked_layers
 from ringwright.calls import arguments
+from ringwright.executors.fan_out import Chosen
 from ringwright.ground.errors import UsageError
 from ringwright.ground.notebook import Seen, card, shown, table
 from ringwright.ground.units import parse_size, parse_time
@@ -28,10 +31,12 @@ def advice(
     *,
     gpus: int | None = None,
     may: str | Sequence[str] | None = None,
-    budget: float | str = 60.0,
+    budget: float | str | None = None,
+    work: int = WORK,
     memory: int | str | None = None,
     inexact: bool = False,
     seed: int = 0,
+    executor: Chosen = None,
 ) -> Advice:
     """Advise on a job: at most five changes, each with what it gains together with those above it, and with its interval.
 
@@ -46,13 +51,17 @@ def advice(
     may
         What may be changed: ``["ddp", "policy"]`` or ``"ddp,policy"``; all that costs nothing if left out.
     budget
-        For how long to search at the most: seconds, or ``30s``.
+        For how long to search at the most: seconds, or ``30s``; the answer then depends on the machine. No clock if left out.
+    work
+        How much to search at the most: instances of tasks and operations, which every machine counts alike.
     memory
         What a rank may hold: bytes, or ``80GiB``; what its device has if left out.
     inexact
         Also what makes gradients other numbers.
     seed
         Of what is drawn.
+    executor
+        Who works: ``local:4``, ``dask://HOST:8786``, or any object of ``concurrent.futures.Executor``; all cores if left out.
 
     Returns
     -------
@@ -77,14 +86,19 @@ def advice(
     if seed < 0:
         raise UsageError(f"{seed} is no seed", remedy="a whole number from 0 on")
     layers = asked_layers(may if may is None or isinstance(may, str) else ",".join(may))
-    seconds = parse_time(budget) if isinstance(budget, str) else float(budget)
+    seconds = parse_time(budget) if isinstance(budget, str) else math.inf if budget is None else float(budget)
     limit = parse_size(memory) if isinstance(memory, str) else memory
-    spec = AdviceSpec(layers, seconds, seed, limit, inexact=inexact, recording=_named(job))
-    return shown(advise(_situation(job, on, gpus), spec), _seen)
-
-
-def _named(job: Trace | str | Path) -> str:
-    return "PATH" if isinstance(job, Trace) else str(job)
+    recording = "PATH" if isinstance(job, Trace) else str(job)
+    spec = AdviceSpec(
+        layers,
+        seconds,
+        seed,
+        limit,
+        inexact=inexact,
+        recording=recording,
+        work=work,
+    )
+    return shown(advise(_situation(job, on, gpus), spec, executor=executor), _seen)
 
 
 def _situation(job: Trace | str | Path, on: arguments.Machine | None, gpus: int | None) -> Situation:
@@ -94,7 +108,9 @@ def _situation(job: Trace | str | Path, on: arguments.Machine | None, gpus: int 
             raise UsageError("gpus is of a model, and this is a recording", remedy="leave gpus out")
         from ringwright.formats.sources import read
 
-        return of_recording(job if isinstance(job, Trace) else read(job), machine)
+        if isinstance(job, Trace):
+            return of_recording(job, machine)
+        return of_recording(read(job), machine, paths=(str(job),))
     from ringwright.jobs.model_job import GeneratedJobSpec
     from ringwright.jobs.model_workload import WorkloadSpec
 

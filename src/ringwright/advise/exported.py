@@ -1,4 +1,4 @@
-"""The files by which a change is made, and the commands that write the same; none where a line of code or a person makes it."""
+"""The files by which a change is made, and the commands that write the same and measure it; none where a person makes it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ringwright.advise import files_read_back
+from ringwright.advise.layers.fsdp import ahead, gathers
+from ringwright.advise.layers.nccl import forced_environment
 from ringwright.advise.machines import NAMED, machine_of
-from ringwright.advise.prefetch import ahead, gathers
 from ringwright.advise.settings import FORM, IN, MACHINE, PREFETCH, Setting, Setup
-from ringwright.advise.software import MPI_LIBRARIES
+from ringwright.advise.software import MPI_LIBRARIES, job_command
 from ringwright.calls import export_files
 from ringwright.formats.exports import find
 from ringwright.formats.exports.topology_json import topology_json
+from ringwright.formats.settings.nccl_environment import variables
 from ringwright.ground.errors import RingwrightError
 from ringwright.jobs import model_job
 from ringwright.jobs.pricing.costs import LIBRARY
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ringwright.jobs.model_job import GeneratedJobSpec
     from ringwright.model.workload import Workload
 
+BEFORE, AFTER = "before", "after"
 BUCKETS = "pytorch-ddp"
 OF_AMD = ("mi250", "mi300")  # families of fabrics whose ranks run RCCL
 UNEVEN = ("forest",)  # systems that cut a size as it suits them, unless they are told to cut it evenly
@@ -170,3 +173,18 @@ def _asked(spec: GeneratedJobSpec) -> str:
     }
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in asked.items() if value is not None]
     return " ".join(["ringwright workload", given.model, *words])
+
+
+def measure_of(situation: Situation, after: Setup, recording: str) -> str:
+    """Return it: the job recorded with all that is changed so far, and held against the recording, or a run without.
+
+    ``recording`` is how the recording is named on a command line. What NCCL's variables say stands in the command; any other
+    change is made before it runs.
+    """
+    told = forced_environment(after)
+    words = [f"{name}={shlex.quote(value)}" for name, value in variables(told)] if told is not None else []
+    job = job_command(situation.trace)
+    changed = " ".join([*words, f"ringwright run -o {AFTER} -- {job}"])
+    if situation.trace is None:
+        return f"ringwright run -o {BEFORE} -- {job}; {changed}; ringwright diff {BEFORE} {AFTER}"
+    return f"{changed}; ringwright diff {recording} {AFTER}"

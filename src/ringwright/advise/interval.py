@@ -8,28 +8,29 @@ share cancels.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ringwright.advise.bucket_tensors import lumped
-from ringwright.advise.evaluation import REFUSALS
+from ringwright.advise.evaluation import REFUSALS, Evaluator, EvaluatorRecipe, evaluator_of
+from ringwright.advise.search import BY_CLOCK, BY_WORK, COMPLETE, INTERRUPTED, NO_LIMITS, AdviceLimits, ended
 from ringwright.advise.settings import LINK, NETWORK, REPAIRS, Setup
-from ringwright.advise.situation import MODEL, Situation
+from ringwright.advise.situation import MODEL
 from ringwright.advise.unmeasured_operations import LikenedCosts, measured_of
+from ringwright.algorithms.searching import OutOfTimeError
 from ringwright.costs.measured_costs import MeasuredCosts, tell_latency
 from ringwright.jobs.recorded_job import Changed
 from ringwright.workloads.recorded.timeline import HOST_NOTE
 
 if TYPE_CHECKING:
-    from ringwright.advise.evaluation import Evaluator
     from ringwright.model.stages import Costs, Stage
 
-MOST_DRAWS, FEWEST_DRAWS = 64, 16
+MOST_DRAWS, FEWEST_DRAWS, AT_ONCE = 64, 16, 4  # the last: that one process draws
 WORK = 4_000_000  # instances that all draws of one setup may take, but for the fewest draws
 ENGINE_SIGMA = 0.3  # of an operation's logarithm, engines against tables of measured ones (docs: accuracy)
 # Of that variance: what all operations on a machine share, and what all systems for one operation do.
@@ -67,10 +68,6 @@ class Gain:
 
     shares: np.ndarray = field(repr=False)
 
-    def quantile(self, share: float) -> float:
-        """Return the gain below which a share of the draws lie, of those in which no iteration declined."""
-        return float(np.nanquantile(self.shares, share))
-
     @property
     def declined(self) -> float:
         """In which share of the draws an iteration declined what was to be set; 1 where nothing was drawn."""
@@ -78,8 +75,9 @@ class Gain:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """5, 50 and 95 % of the draws are below these."""
-        return self.quantile(0.05), self.quantile(0.5), self.quantile(0.95)
+        """5, 50 and 95 % of the draws in which no iteration declined are below these."""
+        low, middle, high = np.nanquantile(self.shares, (0.05, 0.5, 0.95)).tolist()
+        return low, middle, high
 
 
 class DrawnCosts:
@@ -181,55 +179,67 @@ class Draws:
     evaluator: Evaluator
     fidelity: float = 0.0
     seed: int = 0
-    until: float = math.inf  # of the monotonic clock: no further draw is begun then
-    stopped: bool = False
+    limits: AdviceLimits = NO_LIMITS
     most: int = MOST_DRAWS
+    ended: str = COMPLETE
     known: dict[object, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def situation(self) -> Situation:
-        """What is advised on."""
-        return self.evaluator.situation
 
     @cached_property
     def draws(self) -> list[Draw]:
         """As many as their work allows; each averages over as many iterations as there are, drawn with replacement."""
-        steps = self.situation.iterations
+        steps = self.evaluator.situation.iterations
         instances = self.evaluator.run(Setup()).instances
         count = int(np.clip(WORK // max(1, instances), min(FEWEST_DRAWS, self.most), self.most))
         drawn = np.random.default_rng(self.seed).integers(steps, size=(count, steps)).tolist()
         return [Draw(self.seed * MOST_DRAWS + at, tuple(each)) for at, each in enumerate(drawn)]
 
     def steps(self, setup: Setup) -> np.ndarray:
-        """Return the mean step of a setup with each draw, s: float64 of shape (draws,), fewer where seconds ran out.
+        """Return the mean step of a setup with each draw, s: float64 of shape (draws,), fewer where limits end it.
 
         NaN where one of its iterations declines the setup. What costs are off by is drawn on one iteration, and changes all of
         them by as much.
         """
         if setup.key not in self.known:
-            drawn: list[float] = []
-            plain: dict[int, float] = {}
+            count = self._count()
+            parts = [tuple(self.draws[at : min(at + AT_ONCE, count)]) for at in range(0, count, AT_ONCE)]
+            done: dict[int, list[float]] = {}
+
+            def take(at: int, steps: list[float]) -> None:
+                done[at] = steps
+                if {0, 1} <= done.keys() and len(done) < len(parts) and self.limits.by(0) != COMPLETE:
+                    raise OutOfTimeError
+
             try:
-                for at, draw in enumerate(self.draws):
-                    if at >= FEWEST_DRAWS // 2 and time.monotonic() > self.until:
-                        self.stopped = True
-                        break
-                    drawn.append(self._mean_step(setup, draw, plain))
+                self.evaluator.each(steps_drawn, [(setup, each) for each in parts], take)
+            except OutOfTimeError:
+                self.ended = ended(self.ended, BY_CLOCK)
             except KeyboardInterrupt:  # what was drawn so far is told, and nothing more is begun
-                self.stopped, self.until = True, -math.inf
-            self.known[setup.key] = np.array(drawn)
+                self.ended, self.limits = INTERRUPTED, AdviceLimits(until_s=-math.inf)
+            whole = takewhile(done.__contains__, range(len(parts)))
+            self.known[setup.key] = np.array([step for at in whole for step in done[at]])
         return self.known[setup.key]
 
-    def _mean_step(self, setup: Setup, draw: Draw, plain: dict[int, float]) -> float:
-        """Return the mean over the iterations of a draw; ``plain`` remembers them without one."""
-        first = draw.iterations[0]
+    def _count(self) -> int:
+        """Return how many draws of a setup work allows, and count what they are."""
+        evaluator, count = self.evaluator, len(self.draws)
+        each = max(1, evaluator.run(Setup()).instances)
+        left = min(self.limits.work - evaluator.work, count * each)
+        within = min(count, max(2 * AT_ONCE, int(left // each)))
+        if within < count:
+            self.ended = ended(self.ended, BY_WORK)
+        evaluator.work += within * each
+        return within
+
+    def mean_step(self, setup: Setup, draw: Draw) -> float:
+        """Return the mean over the iterations of a draw, s."""
+        first, plain = draw.iterations[0], self.evaluator.undrawn
         if len(draw.iterations) == 1:
             return self._step(setup, draw, first)
         for iteration in draw.iterations:
-            if iteration not in plain:
-                plain[iteration] = self._step(setup, None, iteration)
-        off = self._step(setup, draw, first) / plain[first]
-        return float(np.mean([plain[iteration] for iteration in draw.iterations])) * off
+            if (setup.key, iteration) not in plain:
+                plain[setup.key, iteration] = self._step(setup, None, iteration)
+        off = self._step(setup, draw, first) / plain[setup.key, first]
+        return float(np.mean([plain[setup.key, iteration] for iteration in draw.iterations])) * off
 
     def gain(self, setup: Setup, over: Setup | None = None) -> Gain:
         """Return what a setup gains over another one (None: today's), as shares of today's step.
@@ -247,28 +257,28 @@ class Draws:
         off = np.array([[each.normal(*words) for words in what] for each in self.draws[: len(shares)]]).reshape(-1, 3)
         is_of_ranks = all(setup.spelling(slot) == over.spelling(slot) for slot in (LINK, NETWORK))
         sigma = MENDED_SIGMA if is_of_ranks else NETWORK_SIGMA
-        sigma = max(sigma, CALLS_ALONE_SIGMA) if HOST_NOTE in self.situation.assumptions else sigma
+        sigma = max(sigma, CALLS_ALONE_SIGMA) if HOST_NOTE in self.evaluator.situation.assumptions else sigma
         mended = np.exp(sigma * off[:, 2]) if mends != mended_before else 1.0
         return Gain(shares * (1 + abs(self.fidelity) * off[:, 0]) * mended + self._step_sigma * off[:, 1])
 
     @property
     def _step_sigma(self) -> float:
         """By how much a step differs from the next, where one alone was recorded."""
-        return ONE_STEP_SIGMA if self._measured_s and self.situation.iterations == 1 else 0.0
+        return ONE_STEP_SIGMA if self._measured_s and self.evaluator.situation.iterations == 1 else 0.0
 
     @cached_property
     def _measured_s(self) -> float:
-        measured = self.situation.measured_s
+        measured = self.evaluator.situation.measured_s
         return float(np.mean(measured)) if measured else 0.0
 
     def _step(self, setup: Setup, draw: Draw | None, iteration: int) -> float:
         """Return the step of an iteration with what a draw says that costs are off by, s; NaN where it declines the setup."""
-        job, is_once = self.situation.job(setup, iteration), self.situation.iterations == 1
+        job, is_once = self.evaluator.situation.job(setup, iteration), self.evaluator.situation.iterations == 1
         if draw is not None:
             job = replace(job, costs=DrawnCosts(job.costs, draw, setup.algorithms, self._compute, is_once=is_once))
         try:
             plan = self.evaluator.plan(setup, iteration)
-            if draw is not None and self.situation.trace is not None:
+            if draw is not None and self.evaluator.situation.trace is not None:
                 plan = lumped(plan, draw.normal)
             return self.evaluator.answered(job, plan).step_s
         except REFUSALS:
@@ -276,10 +286,16 @@ class Draws:
 
     @cached_property
     def _compute(self) -> float:
-        spec = self.situation.spec
-        if self.situation.ground != MODEL or spec is None:
+        spec = self.evaluator.situation.spec
+        if self.evaluator.situation.ground != MODEL or spec is None:
             return 0.0
         return FITTED_SIGMA if spec.fit else COMPUTE_SIGMA
+
+
+def steps_drawn(recipe: Evaluator | EvaluatorRecipe, setup: Setup, draws: tuple[Draw, ...]) -> list[float]:
+    """Return the mean step of a setup with each of some draws, s."""
+    known = Draws(evaluator_of(recipe))
+    return [known.mean_step(setup, each) for each in draws]
 
 
 def mean_interval(values: Sequence[float], seed: int = 0) -> tuple[float, float, float]:

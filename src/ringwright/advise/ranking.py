@@ -82,6 +82,8 @@ def _quickest(
     evaluator: Evaluator, now: Setup, groups: Iterable[tuple[Setting, ...]]
 ) -> tuple[tuple[Setting, ...], float]:
     """Return which settings shorten a setup's step most, and that step in s."""
+    groups = list(groups)
+    evaluator.ahead(_with(now, group) for group in groups)
     steps = [(group, _step(evaluator, _with(now, group))) for group in groups]
     return min(steps, key=lambda each: each[1], default=((), math.inf))
 

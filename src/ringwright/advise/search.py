@@ -1,8 +1,8 @@
 """Which setup makes the shortest step? Bounds first, then runs where most is to be gained, then the neighbours of the best.
 
 Every setup that is considered has a bound; none is run whose bound is above the best step known. What is run next is what a
-surrogate, which begins from the bounds and learns from the runs, expects to gain most. Work is counted in runs, so the same
-question and seed get the same answer; seconds only stop it.
+surrogate, which begins from the bounds and learns from the runs, expects to gain most. What is asked together is chosen before
+any of it is answered, and as much whoever works: the same question and seed get the same answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.advise.second_process import BoundsBeside
+from ringwright.advise.evaluation import plan_bounds
 from ringwright.advise.settings import OPERATION, Setup
 from ringwright.advise.surrogate import Likeness, guessed
 from ringwright.algorithms.searching import OutOfTimeError, limited
@@ -29,52 +29,115 @@ if TYPE_CHECKING:
     from ringwright.advise.settings import Setting
     from ringwright.ground.stepwise import Advance
 
+COMPLETE, BY_WORK, BY_CLOCK, INTERRUPTED = "complete", "work", "clock", "interrupted"
+ENDS = {
+    COMPLETE: "nothing that is left promises more",
+    BY_WORK: "its work ended it: more with --work",
+    BY_CLOCK: "the clock ended it: more with a longer --budget",
+    INTERRUPTED: "interrupted before its end",
+}
+# Instances of tasks and operations: about a minute of a quiet machine of two cores.
+WORK = 6_000_000
 MOST_SETUPS = 4096  # that are considered; of more, all single settings, then pairs, then drawn ones
 FEWEST_RUNS, MOST_RUNS, SHARE = 24, 72, 0.04  # runs: a share of the setups that are considered, within these
 WORTH = 2e-4  # of a step: a run is worth it that is expected to gain so much
 TRIES = 4  # draws for each setup that is wanted of three settings or more
 NEIGHBOURS = 2  # of the best, a slot
-MOST_WAIT_S = 3600.0  # for one answer of the process beside
-# Of the seconds: until when setups are bounded, and run; what is left is for the intervals.
+TOGETHER, AT_ONCE = 4, 32  # setups that are run, and bounded, before work is looked at
+# Of the work, and of seconds: until when setups are bounded, and run; what is left is for the intervals.
 BOUNDING, RUNNING = 0.5, 0.85
 ENOUGH = 0.95  # of the gain: for the rest no larger change is made
 
 
+def ended(*by: str) -> str:
+    """Return the one of several ends that says most."""
+    return max(by, key=list(ENDS).index, default=COMPLETE)
+
+
+@dataclass(frozen=True)
+class AdviceLimits:
+    """How much work an evaluator may have done, and until which moment of the monotonic clock."""
+
+    work: float = math.inf
+    until_s: float = math.inf
+
+    def share(self, part: float, done: int) -> AdviceLimits:
+        """Return the limits of a part of what is left, from now on and after so much work was ``done``."""
+        now_s = time.monotonic()
+        return AdviceLimits(done + part * (self.work - done), now_s + part * (self.until_s - now_s))
+
+    def by(self, done: int) -> str:
+        """Return which of both ends it after so much work; ``complete`` where none does."""
+        late = time.monotonic() > self.until_s
+        return BY_CLOCK if late else BY_WORK if done >= self.work else COMPLETE
+
+
+NO_LIMITS = AdviceLimits()
+
+
 @dataclass
 class SearchedSetups:
-    """The outcome: the best setup, what was run, how many setups were considered; ``stopped``: seconds ran out, or Ctrl-C."""
+    """The outcome: the best setup, how many setups were considered, have a bound and were run, and what ended it."""
 
     best: Setup
     considered: int
     bounded: int
     runs: int
-    stopped: bool
+    ended: str
 
 
 @dataclass
 class _Search:
     evaluator: Evaluator
     slots: Mapping[str, tuple[Setting, ...]]
-    until: float
+    limits: AdviceLimits
     advance: Advance | None
     bounds: dict[Setup, float] = field(default_factory=dict)
-    stopped: bool = False
+    ended: str = COMPLETE
 
     def bound(self, setup: Setup) -> float:
-        if setup not in self.bounds:
-            self.bounds[setup] = self.evaluator.least_s(setup)
+        self.bound_all([setup], NO_LIMITS)
         return self.bounds[setup]
+
+    def bound_all(self, setups: Iterable[Setup], limits: AdviceLimits) -> None:
+        """Bound setups in this order, as far as work goes; those of one plan one by one, by whoever works."""
+        fresh = [each for each in dict.fromkeys(setups) if each not in self.bounds]
+        for at in range(0, len(fresh), AT_ONCE):
+            if self.evaluator.work >= limits.work:
+                self.ended = ended(self.ended, BY_WORK)
+                return
+            self._bound_some(fresh[at : at + AT_ONCE])
+
+    def _bound_some(self, setups: Sequence[Setup]) -> None:
+        evaluator, done = self.evaluator, dict[int, int]()
+        alike: dict[object, list[Setup]] = {}
+        for each in setups:
+            alike.setdefault(evaluator.planned(each), []).append(each)
+        # Who does what in the plan of today is asked about here: to plan is what takes long, and that is made.
+        here, given = alike.pop(evaluator.planned(Setup()), []), list(alike.values())
+
+        def take(at: int, bounds: tuple[list[float], int]) -> None:
+            least, done[at] = bounds
+            self.bounds |= dict(zip(given[at], least, strict=True))
+
+        evaluator.each(plan_bounds, [(tuple(each),) for each in given], take)
+        if here:
+            given.append(here)
+            take(len(given) - 1, evaluator.bounds(here))
+        for at in sorted(done):
+            evaluator.count_bounds(given[at], done[at])
 
     @property
     def is_over(self) -> bool:
-        late = time.monotonic() > self.until
-        self.stopped = self.stopped or late
-        return late
+        by = self.limits.by(self.evaluator.work)
+        self.ended = ended(self.ended, by)
+        return by != COMPLETE
 
-    def tell(self, until: int, setup: Setup) -> None:
-        """Tell whoever watches that a setup was run."""
-        if self.advance is not None:
-            self.advance(self.evaluator.runs, until, ", ".join(each.spelling for each in setup))
+    def run(self, setups: Sequence[Setup], until: int) -> None:
+        """Run setups at once, and tell whoever watches."""
+        if self.advance is not None and setups:
+            self.advance(self.evaluator.runs, until, ", ".join(each.spelling for each in setups[0]))
+        self.evaluator.ahead(setups)
 
     def best(self) -> Evaluation:
         done = [each for each in self.evaluator.known.values() if each.step_s is not None]
@@ -98,76 +161,47 @@ def searched(
     slots: Mapping[str, tuple[Setting, ...]],
     *,
     runs: int | None = None,
-    seconds: float = math.inf,
+    limits: AdviceLimits = NO_LIMITS,
     seed: int = 0,
     advance: Advance | None = None,
 ) -> SearchedSetups:
-    """Return the outcome of ``runs`` runs at the most (None: by how many setups there are), within ``seconds``.
+    """Return the outcome of ``runs`` runs at the most (None: by how many setups there are), within limits.
 
     The job as it is today must not be refused.
     """
-    search = _Search(evaluator, slots, time.monotonic() + RUNNING * seconds, advance)
-    considered = considered_setups(slots, seed)
+    search = _Search(evaluator, slots, limits.share(RUNNING, evaluator.work), advance)
+    considered = list(considered_setups(slots, seed))
     wanted = runs or min(MOST_RUNS, max(FEWEST_RUNS, round(SHARE * len(considered))))
     begun = evaluator.runs
     try:
         evaluator.run(Setup())
-        _bound(search, considered, time.monotonic() + BOUNDING * seconds, begun + wanted // 2)
-        with limited(search.until):
+        _bound(search, considered, limits.share(BOUNDING, evaluator.work), begun + wanted // 2)
+        with limited(search.limits.until_s):
             _begin(search, begun + wanted // 2)
             _learn(search, considered, begun + wanted)
             _neighbours(search, begun + wanted + len(slots) * NEIGHBOURS)
-    except (KeyboardInterrupt, OutOfTimeError):
-        search.stopped = True
-    return SearchedSetups(
-        easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.stopped
-    )
+    except (KeyboardInterrupt, OutOfTimeError) as error:
+        search.ended = ended(search.ended, BY_CLOCK if isinstance(error, OutOfTimeError) else INTERRUPTED)
+    return SearchedSetups(easiest(evaluator), len(considered), len(search.bounds), evaluator.runs - begun, search.ended)
 
 
-def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -> list[Setup]:
-    """Return the setups that a search considers, fewest settings first: all of them, or so many."""
-    return list(_considered(slots, seed))
+def _bound(search: _Search, considered: Sequence[Setup], limits: AdviceLimits, runs: int) -> None:
+    """Bound every single setting, of each system one before a second; who does what together; then what promises most.
 
-
-def _bound(search: _Search, considered: Sequence[Setup], until: float, runs: int) -> None:
-    """Bound setups; those that seconds leave no time for are not looked at, and the search says that it was stopped.
-
-    Until so many ``runs`` are done, single settings are run before what they promise together is asked.
-    """
-    evaluator = search.evaluator
-    planned = _systems_first(each for each in considered if len(each) == 1 and each.is_planned_anew)
-    beside = BoundsBeside(evaluator, planned, alone=not evaluator.is_large)
-    try:
-        with limited(until):
-            for each in _in_order(search, considered, beside, until, runs):
-                search.bounds.update(beside.answered())
-                if time.monotonic() > until:
-                    search.stopped = True
-                    return
-                search.bound(each)
-    except OutOfTimeError:
-        search.stopped = True
-    finally:
-        beside.close()
-
-
-def _in_order(
-    search: _Search, considered: Sequence[Setup], beside: BoundsBeside, until: float, runs: int
-) -> Iterator[Setup]:
-    """Yield what is bounded here: every single setting first, of each system one before a second, those that need a new plan in
-    turns with a process beside; then who does what, which needs no new plan; then what the single settings promise, best first.
+    What those promise together shows where so many ``runs`` are done. What limits leave out the search says.
     """
     quick = [each for each in considered if not each.is_planned_anew]
-    yield Setup()
-    yield from _systems_first(each for each in quick if len(each) == 1)
-    yield from beside.taken()
-    yield from (each for each in quick if len(each) > 1)
-    while beside.is_working and time.monotonic() < until:
-        search.bounds.update(beside.answered(wait_s=min(MOST_WAIT_S, max(0.0, until - time.monotonic()))))
-    yield from beside.left
-    _begin(search, runs)
-    promise = _promises(search)
-    yield from sorted((each for each in considered if each not in search.bounds), key=promise)
+    anew = [each for each in considered if each.is_planned_anew and len(each) == 1]
+    try:
+        with limited(limits.until_s):
+            search.bound_all([Setup(), *_systems_first(each for each in quick if len(each) == 1)], limits)
+            search.bound_all(_systems_first(anew), limits)
+            search.bound_all(quick, limits)
+            _begin(search, runs)
+            promise = _promises(search)
+            search.bound_all(sorted((each for each in considered if each not in search.bounds), key=promise), limits)
+    except OutOfTimeError:
+        search.ended = ended(search.ended, BY_CLOCK)
 
 
 def _systems_first(singles: Iterable[Setup]) -> list[Setup]:
@@ -198,8 +232,8 @@ def _promises(search: _Search) -> Callable[[Setup], float]:
     return lambda setup: sum(alone[each] for each in setup)
 
 
-def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator[Setup]:
-    """Yield setups, fewest settings first: all of them, or so many."""
+def considered_setups(slots: Mapping[str, tuple[Setting, ...]], seed: int = 0) -> Iterator[Setup]:
+    """Yield the setups that a search considers, fewest settings first: all of them, or so many."""
     if math.prod(1 + len(listed) for listed in slots.values()) <= MOST_SETUPS:
         yield from _every(slots.values())
         return
@@ -207,7 +241,8 @@ def _considered(slots: Mapping[str, tuple[Setting, ...]], seed: int) -> Iterator
     singles = [setting for listed in slots.values() for setting in listed]
     yield from (Setup((each,)) for each in singles)
     quick = [listed for slot, listed in slots.items() if slot.startswith(OPERATION)]
-    together = [each for each in _every(quick) if len(each) > 1] if _are_few(quick) else []
+    are_few = math.prod(1 + len(listed) for listed in quick) <= MOST_SETUPS // 4
+    together = [each for each in _every(quick) if len(each) > 1] if are_few else []
     yield from together
     seen = set(together)
     pairs = [Setup.of(pair) for pair in combinations(singles, 2) if pair[0].slot != pair[1].slot]
@@ -238,10 +273,6 @@ def _every(slots: Collection[tuple[Setting, ...]]) -> list[Setup]:
     return sorted(whole, key=len)
 
 
-def _are_few(slots: Collection[tuple[Setting, ...]]) -> bool:
-    return math.prod(1 + len(listed) for listed in slots) <= MOST_SETUPS // 4
-
-
 def _begin(search: _Search, until: int) -> None:
     """Run each system of each slot alone, the one of its settings that has the least bound; the least of all first."""
     evaluator = search.evaluator
@@ -250,12 +281,13 @@ def _begin(search: _Search, until: int) -> None:
         alone = Setup((each,))
         mine = (search.bounds.get(alone, math.inf), at, alone)
         least[each.slot, each.system] = min(least.get((each.slot, each.system), mine), mine, key=lambda one: one[:2])
-    for bound, _, setup in sorted(least.values(), key=lambda one: one[:2]):
-        if SURE * bound >= (search.best().step_s or math.inf) or evaluator.runs >= until or search.is_over:
+    queue = [(bound, setup) for bound, _, setup in sorted(least.values(), key=lambda one: one[:2])]
+    for at in range(0, len(queue), TOGETHER):
+        best = search.best().step_s or math.inf
+        within = [setup for bound, setup in queue[at : at + TOGETHER] if SURE * bound < best]
+        if not within or evaluator.runs >= until or search.is_over:
             return
-        if setup.key not in evaluator.known:
-            evaluator.run(setup)
-            search.tell(until, setup)
+        search.run([each for each in within if each.key not in evaluator.known][: until - evaluator.runs], until)
 
 
 def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
@@ -265,44 +297,41 @@ def _learn(search: _Search, considered: Sequence[Setup], until: int) -> None:
     considered = [each for each in considered if math.isfinite(search.bounds.get(each, math.inf))]
     rows, begin = likeness.rows(considered), np.log([max(search.bounds[each], 1e-12) for each in considered])
     left = np.array([each.key not in evaluator.known for each in considered], bool)
-    known = [(each.setup, each.step_s) for each in evaluator.known.values() if each.step_s is not None]
     while evaluator.runs < until and not search.is_over:
-        best = math.log(search.best().step_s or math.inf)
+        known = [(each.setup, each.step_s) for each in evaluator.known.values() if each.step_s is not None]
+        known_rows = likeness.rows([setup for setup, _ in known])
+        steps = np.log([step for _, step in known])
+        begins = np.log([max(search.bound(setup), 1e-12) for setup, _ in known])
+        best, chosen = float(steps.min()), list[int]()
         open_ = np.flatnonzero(left & (begin + math.log(SURE) < best))
-        if not len(open_):
+        while len(open_) and len(chosen) < min(TOGETHER, until - evaluator.runs):
+            guess = guessed(likeness, known_rows, steps, begins, rows[open_], begin[open_])
+            gains = guess.improvement(best)
+            at = int(np.argmax(gains))
+            if gains[at] < WORTH and len(known) + len(chosen) > len(search.slots) + 2:
+                break
+            # The next is chosen as if this one took what it probably takes.
+            mine = int(open_[at])
+            known_rows, steps = np.vstack([known_rows, rows[mine]]), np.append(steps, guess.mean[at])
+            begins, open_ = np.append(begins, begin[mine]), np.delete(open_, at)
+            chosen.append(mine)
+        if not chosen:
             return
-        guess = guessed(
-            likeness,
-            likeness.rows([setup for setup, _ in known]),
-            np.log([step for _, step in known]),
-            np.log([max(search.bound(setup), 1e-12) for setup, _ in known]),
-            rows[open_],
-            begin[open_],
-        )
-        gains = guess.improvement(best)
-        at = int(np.argmax(gains))
-        if gains[at] < WORTH and len(known) > len(search.slots) + 2:
-            return
-        chosen = considered[int(open_[at])]
-        left[open_[at]] = False
-        done = evaluator.run(chosen)
-        search.tell(until, chosen)
-        if done.step_s is not None:
-            known.append((chosen, done.step_s))
+        left[chosen] = False
+        search.run([considered[each] for each in chosen], until)
 
 
 def _neighbours(search: _Search, until: int) -> None:
-    """Run, slot by slot, what lies beside the best and promises most, until none of them is better."""
-    evaluator, better, promise = search.evaluator, True, _promises(search)
-    while better and evaluator.runs < until and not search.is_over:
-        best, better = search.best(), False
+    """Run what lies beside the best, in each slot what promises most, until none of it is better."""
+    evaluator, promise = search.evaluator, _promises(search)
+    while evaluator.runs < until and not search.is_over:
+        best, tried = search.best(), list[Setup]()
         for slot, listed in search.slots.items():
             beside = [best.setup.without(slot), *(best.setup.and_(each) for each in listed)]
             fresh = [each for each in dict.fromkeys(beside) if each.key not in evaluator.known]
-            for each in sorted(fresh, key=promise)[:NEIGHBOURS]:
-                if evaluator.runs >= until or search.is_over:
-                    return
-                if SURE * search.bound(each) >= (best.step_s or math.inf):
-                    continue
-                done = evaluator.run(each)
-                better = better or (done.step_s or math.inf) < (best.step_s or math.inf)
+            tried += sorted(fresh, key=promise)[:NEIGHBOURS]
+        search.bound_all(tried, NO_LIMITS)
+        better = [each for each in dict.fromkeys(tried) if SURE * search.bounds[each] < (best.step_s or math.inf)]
+        search.run(better[: until - evaluator.runs], until)
+        if search.best() is best:
+            return

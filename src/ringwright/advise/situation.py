@@ -10,11 +10,12 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright.advise.layers.fsdp import ahead
 from ringwright.advise.links import hosts_of, mended_links
 from ringwright.advise.machines import machine_of
-from ringwright.advise.prefetch import ahead
 from ringwright.advise.provision.variants import is_spelled
 from ringwright.advise.settings import (
     BROKEN,
@@ -50,12 +51,31 @@ if TYPE_CHECKING:
     from ringwright.model.workload import Rewrite, Workload
 
 MOST_ITERATIONS = 8
+MOST_READ_BYTES = 256 << 20  # of a recording that every process reads
 AS_RECORDED, MODEL = "as recorded", "model"
 BENCHMARK = "it holds what a benchmark measured, and no step of a job"
 BENCHMARKED = "ringwright summary tells what was measured; of a job: ringwright run -- COMMAND"
 RECORD = "record the job with times: ringwright run -- COMMAND, or PyTorch's profiler on every rank"
 PLANNED_BY = (FORM, PREFETCH)  # those of them that a policy sees; it plans with the costs of today
 MADE_BY = (MACHINE, FORM, PLACED, PREFETCH, *REPAIRS)  # slots, besides those of operations, that make another job
+
+
+@dataclass(frozen=True)
+class SituationRecipe:
+    """What makes a situation: a model and the policy that it runs by, or the ``paths`` of a recording; and the machine."""
+
+    topology: Topology | None
+    spec: GeneratedJobSpec | None = None
+    policy: str = ""
+    paths: tuple[str, ...] = ()
+
+    def situation(self) -> Situation:
+        """Return what is advised on."""
+        if self.spec is not None:
+            return of_model(self.spec, self.topology, self.policy)
+        from ringwright.formats.sources import read
+
+        return of_recording(read(self.paths), self.topology)
 
 
 @dataclass(frozen=True)
@@ -80,6 +100,8 @@ class Situation:
         How the machine is named on a command line; empty where no command names it.
     unusable
         Why no step of the recording can be replayed, and what to record instead; None where one can.
+    again
+        What makes it in another process; None where nothing does.
     """
 
     name: str
@@ -95,6 +117,7 @@ class Situation:
     assumptions: tuple[str, ...] = ()
     machine: str = ""
     unusable: tuple[str, str] | None = None
+    again: SituationRecipe | None = None
     jobs: dict[tuple[object, ...], Job] = field(default_factory=dict, repr=False, compare=False)
 
     def job(self, setup: Setup, iteration: int = 0) -> Job:
@@ -162,6 +185,7 @@ def of_model(spec: GeneratedJobSpec, topology: Topology | None, policy: str) -> 
         spec=spec,
         assumptions=(*made.assumptions, *made.remarks()),
         machine=named(machine),
+        again=SituationRecipe(topology, spec, policy),
     )
 
 
@@ -173,8 +197,13 @@ def _formed(spec: GeneratedJobSpec, spelling: str) -> GeneratedJobSpec:
     return replace(spec, card=replace(spec.card, parallel=form, micro_batches=int(batches)))
 
 
-def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERATIONS) -> Situation:
-    """Return a recorded job, up to ``most`` steps of it replayed; one without a call to replay says so in ``unusable``."""
+def of_recording(
+    trace: Trace, topology: Topology | None, most: int = MOST_ITERATIONS, paths: Sequence[str] = ()
+) -> Situation:
+    """Return a recorded job, up to ``most`` steps of it replayed; one without a call to replay says so in ``unusable``.
+
+    ``paths``: what it was read from, where other processes may read it too.
+    """
     try:
         first = replayed(trace)
     except InputError as error:
@@ -195,7 +224,15 @@ def of_recording(trace: Trace, topology: Topology | None, most: int = MOST_ITERA
         trace,
         assumptions=(*first.workload.assumptions, *((NOTE,) if finer else ())),
         machine="" if topology is None else named(topology),
+        again=_again(paths, topology),
     )
+
+
+def _again(paths: Sequence[str], topology: Topology | None) -> SituationRecipe | None:
+    """Return what makes a recorded job in other processes; None of standard input, and of more than each should read."""
+    files = [each for path in map(Path, paths) for each in (path, *path.rglob("*")) if each.is_file()]
+    is_read = 0 < sum(each.stat().st_size for each in files) <= MOST_READ_BYTES
+    return SituationRecipe(topology, paths=tuple(str(Path(each).absolute()) for each in paths)) if is_read else None
 
 
 def _unusable(trace: Trace, topology: Topology | None, error: InputError) -> Situation:

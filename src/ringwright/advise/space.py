@@ -46,10 +46,7 @@ class Space:
     @property
     def setups(self) -> int:
         """How many setups there are, today's among them."""
-        count = 1
-        for listed in self.slots.values():
-            count *= 1 + len(listed)
-        return count
+        return math.prod(1 + len(listed) for listed in self.slots.values())
 
 
 def asked_layers(text: str | None) -> tuple[str, ...]:

@@ -33,7 +33,9 @@ class Likeness:
     def of(cls, slots: dict[str, tuple[Setting, ...]]) -> Likeness:
         """Return it for what may be set."""
         numbers = tuple({each.spelling: at + 1 for at, each in enumerate(listed)} for listed in slots.values())
-        matrices = tuple(_matrix((None, *listed)) for listed in slots.values())
+        matrices = tuple(
+            np.array([[_alike(a, b) for b in (None, *listed)] for a in (None, *listed)]) for listed in slots.values()
+        )
         return cls(tuple(slots), numbers, matrices)
 
     def rows(self, setups: Sequence[Setup]) -> np.ndarray:
@@ -50,10 +52,6 @@ class Likeness:
             return np.ones((len(left), len(right)))
         each = np.array([matrix[np.ix_(left[:, at], right[:, at])] for at, matrix in enumerate(self.matrices)])
         return np.asarray(0.5 * each.mean(axis=0) + 0.5 * each.prod(axis=0))
-
-
-def _matrix(settings: Sequence[Setting | None]) -> np.ndarray:
-    return np.array([[_alike(a, b) for b in settings] for a in settings])
 
 
 def _alike(a: Setting | None, b: Setting | None) -> float:

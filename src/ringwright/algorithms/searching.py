@@ -17,27 +17,12 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ringwright.costs.link_models import ALPHA_OF
+from ringwright.costs.link_models import ALPHA_OF as ALPHA_OF  # noqa: PLC0414 - who searches takes it from here
 from ringwright.ground.errors import InfeasibleError
 from ringwright.ground.knobs import Range
 
 if TYPE_CHECKING:
     from ringwright.model.program import Program
-
-__all__ = [
-    "ALPHA_OF",
-    "SHORTEST_S",
-    "Budget",
-    "Deadline",
-    "LinkModel",
-    "OutOfTimeError",
-    "Pieces",
-    "in_time",
-    "limited",
-    "nothing_yet",
-    "stoppable",
-    "told",
-]
 
 SHORTEST_S = 0.001
 Budget = Annotated[float, Range(SHORTEST_S, 86_400, "s")]

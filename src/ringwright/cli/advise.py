@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from dataclasses import dataclass, fields, replace
@@ -109,12 +110,14 @@ class AdviceQuestion:
             "parallel, switch,\nfabric (default: all but parallel and fabric)."
         ),
     ] = None
+    work: Annotated[
+        int | None,
+        Parameter(help="How much to search: tasks and operations simulated (default: 6000000, about a minute)."),
+    ] = None
     budget: Annotated[
-        str,
-        Parameter(
-            help="For how long to search at the most; without an end in sight the same job gets the same answer."
-        ),
-    ] = "60s"
+        str | None,
+        Parameter(help="For how long at the most, 60s; the answer then depends on the machine (default: no clock)."),
+    ] = None
     seed: Annotated[int, Parameter(help="Of what is drawn.")] = 0
     memory: Annotated[str | None, Parameter(help="What a rank may hold, 80GiB (default: what its device has).")] = None
     release: Annotated[
@@ -127,6 +130,7 @@ class AdviceQuestion:
     def spec(self, recording: str, words: list[str]) -> AdviceSpec:
         """Return the question as the search takes it; ``words``: how the verb is called for the same job."""
         from ringwright.advise.advise import AdviceSpec
+        from ringwright.advise.search import WORK
         from ringwright.advise.software import asked_release
         from ringwright.advise.space import asked_layers
         from ringwright.cli import advice_output
@@ -137,11 +141,13 @@ class AdviceQuestion:
             raise UsageError(needless, remedy=f"--may nccl,{self.may}")
         limit = None if self.memory is None else parse_size(self.memory)
         release, seed = self.release or None, self.seed or None
-        asked = {"may": self.may, "budget": self.budget, "memory": self.memory, "release": release, "seed": seed}
+        asked = {"may": self.may, "work": self.work, "budget": self.budget, "memory": self.memory}
+        asked |= {"release": release, "seed": seed}
         words = [*words, *advice_output.typed(asked), *["--inexact"] * self.inexact]
-        numbers = (parse_time(self.budget), self.seed, limit)
-        again = shlex.join(["ringwright", "advise", *words])
-        return AdviceSpec(layers, *numbers, asked_release(self.release), self.inexact, recording=recording, again=again)
+        seconds = math.inf if self.budget is None else parse_time(self.budget)
+        again, work = shlex.join(["ringwright", "advise", *words]), WORK if self.work is None else self.work
+        numbers = (seconds, self.seed, limit)
+        return AdviceSpec(layers, *numbers, asked_release(self.release), self.inexact, recording, again, work)
 
 
 NO_MODEL, ANY_MACHINE, NOT_HELD, ANYTHING = AdvisedModel(), MachineOptions(), HeldAgainst(), AdviceQuestion()
@@ -156,6 +162,7 @@ def advise(
     machine: MachineOptions = ANY_MACHINE,
     output: options.Target = None,
     force: options.Force = False,
+    executor: options.Executor = None,
     json: options.Json = False,
 ) -> int:
     """Advise on a job: at most five changes, each with what it gains together with those above it, and with its interval.
@@ -190,11 +197,11 @@ def advise(
     target = advice_output.claimed(output, force=force)
     with progress.steps("trying") as advance:
         if named:
-            trace = reading.trace(reading.inputs(paths, sample=sample))
+            trace = reading.trace(inputs := reading.inputs(paths, sample=sample))
             built = machine.build() if machine.is_named else None
             if judged.is_asked:
                 return judged.answer(trace, built, asked.seed, json=json)
-            situation = of_recording(trace, built)
+            situation = of_recording(trace, built, paths=inputs)
         elif judged.is_asked:
             raise UsageError(
                 "only a recording is judged", where="--back-test", remedy="ringwright advise job/ --back-test"
@@ -203,7 +210,7 @@ def advise(
             situation = model.situation(machine)
         if machine.is_named:
             situation = replace(situation, machine=shlex.join(replace(machine, ranks=None).words()))
-        made = answer(situation, spec, advance)
+        made = answer(situation, spec, advance, executor=executor)
     return advice_output.show(made, spec.again, target, json=json)
 
 

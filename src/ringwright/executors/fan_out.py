@@ -7,11 +7,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from ringwright.executors.content import name_of
 from ringwright.executors.inventory import inventory
@@ -24,6 +24,7 @@ from ringwright.ground.stepwise import Advance
 HERE_S = 1.0  # work done here before others are asked, unless they are named: to begin processes takes about as long
 WORTH_S = 3.0  # what must be left then, at the pace so far
 KEPT_S = 0.05  # processor time from which a result is worth a file
+LOOK_S = 2.0  # after which one looks whether the engine is still there
 MOST_TRIES = 4  # of a task whose workers are lost, or that hangs
 
 R = TypeVar("R")
@@ -54,14 +55,7 @@ class WorkAccount:
 
     def document(self) -> ExecutorAccount:
         """Return it as ``executor`` of an answer."""
-        return ExecutorAccount(
-            name=self.name,
-            workers=self.workers,
-            tasks=self.tasks,
-            retried=self.retried,
-            resumed=self.resumed,
-            cpu_s=round(self.cpu_s, 3),
-        )
+        return cast(ExecutorAccount, {**asdict(self), "cpu_s": round(self.cpu_s, 3)})
 
 
 @contextmanager
@@ -116,7 +110,7 @@ class FanOut:
 
     def __init__(self, executor: Chosen = None) -> None:
         self._engine: Engine | None = None
-        self._kept = KeptResults()
+        self._kept, self._earlier_s = KeptResults(), 0.0
         self.account = WorkAccount("local:1")
         if executor is None or isinstance(executor, str):
             text = executor or os.environ.get(VARIABLE, "")
@@ -204,7 +198,8 @@ class FanOut:
             began_s, began_cpu_s = time.monotonic(), time.process_time()
             result = packed(run.function(*run.given[index]))
             self.account.cpu_s += time.process_time() - began_cpu_s
-            passed_s += time.monotonic() - began_s
+            took_s = time.monotonic() - began_s
+            passed_s, self._earlier_s = passed_s + took_s, self._earlier_s + took_s
             yield run.taken(index, result)
 
     def _stays_here(self, passed_s: float, done: int, left: int) -> bool:
@@ -212,7 +207,9 @@ class FanOut:
             return False
         if self._is_alone:
             return True
-        return self._is_usual and (passed_s < HERE_S or left < 2 or passed_s / done * left < WORTH_S)
+        # What has asked often, a little each time, will ask as much again.
+        is_worth = self._earlier_s > WORTH_S or (passed_s >= HERE_S and passed_s / done * left >= WORTH_S)
+        return self._is_usual and (left < 2 or not is_worth)
 
     def _elsewhere(self, run: _Run, shown: _Shown, terms: Terms, deadline_s: float | None) -> Iterator[tuple[int, Any]]:
         """Let the engine do what is left."""
@@ -332,10 +329,13 @@ class _Begun:
     def done(self, deadline_s: float | None) -> list[tuple[Future[Any], list[int]]]:
         """Return the calls that have ended, after waiting for one."""
         ended: list[Future[Any]] = []
-        with suppress(Empty):
-            ended.append(self._ended.get(timeout=None if deadline_s is None else deadline_s / 4))
+        try:
+            ended.append(self._ended.get(timeout=LOOK_S if deadline_s is None else min(LOOK_S, deadline_s / 4)))
             while True:
                 ended.append(self._ended.get_nowait())
+        except Empty:
+            if not ended and (why := self.engine.gone()):
+                raise self._gone(RuntimeError(why)) from None
         return [(future, self.calls.pop(future)[0]) for future in ended if future in self.calls]
 
     def late(self, deadline_s: float | None) -> list[tuple[list[int], str]]:

@@ -16,9 +16,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from ringwright.ground.errors import InfeasibleError, MissingExtraError, UsageError
+from ringwright.ground.stepwise import tally
 
 Candidate = TypeVar("Candidate", bound=Hashable)
 Name = TypeVar("Name", bound=Hashable)
+LISTED = 4  # nodes of a list schedule that are as much work as an instance of a job
 BUDGET = 1_000
 
 
@@ -147,6 +149,7 @@ def list_scheduled(
     Whenever a resource is free, the most urgent ready node starts: large first, without ``urgency`` by the longest way to the end
     (the critical path), and by the order in which ``seconds`` lists them. UsageError for nodes that wait for each other.
     """
+    tally(len(seconds) // LISTED)
     return _Listing(seconds, after, on, urgency).run()
 
 

@@ -57,6 +57,9 @@ class Engine(Protocol):
     def renew(self) -> None:
         """Be ready for tasks again after a worker was lost, or one hangs."""
 
+    def gone(self) -> str:
+        """Return why no result will come any more; empty as long as some may."""
+
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the engine; ``at_once`` ends what runs."""
 
@@ -83,6 +86,10 @@ class WrappedExecutor:
 
     def renew(self) -> None:
         """Do nothing: it knows which workers it has."""
+
+    def gone(self) -> str:
+        """Return nothing: its futures tell."""
+        return ""
 
     def close(self, *, at_once: bool = False) -> None:
         """Do nothing: it is whose who gave it."""

@@ -59,6 +59,10 @@ class DaskEngine(WrappedExecutor):
         self._client = client
         self.lost = (distributed.KilledWorker, CancelledError, distributed.client.FutureCancelledError)
 
+    def gone(self) -> str:
+        """Return what the client says whose scheduler is gone: its futures wait for ever."""
+        return "" if self._client.status not in ("closed", "closing") else "its scheduler is gone"
+
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the scheduler, and take back what was not begun."""
         with suppress(Exception):

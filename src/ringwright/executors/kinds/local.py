@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -54,6 +55,9 @@ class LocalEngine:
         # Processes fill the cores already: threads of linear algebra would wait for each other. Polars has as many as here, for
         # the last bit of a sum of floats depends on them.
         threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+        warnings.filterwarnings(
+            "ignore", "A worker was restarted", UserWarning
+        )  # one that remembers much: it is no error
         threads |= {"POLARS_MAX_THREADS": str(pl.thread_pool_size())}
         return get_reusable_executor(
             max_workers=self.workers,
@@ -67,6 +71,10 @@ class LocalEngine:
     def renew(self) -> None:
         """End all processes, and be ready to begin others."""
         self._pool(anew=True)
+
+    def gone(self) -> str:
+        """Return nothing: its futures tell."""
+        return ""
 
     def close(self, *, at_once: bool = False) -> None:
         """Leave the processes for the next question, or end them."""

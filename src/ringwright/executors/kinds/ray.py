@@ -66,6 +66,10 @@ class RayEngine:
     def renew(self) -> None:
         """Do nothing: Ray begins workers itself."""
 
+    def gone(self) -> str:
+        """Return nothing: its futures tell."""
+        return ""
+
     def close(self, *, at_once: bool = False) -> None:
         """Let go of the cluster; ``at_once`` ends the tasks that run."""
         if at_once:

@@ -132,6 +132,10 @@ class SlurmEngine:
     def renew(self) -> None:
         """Do nothing: each call is a job of its own."""
 
+    def gone(self) -> str:
+        """Return nothing: its futures tell."""
+        return ""
+
     def close(self, *, at_once: bool = False) -> None:
         """End the thread; ``at_once`` cancels the jobs that are left."""
         self._ended.set()

@@ -18,6 +18,7 @@ from ringwright.graph.algebra.assumed_values import valued
 from ringwright.graph.algebra.editing import StepGraph
 from ringwright.graph.algebra.kinds import is_of, kind_of
 from ringwright.ground.errors import UsageError
+from ringwright.ground.stepwise import tally
 from ringwright.model.validity.workloads import check
 from ringwright.model.values import Applied, Change
 from ringwright.model.workload import Payload, Task, Workload
@@ -105,6 +106,7 @@ def _counted(graph: StepGraph) -> dict[str, Any]:
 
 
 RULES: dict[str, RewriteRule] = {}
+REWRITTEN = 12  # work of a task or payload: a Workload that is rewritten is checked as a whole
 
 
 def rule(name: str, law: str) -> Callable[[Edit], RewriteRule]:
@@ -126,6 +128,7 @@ def rewritten(workload: Workload, todo: Iterable[tuple[str, str, Mapping[str, An
 
     RewriteError for the first that does not apply, or where the outcome is not legal.
     """
+    tally(REWRITTEN * (len(workload.tasks) + len(workload.payloads)))
     graph, changes = StepGraph(valued(workload)), list[Applied]()
     for name, at, knobs in todo:
         chosen = rule_named(name, at)

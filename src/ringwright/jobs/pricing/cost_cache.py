@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -55,23 +55,6 @@ class KnownOperations:
     sent: dict[tuple[str, str, TimedRanks, int], float] = field(default_factory=dict)
     refused: dict[tuple[str, str, TimedRanks], UsageError] = field(default_factory=dict)
     stages: dict[tuple[tuple[str, ...], str, int, tuple[int, ...]], tuple[Stage, ...]] = field(default_factory=dict)
-
-    def copy(self) -> KnownOperations:
-        """Return what is known now."""
-        return KnownOperations(**{each.name: dict(getattr(self, each.name)) for each in fields(self)})
-
-    def since(self, before: KnownOperations) -> KnownOperations:
-        """Return what is known and was not before."""
-        made = KnownOperations()
-        for each in fields(self):
-            known, mine = getattr(before, each.name), getattr(self, each.name)
-            getattr(made, each.name).update({key: value for key, value in mine.items() if key not in known})
-        return made
-
-    def update(self, other: KnownOperations) -> None:
-        """Take in what another one knows."""
-        for each in fields(self):
-            getattr(self, each.name).update(getattr(other, each.name))
 
 
 def remembered(known: dict[K, V], key: K, most: int, make: Callable[[], V]) -> V:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ringwright.advise.advice_view import AdviceView, ChangeView
 from ringwright.advise.entry import VERDICTS
+from ringwright.advise.search import ENDS
 from ringwright.ground.documents import read_json
 from ringwright.ground.units import format_size
 from ringwright.reports import layout
@@ -137,10 +138,9 @@ def _refused(out: Console, result: AdviceView) -> None:
 
 def searched_words(result: AdviceView) -> str:
     """Say how many setups there were and what was done with them."""
-    stopped = "; stopped before its end, so that more may be found" if result.stopped else ""
     return (
-        f"{result.setups:,} setups, {result.bounded:,} with a bound, {result.evaluated:,} runs of the engine, "
-        f"{result.search_s:.1f} s, seed {result.seed}{stopped}"
+        f"{result.evaluated:,} of {result.setups:,} setups simulated, {result.bounded:,} with a bound; {ENDS[result.ended]}; "
+        f"{result.search_s:.1f} s, seed {result.seed}"
     )
 
 
