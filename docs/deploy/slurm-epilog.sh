@@ -29,7 +29,8 @@ bring() { # FILE FOLDER: whole or not at all, beside what is there
 }
 
 for folder in "$local_folder/ringwright-$SLURM_JOB_ID".*; do
-  [ -d "$folder" ] && [ ! -h "$folder" ] && [ -O "$folder" ] && [ -f "$folder/.run.collect" ] || continue
+  [ -d "$folder" ] && [ ! -h "$folder" ] && [ -f "$folder/.run.collect" ] || continue
+  [ "$(stat -c %u -- "$folder")" = "$(id -u)" ] || continue
   goal=$(cat -- "$folder/.run.collect")
   left=
   mkdir -p -- "$goal" || left=1
