@@ -277,6 +277,10 @@ def test_only_a_capture_is_replaced_and_nothing_of_the_old_one_stays(stored: str
     words = ["convert", f"{stored}/job.log", "--force", "-o"]
     assert main([*words, "memory://bucket/mine"]) == EXIT_USAGE
     assert store.cat("/bucket/mine/notes.txt") == b"mine"
+    store.pipe("/bucket/run/trace/notes.txt", b"mine too")
+    assert main([*words, f"{stored}/trace"]) == EXIT_USAGE, "what lies beside a Trace is not removed with it"
+    assert main([*words, stored]) == EXIT_USAGE, "nor the folder above it"
+    store.rm("/bucket/run/trace/notes.txt")
     store.pipe("/bucket/run/trace/events/part-00001.parquet", b"of the old one")
     assert main([*words, f"{stored}/trace"]) == EXIT_GOOD
     assert not store.exists("/bucket/run/trace/events/part-00001.parquet")

@@ -26,7 +26,7 @@ def local_folder(parent: Path, folder: Path, name: str, environment: Mapping[str
     try:
         parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f"ringwright-{job}.", dir=parent.absolute()))
-        (made / GOAL).write_bytes(os.fsencode(folder.absolute()))
+        drafts.write(made / GOAL, os.fsencode(folder.absolute()))
     except OSError as error:
         raise UsageError(
             f"{parent} cannot be written: {error.strerror}", remedy="name another folder of this node with --local"

@@ -23,6 +23,7 @@ _OF_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")  # container@account, which 
 _WEB = ("http", "https")
 _QUERY = re.compile(r"\?[^/]*=.*")  # in a store without queries a ? alone stands for a letter
 _LIBRARY = re.compile(r"(?i)install (?P<name>[a-z][\w-]*)")
+_OF_TRACE = re.compile(r"meta\.json|\w+\.(?:parquet|csv)|events/part-[\w-]+\.parquet")  # alone is removed
 _MOST_WORDS = 300
 
 
@@ -61,17 +62,14 @@ def connected(address: str) -> tuple[Any, str]:
     except ImportError as error:
         library = _LIBRARY.search(str(error))
         remedy = install_named(library["name"]) if library else str(error)
-        raise MissingExtraError(
-            f"{scheme}:// needs its own library", where=shown(address), remedy=remedy, extra="stores"
-        ) from error
+        what = f"{scheme}:// needs its own library"
+        raise MissingExtraError(what, where=shown(address), remedy=remedy, extra="stores") from error
     except ValueError as error:
-        raise UsageError(
-            f"'{scheme}' is no kind of store", where=shown(address), remedy="s3://, gs://, az://, https://"
-        ) from error
+        what = f"'{scheme}' is no kind of store"
+        raise UsageError(what, where=shown(address), remedy="s3://, gs://, az://, https://") from error
     if "::" in address:
-        raise UsageError(
-            "one address in another (::) is not followed", where=shown(address), remedy="name the inner one"
-        )
+        what = "one address in another (::) is not followed"
+        raise UsageError(what, where=shown(address), remedy="name the inner one")
     with answering(address):
         system, path = fsspec.core.url_to_fs(address)
         system.invalidate_cache()
@@ -89,10 +87,9 @@ def answering(address: str, kind: type[RingwrightError] = InputError) -> Iterato
         raise kind(f"nothing at {shown(address)}", where=shown(address), remedy="look at the address") from None
     except Exception as error:  # noqa: BLE001 - each library has its own
         words = scrub(shown(" ".join(str(error).split())))
-        for secret in (
-            re.split("[:@]", address.partition("://")[2].rpartition("@")[0]) if shown(address) != address else ()
-        ):
-            words = words.replace(secret, "***") if secret else words
+        user = address.partition("://")[2].rpartition("@")[0] if shown(address) != address else ""
+        for secret in filter(None, re.split("[:@]", user)):
+            words = words.replace(secret, "***")
         raise kind(
             f"the store says: {type(error).__name__}: {words[:_MOST_WORDS]}",
             where=shown(address),
@@ -121,7 +118,8 @@ def delivered(goal: str | Path, *, force: bool) -> Iterator[Path]:
         old = system.find(path) if is_folder else [path] if system.exists(path) else []
     if old and not force:
         raise _exists(address)
-    if is_folder and old and f"{path.rstrip('/')}/{META}" not in old:
+    inside = [each[len(path.rstrip("/")) + 1 :] for each in old] if is_folder else []
+    if inside and (META not in inside or not all(map(_OF_TRACE.fullmatch, inside))):
         raise UsageError(f"{shown(address)} is not a capture; it will not be removed", remedy="name another output")
     held = TemporaryFolder()
     local = held.path / (PurePosixPath(path).name or "output")
