@@ -78,6 +78,17 @@ def test_sidecars_share_one_folder_with_the_job_and_end_with_it(pod: dict[str, A
     assert all("emptyDir" in each for each in volumes.values())
 
 
+def test_the_pod_ends_as_the_job_does_and_keeps_its_recording(pod: dict[str, Any], tmp_path: Path) -> None:
+    program = tmp_path / "ringwright"
+    program.write_text('#!/bin/sh\necho "$@" >>said\n[ "$1" = convert ] || exit 7\n')
+    program.chmod(0o755)
+    train = containers(pod)["train"]
+    around = {"PATH": f"{tmp_path}:/usr/bin:/bin", "STORE": "s3://recordings", "POD_NAME": "train-x7"}
+    done = subprocess.run([*train["command"], *train["args"]], env=around, cwd=tmp_path, check=False)
+    assert done.returncode == 7
+    assert "convert /recording/train -o s3://recordings/train-x7" in (tmp_path / "said").read_text()
+
+
 def _here(words: list[str], folder: Path, port: int) -> list[str]:
     """The words of a container on this machine: its folders below one of ours, two ranks."""
     told = {"8642": str(port), "8": "2"}

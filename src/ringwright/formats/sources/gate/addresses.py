@@ -34,22 +34,23 @@ class StoredObject:
 
     def open(self) -> BinaryIO:
         """Return its bytes as a stream; InputError where the store does not give them."""
+        is_web = self.name.startswith("http")  # whose servers need not know how to begin in the middle
         with answering(self.name):
-            stream = self.system.open(self.path, "rb", block_size=_BLOCK_BYTES)
-        return io.BufferedReader(_Answering(stream, self.name), _BLOCK_BYTES >> 4)
+            stream = self.system.open(self.path, "rb", block_size=0 if is_web else _BLOCK_BYTES)
+        return io.BufferedReader(_Answering(stream, self.name, can_seek=not is_web), _BLOCK_BYTES >> 4)
 
 
 class _Answering(io.RawIOBase):
     """A stream of a store whose errors are ours: a network that fails is no damage of the file."""
 
-    def __init__(self, stream: Any, name: str) -> None:
-        self._stream, self._name = stream, name
+    def __init__(self, stream: Any, name: str, *, can_seek: bool) -> None:
+        self._stream, self._name, self._can_seek = stream, name, can_seek
 
     def readable(self) -> bool:
         return True
 
     def seekable(self) -> bool:
-        return bool(self._stream.seekable())
+        return self._can_seek
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer).cast("B")
