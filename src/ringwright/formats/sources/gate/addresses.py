@@ -130,9 +130,11 @@ def copied(wanted: Sequence[StoredObject], folder: Path) -> list[Path]:
 def fetched(address: str) -> tuple[Path, TemporaryFolder]:
     """Copy all that an address names; return the folder or the one file, and what to hold as long as it is needed."""
     held, wanted = TemporaryFolder(), objects(address)
-    top = held.path / (PurePosixPath(shown(address).partition("://")[2]).name.translate({42: "_", 63: "_"}) or "job")
-    if len(wanted) == 1 and wanted[0].within.name == top.name:
-        return copied(wanted, held.path)[0], held
+    names = [
+        re.sub(r"[*?]", "_", part).strip(".") for part in shown(address).partition("://")[2].rstrip("/").split("/")
+    ]
+    is_file = len(wanted) == 1 and wanted[0].within.name == names[-1]
+    top = held.path / (["", *names][-2 if is_file else -1] or "store")
     top.mkdir()
-    copied(wanted, top)
-    return top, held
+    files = copied(wanted, top)
+    return files[0] if is_file else top, held
