@@ -217,13 +217,13 @@ def test_sigterm_takes_temporary_files_with_it(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "from ringwright.formats.sources.gate import archives\n"
-        "before = archives._copy\n"
+        "before = archives.copy_bounded\n"
         "def copy(stream, target, most):\n"
         "    found = before(stream, target, most)\n"
         "    assert target.stat().st_size\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    return found\n"
-        "archives._copy = copy\n"
+        "archives.copy_bounded = copy\n"
         "from ringwright.cli import main\n"
         f"sys.exit(main(['summary', {str(packed)!r}]))\n"
     )

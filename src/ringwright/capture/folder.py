@@ -109,7 +109,7 @@ class Manifest:
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         host = socket.gethostname()
-        self._path = _unused(folder, f"run.{host}.{os.getpid()}")
+        self._path = unused(folder / f"run.{host}.{os.getpid()}.json")
         self._facts = {
             "ringwright": FORMAT,
             "host": host,
@@ -128,9 +128,9 @@ class Manifest:
         return True
 
 
-def _unused(folder: Path, name: str) -> Path:
-    """Return a manifest's path that is not there: a container that starts again has the same host and process id."""
-    path, life = folder / f"{name}.json", 2
+def unused(wanted: Path) -> Path:
+    """Return a path that is not there, this one or ``NAME-2``: a container that starts again has the same host and process id."""
+    path, life = wanted, 2
     while path.exists():
-        path, life = folder / f"{name}-{life}.json", life + 1
+        path, life = wanted.with_name(f"{wanted.stem}-{life}{wanted.suffix}"), life + 1
     return path

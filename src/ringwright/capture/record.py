@@ -13,10 +13,11 @@ from typing import Any
 from ringwright.analysis.document import Summary
 from ringwright.capture.folder import Manifest, claim, job_name
 from ringwright.capture.launch import JobExit, launch
+from ringwright.capture.local_folder import collect, local_folder
 from ringwright.capture.mpi.launcher import is_launcher
 from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
 from ringwright.ground import drafts, scrub
-from ringwright.ground.errors import RingwrightError
+from ringwright.ground.errors import RingwrightError, UsageError
 from ringwright.ground.notebook import card, line
 from ringwright.ground.version import VERSION
 
@@ -79,24 +80,32 @@ def record(
     stall_s: float | None = None,
     force: bool = False,
     summarised: bool = True,
+    local: Path | None = None,
     tell: Callable[[str], None] = print,
 ) -> Recording:
     """Run a command and record it into ``folder``. ``tell`` is given words for the user while the job runs.
 
-    The recording is complete up to whatever ended the job. Raises UsageError before the job is started, never after.
+    ``local``: a folder of this node, below which is written while the job runs. The recording is complete up to whatever ended
+    the job. Raises UsageError before the job is started, never after.
     """
     name = job_name(job, os.environ)
-    chosen = settings(folder, options, os.environ)
-    if options.mpi and command and is_launcher(command[0]):
-        command = through_mpi(command, chosen, folder, os.environ)
+    if local is not None and command and is_launcher(command[0]):
+        what = f"the ranks that {command[0]} starts on other nodes do not have {local}"
+        raise UsageError(what, remedy=f"{command[0]} ... ringwright run --local {local} -o DIR -- PROGRAM")
+    settings(folder, options, os.environ)  # raises before anything is claimed
     claim(folder, name, force=force)
     with drafts.alone(folder, with_others=bool(name)):
-        return _recorded(command, folder, chosen, name, timeout_s, stall_s, summarised=summarised, tell=tell)
+        work = folder if local is None else local_folder(local, folder, name, os.environ)
+        chosen = settings(work, options, os.environ)
+        if options.mpi and command and is_launcher(command[0]):
+            command = through_mpi(command, chosen, work, os.environ)
+        return _recorded(command, folder, work, chosen, name, timeout_s, stall_s, summarised=summarised, tell=tell)
 
 
 def _recorded(
     command: Sequence[str],
     folder: Path,
+    work: Path,
     chosen: CaptureEnvironment,
     name: str,
     timeout_s: float | None,
@@ -108,24 +117,30 @@ def _recorded(
     """Start the command and stay until it has ended; the folder is claimed."""
     shown = scrub.words(command)
     facts = {"command": shown, "job": name, "ringwright_version": VERSION, "sources": chosen.sources}
-    manifest = Manifest(folder, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
+    manifest = Manifest(work, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
     manifest.write()
 
     def stalled(seconds: float) -> None:
-        tell(stall_words(folder, seconds))
+        tell(stall_words(work, seconds))
 
     try:
-        ended = launch(command, chosen.variables, timeout_s=timeout_s, stall_s=stall_s, folder=folder, stalled=stalled)
+        ended = launch(command, chosen.variables, timeout_s=timeout_s, stall_s=stall_s, folder=work, stalled=stalled)
     except RingwrightError:
         manifest.write(ended_ns=time.time_ns(), exit_code=127, why="the command could not be started")
+        _collected(work, folder)
         raise
     told = manifest.write(ended_ns=time.time_ns(), exit_code=ended.code, signal=ended.signal, is_late=ended.is_late)
-    notes = [] if told else [f"{folder}: the end of the job could not be noted: the disk may be full"]
+    notes = [] if told else [f"{work}: the end of the job could not be noted: the disk may be full"]
+    notes += _collected(work, folder)
     summary = None
     if summarised:
         summary, why = _summary(folder)
         notes += why
     return Recording(folder, tuple(shown), ended, chosen.sources, tuple(chosen.kept), tuple(notes), summary)
+
+
+def _collected(work: Path, folder: Path) -> list[str]:
+    return [] if work == folder else collect(work, folder)
 
 
 def stall_words(folder: Path, seconds: float) -> str:

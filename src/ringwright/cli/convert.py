@@ -6,14 +6,14 @@ import shlex
 from pathlib import Path
 
 from ringwright.cli import options, reading
-from ringwright.ground import invocation
+from ringwright.ground import invocation, stores
 from ringwright.ground.errors import UsageError
 
 
 def convert(
     *paths: str,
     sample: options.Sample = False,
-    output: options.Target = None,
+    output: options.TargetOrAddress = None,
     format: str = "parquet",  # noqa: A002 - the option's public name
     redact: bool = False,
     salt: str = "",
@@ -48,14 +48,16 @@ def convert(
     """
     if output is None:
         raise UsageError("no output is named", remedy="ringwright convert LOG -o DIR")
-    written = _write(reading.inputs(paths, sample=sample), output, format, redact, salt, force, executor)
+    with stores.delivered(output, force=force) as local:
+        written = _write(reading.inputs(paths, sample=sample), local, format, redact, salt, force, executor)
+    named = stores.target(output)
     if json:
-        reading.print_json({"schema": "ringwright.convert/1", "outputs": [str(path) for path in written]})
+        outputs = [named + str(path).removeprefix(str(local)) for path in written]
+        reading.print_json({"schema": "ringwright.convert/1", "outputs": outputs})
     else:
-        following = (
-            f"; next: ringwright summary {shlex.quote(str(output))}" if format in ("parquet", "log", "parts") else ""
-        )
-        print(f"wrote {output}{invocation.as_called(following)}")
+        is_read = format in ("parquet", "log", "parts")
+        following = f"; next: ringwright summary {shlex.quote(named)}" if is_read else ""
+        print(f"wrote {named}{invocation.as_called(following)}")
     return 0
 
 

@@ -21,6 +21,7 @@ OUTPUT = Group("Output", sort_key=10)
 IN_LIMITS = Parameter(group=LIMITS)
 
 Target = Annotated[Path | None, Parameter(name=["--output", "-o"], group=OUTPUT)]
+TargetOrAddress = Annotated[str | None, Parameter(name=["--output", "-o"], group=OUTPUT)]
 Folder = Annotated[Path | None, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]  # --out: as it was called
 NeededTarget = Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)]
 NeededFolder = Annotated[Path, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]

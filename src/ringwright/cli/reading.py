@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.cli import STDIN, options, progress
 from ringwright.ground import drafts
 from ringwright.ground.errors import EXIT_GOOD, StrictError, UsageError
+from ringwright.ground.stores import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,9 @@ def summarised(source: Trace, paths: list[str], *, strict: bool = False, gap_s: 
     if strict and (refused or missing or result["losses"]):
         counted = f"{refused} lines were refused" if refused else f"{missing} records are missing"
         lost = counted if refused or missing else result["losses"][0]
-        raise StrictError(lost, where=", ".join(paths[:3]), remedy="leave out --strict to have the part that was read")
+        raise StrictError(
+            lost, where=", ".join(map(shown, paths[:3])), remedy="leave out --strict to have the part that was read"
+        )
     return result
 
 
@@ -126,7 +129,7 @@ def command_line() -> str:
     """Return the command that was given, for a page that can be made again."""
     from ringwright.ground.scrub import words
 
-    return shlex.join(words(["ringwright", *sys.argv[1:]]))
+    return shlex.join(words(["ringwright", *map(shown, sys.argv[1:])]))
 
 
 def write_page(target: Path, page: str, *, force: bool = False) -> None:

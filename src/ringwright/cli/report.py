@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ringwright.cli import options, reading
-from ringwright.ground import drafts
+from ringwright.ground import drafts, stores
 
 
 def report(
     *paths: str,
-    output: options.Target = None,
+    output: options.TargetOrAddress = None,
     sample: options.Sample = False,
     gap: options.Gap = None,
     force: options.Force = False,
@@ -36,13 +36,15 @@ def report(
     from ringwright.reports import html
 
     given = reading.inputs(paths, sample=sample)
-    target = claim_file(output or html.default_name(given[0]), force=force)
-    page = html.page(reading.summary(given, gap=gap, executor=executor))
-    drafts.write(target, page)
+    goal = output or html.default_name(stores.shown(given[0]))
+    with stores.delivered(goal, force=force) as local:
+        target = claim_file(local, force=force)
+        page = html.page(reading.summary(given, gap=gap, executor=executor))
+        drafts.write(target, page)
+        size_bytes = target.stat().st_size
+    named = stores.target(goal)
     if json:
-        reading.print_json(
-            {"schema": "ringwright.report/1", "output": str(target), "size_bytes": target.stat().st_size}
-        )
+        reading.print_json({"schema": "ringwright.report/1", "output": named, "size_bytes": size_bytes})
     else:
-        print(f"wrote {target}; open it in a browser")
+        print(f"wrote {named}; open it in a browser")
     return 0

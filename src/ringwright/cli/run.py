@@ -55,6 +55,7 @@ def run(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     output: options.Folder = None,
     recording: RecordedParts = AS_USUAL,
+    local: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
     job: str = "",
     timeout: Annotated[str, options.IN_LIMITS] = "",
     stall: Annotated[str, options.IN_LIMITS] = "300s",
@@ -70,6 +71,8 @@ def run(
         The job, behind --: run -o DIR -- torchrun --nproc-per-node 2 train.py
     output
         Folder of the recording (ringwright-run-N in this folder, unless given).
+    local
+        Folder of this node's own disk to write into while the job runs; what was recorded is brought to -o at the end.
     job
         Name of the job, so that its launchers on several nodes share a folder (Slurm's is known).
     timeout
@@ -96,6 +99,7 @@ def run(
         output or free_folder(Path.cwd()),
         recording.settings(),
         job=job,
+        local=local,
         force=force,
         summarised=not no_summary,
         timeout_s=parse_time(timeout) if timeout else None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import options, reading
+from ringwright.ground.stores import is_address
 
 if TYPE_CHECKING:
     from ringwright.reports.serve.server import Address
@@ -53,10 +54,17 @@ def serve(
     --------
     ringwright serve --sample --port 0 --for 2s
     """
+    from ringwright.formats.sources.gate.addresses import fetched
     from ringwright.ground.units import parse_time
     from ringwright.reports.serve import server
 
     given = reading.inputs(paths, sample=sample) if paths or sample else []
+    held = []  # copies of what lies in a store, as long as it is served
+    for number, path in enumerate(given):
+        if is_address(path):
+            copy, folder = fetched(path)
+            given[number] = str(copy)
+            held.append(folder)
 
     def ready(address: Address, note: str) -> None:
         server.announce(address, note, as_json=json)

@@ -6,6 +6,7 @@ import shlex
 import sys
 
 from ringwright.cli import options, reading
+from ringwright.ground.stores import shown
 
 
 def summary(
@@ -44,7 +45,7 @@ def summary(
         return 0
     from ringwright.reports import terminal
 
-    names = "--sample" if sample else shlex.join(given[:4])
-    shown = "" if "-" in given else f"ringwright report {names} -o job.html"
-    terminal.write(result, sys.stdout, width=width, following=shown)
+    names = "--sample" if sample else shlex.join(map(shown, given[:4]))
+    following = "" if "-" in given else f"ringwright report {names} -o job.html"
+    terminal.write(result, sys.stdout, width=width, following=following)
     return 0

@@ -27,6 +27,11 @@ def install(extra: str = "", *only: str) -> str:
     return shlex.join([*_pip(), *(requirements(extra, *only) or [f"{NAME}[{extra}]"])])
 
 
+def install_named(*libraries: str) -> str:
+    """Return the command that installs libraries by their names."""
+    return shlex.join([*_pip(), *libraries])
+
+
 def requirements(extra: str = "", *only: str) -> list[str]:
     """Return what an extra asks for, such as ``mpi4py>=4.1``; empty where the package stands nowhere as installed."""
     try:

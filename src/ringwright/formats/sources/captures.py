@@ -10,20 +10,23 @@ import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from ringwright.formats.sources.detect import PEEK_BYTES, detect, is_recording
+from ringwright.formats.sources.gate.addresses import copied, listed, objects, worth_reading
 from ringwright.formats.sources.gate.archives import CAPTURED, is_archive, unpack
-from ringwright.formats.sources.gate.inputs import files, find, sources_in
+from ringwright.formats.sources.gate.inputs import files, find, sources_in, sources_of
 from ringwright.formats.sources.gate.wrappers import unwrapped
 from ringwright.formats.sources.part_files import in_order
 from ringwright.ground import drafts, saved_trace
 from ringwright.ground.errors import InputError
 from ringwright.ground.scratch import ROOM, TemporaryFolder
+from ringwright.ground.stores import is_address, shown
 from ringwright.model.trace import META_FILE, Trace, is_capture
 
 if TYPE_CHECKING:
+    from ringwright.formats.sources.gate.addresses import StoredObject
     from ringwright.formats.sources.source import Source
 
 STDIN = "-"
@@ -69,6 +72,8 @@ def parted(names: Sequence[str]) -> Parted:
     for name in names:
         if name == STDIN:
             _of_stream(made)
+        elif is_address(name):
+            _of_address(made, name)
         elif is_capture(Path(name)):
             made.add(SavedTrace(name, Path(name)))
         else:
@@ -156,6 +161,38 @@ def _of_archive(made: Parted, file: Path, name: str) -> None:
         else:
             saved.setdefault(folder, SavedTrace(name, folder, each, losses))
     _choose(made, name, [*saved.values()], rest)
+
+
+def _of_address(made: Parted, address: str) -> None:
+    """Take what a store holds: a saved Trace and an archive are copied, all else is read as it comes."""
+    saved: dict[str, SavedTrace | None] = {}
+    rest: list[Source] = []
+    for each in objects(address):
+        if is_archive(Path(each.path)):
+            held = TemporaryFolder()
+            _of_archive(made, copied([each], held.path)[0], each.name)
+            continue
+        part = CAPTURED.search(each.path)
+        folder = each.path[: part.start()] if part else ""
+        if part and folder not in saved:
+            saved[folder] = _copied_trace(each, folder)
+        if saved.get(folder) is None and worth_reading(each.within):
+            rest += sources_of(each)
+    known = {each.name for each in made.saved.values()}
+    _choose(made, shown(address), [each for each in saved.values() if each and each.name not in known], rest)
+
+
+def _copied_trace(part: StoredObject, folder: str) -> SavedTrace | None:
+    """Return the saved Trace that an object is part of, None where it is part of none."""
+    held, name = TemporaryFolder(), shown(part.system.unstrip_protocol(folder))
+    try:
+        copied([replace(part, path=f"{folder}/{META_FILE}", within=PurePosixPath(META_FILE), size_bytes=0)], held.path)
+    except InputError:
+        return None
+    if not is_ours(held.path):
+        return None
+    copied([each for each in listed(part.system, folder, name) if CAPTURED.fullmatch(str(each.within))], held.path)
+    return SavedTrace(name, held.path, held)
 
 
 def _of_stream(made: Parted) -> None:

@@ -60,7 +60,7 @@ def unpack(path: Path) -> list[Source]:
     try:
         for name, stream in members:
             target = _target(held.path, name, len(sources), folders)
-            size, whole = _copy(stream, target, allowed - total)
+            size, whole = copy_bounded(stream, target, allowed - total)
             total += size
             sources.append(_source(f"{path}!{name}", target, held))
             if not whole or len(sources) >= MOST_FILES:
@@ -111,8 +111,8 @@ def _zip(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     yield member.filename, stream
 
 
-def _copy(stream: IO[bytes], target: Path, most: int) -> tuple[int, bool]:
-    """Copy a member; return its bytes and whether all of it came. A damaged one keeps what came before."""
+def copy_bounded(stream: IO[bytes], target: Path, most: int) -> tuple[int, bool]:
+    """Copy at most ``most`` bytes; return how many, and whether that is all. Of what is damaged stays what came before."""
     size = 0
     with writing(target.parent, room=ROOM), target.open("wb") as out:
         while size <= most:

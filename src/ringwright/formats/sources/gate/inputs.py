@@ -11,20 +11,22 @@ import gzip
 import io
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from ringwright.formats.sources.gate.addresses import StoredObject, copied, objects, worth_reading
 from ringwright.formats.sources.gate.archives import is_archive, unpack
 from ringwright.formats.sources.source import BOMB_FLOOR, BOMB_RATIO, Source, is_damage
-from ringwright.ground.errors import InputError, MissingExtraError
+from ringwright.ground.errors import InputError, MissingExtraError, UsageError
+from ringwright.ground.scratch import TemporaryFolder
+from ringwright.ground.stores import is_address, shown
 
 # Measured: halving it costs a third more time (thread hand-overs), doubling it too (fresh pages from 32 MiB on).
 CHUNK_BYTES = 16 << 20
 PIECE_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this
 LONGEST_LINE = 1 << 20
 _COMPRESSED = {".gz", ".zst", ".zstd"}
-_SKIPPED_SUFFIXES = {".html", ".parquet", ".xml", ".py", ".png", ".svg", ".toml", ".md"}
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,18 @@ def find(paths: list[str]) -> list[Source]:
         if path == "-":
             sources.append(_standard_input())
             continue
-        for file in files(path):
+        for stored in objects(path) if is_address(path) else ():
+            sources.extend(sources_of(stored))
+        for file in files(path) if not is_address(path) else ():
             sources.extend(sources_in(file))
     return sources
 
 
 def files(path: str) -> list[Path]:
-    """Return the files that a path names, sorted; raise InputError where there is none."""
+    """Return the files that a path names, sorted; InputError where there is none, UsageError for an address."""
+    if is_address(path):
+        what = "what lies in a store is read as it is, and does not grow"
+        raise UsageError(what, where=shown(path), remedy=f"ringwright summary {shown(path)}")
     named = _expand(path)
     if not named:
         raise _nothing(path)
@@ -57,7 +64,18 @@ def files(path: str) -> list[Path]:
 
 def sources_in(file: Path) -> list[Source]:
     """Return what a file holds: itself, or the files of an archive."""
-    return unpack(file) if is_archive(file) else [_file_source(file)]
+    if is_archive(file):
+        return unpack(file)
+    return [_source(str(file), lambda: file.open("rb"), file.stat().st_size)]
+
+
+def sources_of(stored: StoredObject) -> list[Source]:
+    """Return what an object of a store holds: itself as a stream, or the files of an archive, which is copied."""
+    if not is_archive(Path(stored.path)):
+        return [_source(stored.name, stored.open, max(stored.size_bytes, 1))]
+    held = TemporaryFolder()
+    (file,) = copied([stored], held.path)
+    return [replace(each, name=stored.name + each.name.removeprefix(str(file))) for each in unpack(file)]
 
 
 def is_plain(file: Path) -> bool:
@@ -91,35 +109,34 @@ class _Held(io.BufferedReader):
 def _expand(path: str) -> list[Path]:
     here = Path(path)
     if here.is_dir():
-        return sorted(file for file in here.rglob("*") if file.is_file() and _worth_reading(file, here))
+        return sorted(file for file in here.rglob("*") if file.is_file() and worth_reading(file.relative_to(here)))
     if here.is_file() or here.is_fifo():
         return [here]
     names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib takes no absolute patterns
     return [Path(name) for name in names if Path(name).is_file()]
 
 
-def _worth_reading(file: Path, top: Path) -> bool:
-    if any(part.endswith(".draft") for part in file.relative_to(top).parts):
-        return False  # somebody is just writing it
-    return file.suffix.lower() not in _SKIPPED_SUFFIXES and not file.name.startswith((".", "SOURCES"))
-
-
-def _file_source(file: Path) -> Source:
-    suffix = file.suffix.lower()
-    size = file.stat().st_size
+def _source(name: str, opened: Callable[[], BinaryIO], size: int) -> Source:
+    suffix = Path(name).suffix.lower()
     if suffix == ".gz":
-        return Source(str(file), lambda: gzip.open(file, "rb"), size)  # type: ignore[arg-type,return-value]
+        return Source(name, lambda: _open_gz(opened()), size)
     if suffix in (".zst", ".zstd"):
-        return Source(str(file), lambda: _open_zst(file), size, is_whole=lambda: _zst_is_whole(file))
-    return Source(str(file), lambda: file.open("rb"))
+        return Source(name, lambda: _open_zst(name, opened), size, is_whole=lambda: _zst_is_whole(opened))
+    return Source(name, opened)
 
 
-def _open_zst(file: Path) -> BinaryIO:
+def _open_gz(stream: BinaryIO) -> BinaryIO:
+    unpacked = gzip.GzipFile(fileobj=stream, mode="rb")
+    unpacked.myfileobj = stream  # type: ignore[assignment]  # closed with it
+    return unpacked  # type: ignore[return-value]
+
+
+def _open_zst(name: str, opened: Callable[[], BinaryIO]) -> BinaryIO:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingExtraError(".zst needs zstandard", where=str(file), only=["zstandard"]) from error
-    return zstandard.ZstdDecompressor().stream_reader(file.open("rb"), closefd=True, read_across_frames=True)
+        raise MissingExtraError(".zst needs zstandard", where=name, only=["zstandard"]) from error
+    return zstandard.ZstdDecompressor().stream_reader(opened(), closefd=True, read_across_frames=True)
 
 
 def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
@@ -167,10 +184,13 @@ def _read(source: Source, stream: BinaryIO, size: int, at: int) -> bytes:
     return b"".join(pieces)
 
 
-def _zst_is_whole(file: Path) -> bool:
+def _zst_is_whole(opened: Callable[[], BinaryIO]) -> bool:
     """Say whether every frame ends; the decompressor passes over a missing end in silence. Layout: RFC 8878, 3.1."""
-    with file.open("rb") as stream:
-        size = file.stat().st_size
+    with opened() as stream:
+        if not stream.seekable():
+            return True  # nobody can say
+        size = stream.seek(0, io.SEEK_END)
+        stream.seek(0)
         while stream.tell() < size:
             magic = int.from_bytes(stream.read(4), "little")
             if magic >> 4 == 0x184D2A5:  # a frame to be skipped
