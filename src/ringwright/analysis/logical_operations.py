@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ringwright.model.trace import Trace
 
 _KEYS = ("communicator", "op", "size_bytes", "count", "datatype", "reduce_op", "root", "nranks", "phase", "layer")
-MOST_ROWS = 4_000_000  # joined at a time: about a gigabyte
+MOST_ROWS = 2_000_000  # joined at a time: about half a gigabyte
 _POINTS = (
     *("communicator", "comm_rank", "rank", "nranks", "op", "peer"),
     *("size_bytes", "count", "datatype", "phase", "layer"),
@@ -62,7 +62,10 @@ def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
     mine = events.filter(pl.col("kind") == "collective")
     lots = 1 + mine.select(pl.len()).collect().item() // MOST_ROWS
     lot = pl.col("communicator").fill_null(0) % lots
-    return pl.concat([_once(mine.filter(lot == number) if lots > 1 else mine) for number in range(lots)])
+    if lots == 1:
+        return _once(mine)
+    needed = mine.select(*_KEYS, "sequence", "multiplicity", "records")
+    return pl.concat(_once(needed.filter(lot == n).collect(engine="streaming").lazy()) for n in range(lots))
 
 
 def _once(mine: pl.LazyFrame) -> pl.DataFrame:
@@ -82,7 +85,7 @@ def _once(mine: pl.LazyFrame) -> pl.DataFrame:
     folded = mine.filter(pl.col("sequence").is_null()).group_by(_KEYS)
     weighted = folded.agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum())
     both = pl.concat([joined, weighted]).group_by(_KEYS).agg(pl.col("operations", "records").sum())
-    return both.collect()
+    return both.collect(engine="in-memory")
 
 
 def point_to_point(trace: Trace) -> pl.DataFrame:

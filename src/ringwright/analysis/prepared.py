@@ -11,7 +11,7 @@ from ringwright.analysis.document import Row
 from ringwright.analysis.kernels import on_device
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.verdict import errors
-from ringwright.analysis.window import window
+from ringwright.analysis.window import as_large_as, window
 from ringwright.bounds.laws.ranks import Census, census
 from ringwright.ground.trace_tables import CHECKPOINT
 
@@ -43,6 +43,12 @@ class Prepared:
 
 def prepared(trace: Trace, gap_s: float | None) -> Prepared:
     """Ask a Trace; ``gap_s`` is the longest pause within a burst, s."""
+    near = window(trace)
+    with as_large_as(trace, near):
+        return _prepared(trace, near, gap_s)
+
+
+def _prepared(trace: Trace, near: Trace, gap_s: float | None) -> Prepared:
     import polars as pl
 
     logical = logical_operations.logical(trace)
@@ -58,7 +64,7 @@ def prepared(trace: Trace, gap_s: float | None) -> Prepared:
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
     return Prepared(
         trace,
-        window(trace),
+        near,
         logical.with_columns(pl.when(is_saved).then(pl.lit(CHECKPOINT)).otherwise(named).alias("role")),
         logical_operations.point_to_point(trace),
         claims,

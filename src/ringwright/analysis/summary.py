@@ -45,6 +45,7 @@ from ringwright.analysis.timeline.bars import bars
 from ringwright.analysis.traffic import of_trace as trace_bursts
 from ringwright.analysis.traffic import traffic_over_time
 from ringwright.analysis.verdict import verdict
+from ringwright.analysis.window import as_large_as
 from ringwright.ground.notebook import shown
 from ringwright.model.run_tables import SIMULATED_JOB
 
@@ -88,7 +89,9 @@ def summarise(trace: Trace, *, gap_s: float | None = None) -> Summary:
     ('ringwright.summary/1', 'nccl-log', ['all-reduce'])
     """
     given = prepared(trace, gap_s)
-    calls, times_, traffic = _calls(given), _times(given), _traffic(given)
+    times_ = _times(given)
+    with as_large_as(trace, given.near):
+        calls, traffic = _calls(given), _traffic(given)
     facts: Facts = {**_origin(trace), **calls, **times_, **traffic}
     judged_: Judged = {**facts, **_judgements(given, facts)}
     whole: Summary = {**judged_, **_conclusions(given, judged_)}

@@ -7,6 +7,8 @@ knows no iterations, blocks of calls with the same numbers in each communicator 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,3 +55,15 @@ def _kept(events: pl.LazyFrame, of: pl.Expr, most_rows: int) -> tuple[list[int],
     share = max(1, -(-sum(sizes) // most_rows))
     kept = numbers[::share]
     return kept, len(numbers)
+
+
+@contextmanager
+def as_large_as(trace: Trace, near: Trace) -> Iterator[None]:
+    """Have tables go through memory piece by piece while the body runs, where a recording is too large to be looked at whole."""
+    import polars as pl
+
+    if near is trace:
+        yield
+        return
+    with pl.Config(engine_affinity="streaming"):
+        yield

@@ -162,10 +162,24 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def conformed(table: str, frame: pl.LazyFrame, *more: str) -> pl.LazyFrame:
+    """As ``conform``, of a frame that is not in memory; with ``more`` columns of its own before the table's."""
+    import polars as pl
+
+    present = set(frame.collect_schema().names())
+    wanted = schema(table).items()
+    return frame.select(
+        *more, *((pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted)
+    )
+
+
 def rows(table: str, records: list[Row]) -> pl.DataFrame:
     """Return a frame of one table from dictionaries; absent keys become null."""
     wanted = schema(table)
-    return fitted({name: [record.get(name) for record in records] for name in wanted}, wanted)
+    told = set().union(*records)
+    present = {name: kind for name, kind in wanted.items() if name in told} or wanted
+    made = fitted({name: [record.get(name) for record in records] for name in present}, present)
+    return conform(table, made) if len(present) < len(wanted) else made
 
 
 def fitted(columns: Mapping[str, Any], kinds: Mapping[str, Any]) -> pl.DataFrame:

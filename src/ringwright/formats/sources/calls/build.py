@@ -13,7 +13,7 @@ import polars as pl
 
 from ringwright.formats.sources.c10d import POINTWISE, sizes
 from ringwright.formats.sources.calls.file import CallsFile, RecordedGroup, read_file
-from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE, conform, fitted, rows, schema
+from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE, conformed, fitted, rows, schema
 
 if TYPE_CHECKING:
     from ringwright.formats.sources.reader_rows import Gathered
@@ -66,43 +66,49 @@ def placed(gathered: Gathered, number: int, process: CallsFile, life: int, origi
     return at
 
 
-def frame_of(processes: Sequence[PlacedProcess], calls: pl.DataFrame | None) -> pl.DataFrame:
-    """Return the events of some processes; ``calls`` are their rows, each with the ``process`` it is of."""
-    others = [row | {"process": at.number} for at in processes for row in _others(at.process, at.shift_ns)]
-    numbers = pl.Series("process", [row.pop("process") for row in others], pl.Int32)
-    made = rows("events", others).with_columns(numbers)
-    if calls is not None:
-        of_job = _of_job(processes, calls)
-        numbers = of_job["process"]
-        made = pl.concat([conform("events", of_job.drop("process")).with_columns(numbers), made])
+def frame_of(processes: Sequence[PlacedProcess], calls: pl.LazyFrame | None) -> pl.LazyFrame:
+    """Return the events of processes that stand in order; ``calls`` are their rows, each with the ``process`` it is of.
+
+    ``turn`` is which process a row is of, in that order.
+    """
+    told = [(at.number, row) for at in processes for row in _others(at.process, at.shift_ns)]
+    numbers = pl.Series("process", [number for number, _ in told], pl.Int32)
+    others = rows("events", [row for _, row in told]).with_columns(numbers).lazy()
+    parts = [others] if calls is None else [_of_job(processes, calls), others]
     about = _about(processes, {name: schema("events")[name] for name in ("rank", "host", "pid", "file", "clock")})
     same = {"source": KIND, "ground": "read", "multiplicity": 1, "records": 1, "confidence": 1.0}
-    whole = made.drop("rank", "host", "pid", "file", "clock").join(
-        about, on="process", how="left", maintain_order="left"
+    whole = pl.concat(
+        [
+            conformed("events", part.drop("rank", "host", "pid", "file", "clock", strict=False), "process")
+            for part in parts
+        ]
     )
-    whole = whole.with_columns(pl.lit(value).alias(name) for name, value in same.items())
-    return conform("events", whole.sort("process", maintain_order=True).drop("process"))
+    whole = whole.drop("rank", "host", "pid", "file", "clock").join(
+        about.lazy(), on="process", how="left", maintain_order="left"
+    )
+    return whole.with_columns(pl.lit(value).alias(name) for name, value in same.items())
 
 
 def _about(processes: Sequence[PlacedProcess], kinds: dict[str, Any]) -> pl.DataFrame:
     """Return what is the same for all rows of a process."""
     columns = {
         "process": [at.number for at in processes],
+        "turn": range(len(processes)),
         "rank": [at.process.rank for at in processes],
         "host": [at.host for at in processes],
         "pid": [at.process.head.get("pid") for at in processes],
         "file": [at.process.name for at in processes],
         "clock": [f"host:{at.host}" for at in processes],
     }
-    return fitted(columns, {"process": pl.Int32, **kinds})
+    return fitted(columns, {"process": pl.Int32, "turn": pl.Int32, **kinds})
 
 
-def _of_job(processes: Sequence[PlacedProcess], calls: pl.DataFrame) -> pl.DataFrame:
+def _of_job(processes: Sequence[PlacedProcess], calls: pl.LazyFrame) -> pl.LazyFrame:
     """Return rows of calls with the job's communicators, and in seconds from its origin."""
     pairs = [(at.number, own, number) for at in processes for own, number in at.communicators.items()]
     kinds = {"process": pl.Int32, "communicator": pl.Int32, "number": pl.Int32}
-    numbers = pl.DataFrame(pairs, schema=kinds, orient="row")
-    shifts = pl.DataFrame(
+    numbers = pl.LazyFrame(pairs, schema=kinds, orient="row")
+    shifts = pl.LazyFrame(
         {"process": [at.number for at in processes], "shift_ns": [at.shift_ns for at in processes]},
         schema={"process": pl.Int32, "shift_ns": pl.Int64},
     )

@@ -7,7 +7,7 @@ Ranks that a process manager started again are told apart: a second life has com
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from ringwright.formats.sources.gate.packed import parsed
 from ringwright.formats.sources.gate.temporary import Store
 from ringwright.formats.sources.reader_rows import Gathered
 from ringwright.ground.errors import InputError
+from ringwright.ground.trace_tables import conformed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,31 +59,35 @@ def made(names: list[str], files: Iterable[CallsFile]) -> Trace:
         raise InputError("no calls file", where=", ".join(names[:3]), remedy=remedy)
     processes.sort(key=lambda process: (process.head.get("wall_ns", 0), process.name))
     origin_ns = min((first for process in processes if (first := _first_ns(process)) is not None), default=0)
-    all_lives = lives(processes)
-    at = {
-        id(process): placed(gathered, number, process, life, origin_ns)
-        for number, (process, life) in enumerate(zip(processes, all_lives, strict=True))
-    }
-    frames = [batches.store.keep(frame_of(*batch)) for batch in batches.taken(at)]
-    return _trace(gathered, processes, frames, origin_ns, batches.store)
+    at = [
+        placed(gathered, batches.number[id(process)], process, life, origin_ns)
+        for process, life in zip(processes, lives(processes), strict=True)
+    ]
+    return _trace(gathered, processes, batches.events(at), origin_ns, batches.store)
 
 
 class _Batches:
-    """Processes in the order they come, as many together as make a table worth its file."""
+    """Processes in the order they come, the rows of many together, each with the number of its process."""
 
     def __init__(self) -> None:
         self.store = Store(MOST_ROWS)
-        self._batches: list[tuple[list[CallsFile], pl.LazyFrame | None]] = []
-        self._open: list[CallsFile] = []
+        self.number: dict[int, int] = {}  # of a process, by its identity
+        self._tables: list[pl.DataFrame] = []
+        self._batches: list[pl.LazyFrame] = []
+        self._height = self._total = 0
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._height = 0
 
     def add(self, process: CallsFile) -> None:
         """Take a process, with its rows."""
+        import polars as pl
+
         for number, group in process.groups.items():  # ranks of a group list the same members: kept once
             process.groups[number] = group._replace(members=self._members.setdefault(group.members, group.members))
-        self._open.append(process)
-        self._height += process.rows.height if process.rows is not None else 0
+        number = self.number[id(process)] = len(self.number)
+        if process.rows is not None:
+            self._tables.append(process.rows.with_columns(pl.lit(number, pl.Int32).alias("process")))
+            self._height += process.rows.height
+            process.rows = None
         if self._height >= MOST_ROWS:
             self.close()
 
@@ -90,29 +95,20 @@ class _Batches:
         """Put the open batch by."""
         import polars as pl
 
-        tables = [process.rows for process in self._open if process.rows is not None]
-        numbers = [number for number, process in enumerate(self._open) if process.rows is not None]
-        whole = None
-        if tables:
-            of = pl.Series("process", numbers, pl.Int32).repeat_by(pl.Series([len(each) for each in tables]))
-            whole = self.store.keep(pl.concat(tables).with_columns(of.explode().alias("process")))
-        for process in self._open:
-            process.rows = None
-        self._batches.append((self._open, whole))
-        self._open, self._height = [], 0
+        if self._tables:
+            self._batches.append(self.store.keep(pl.concat(self._tables)))
+        self._total += self._height
+        self._tables, self._height = [], 0
 
-    def taken(self, at: dict[int, PlacedProcess]) -> Iterator[tuple[list[PlacedProcess], pl.DataFrame | None]]:
-        """Yield each batch: its processes as they are in their job, and their rows with the number of their process."""
+    def events(self, processes: Sequence[PlacedProcess]) -> pl.LazyFrame:
+        """Return the events of all: of few rows in the order of the processes, else what the job decides is added on reading."""
         import polars as pl
 
-        for processes, whole in self._batches:
-            in_job = [at[id(process)] for process in processes]
-            numbers = pl.Series([each.number for each in in_job], dtype=pl.Int32)
-            rows = None if whole is None else whole.collect()
-            yield (
-                in_job,
-                rows.with_columns(numbers.gather(rows["process"]).alias("process")) if rows is not None else None,
-            )
+        calls = pl.concat(self._batches) if self._batches else None
+        whole = frame_of(processes, calls)
+        if self._total > MOST_ROWS:
+            return conformed("events", whole)
+        return conformed("events", whole.sort("turn", maintain_order=True)).collect().lazy()
 
 
 def _account(gathered: Gathered, process: CallsFile) -> None:
@@ -156,11 +152,7 @@ def lives(processes: list[CallsFile]) -> list[int]:
     return numbers
 
 
-def _trace(
-    gathered: Gathered, processes: list[CallsFile], frames: list[pl.LazyFrame], origin_ns: int, store: Store
-) -> Trace:
-    import polars as pl
-
+def _trace(gathered: Gathered, processes: list[CallsFile], events: pl.LazyFrame, origin_ns: int, store: Store) -> Trace:
     worlds = [world for process in processes if (world := process.head.get("world"))]
     seen = {process.rank for process in processes if process.rank is not None}
     world = max(worlds, default=None)
@@ -177,5 +169,4 @@ def _trace(
     backends = Counter(group.backend for process in processes for group in process.groups.values())
     library = backends.most_common(1)[0][0] if backends else None
     trace = gathered.trace(world=world, origin_ns=origin_ns or None, library=library)
-    events = pl.concat(frames) if frames else trace.scan("events")
     return replace(trace, tables={**trace.tables, "events": events}, held=store.folder)

@@ -21,7 +21,7 @@ from ringwright.formats.sources.kineto.sequences import Numbered, number
 from ringwright.formats.sources.kineto.tables import communicators, devices
 from ringwright.formats.sources.source import Source
 from ringwright.ground.errors import InputError, RingwrightError
-from ringwright.ground.trace_tables import rows
+from ringwright.ground.trace_tables import conformed, rows
 from ringwright.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -132,21 +132,8 @@ def _trace(
         "ledger": rows("ledger", findings.ledger),
     }
     lost = Trace.of(frames, _meta(sources, parts, findings, world, origin))
-    events = pl.concat([_conformed(frame) for frame in (*finished, *others)])
+    events = pl.concat([conformed("events", frame) for frame in (*finished, *others)])
     return Trace({**lost.tables, "events": events}, lost.meta, held=store.folder)
-
-
-def _conformed(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """As ``trace_tables.conform``, for a frame that is not in memory."""
-    import polars as pl
-
-    from ringwright.ground.trace_tables import schema
-
-    present = set(frame.collect_schema().names())
-    return frame.select(
-        (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
-        for name, kind in schema("events").items()
-    )
 
 
 def _finish(part: TraceFile, file: int, numbered: Numbered, table: pl.DataFrame, origin: int | None) -> pl.DataFrame:
