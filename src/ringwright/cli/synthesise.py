@@ -17,6 +17,7 @@ from ringwright.ground import drafts
 from ringwright.ground.errors import UsageError
 
 if TYPE_CHECKING:
+    from ringwright.executors.fan_out import WorkAccount
     from ringwright.search.study import Synthesised
 
 
@@ -29,6 +30,7 @@ class SearchLimits:
         str | None, Parameter(help="Time after which a search stops with the best so far, such as 10s.")
     ] = None
     fresh: Annotated[bool, Parameter(help="Search again, although the same was asked before.")] = False
+    executor: options.Executor = None
 
 
 @Parameter(name="*", group=options.OUTPUT)
@@ -65,7 +67,7 @@ class SynthesisResults:
         if self.html is not None:
             claim_file(self.html, force=self.force)
 
-    def show(self, result: Synthesised, target: Path | None, machine: list[str]) -> None:
+    def show(self, result: Synthesised, target: Path | None, machine: list[str], worked: WorkAccount) -> None:
         """Write the program and the page, and print the answer."""
         from ringwright.reports.calls import synthesised
         from ringwright.reports.pages import synthesised_page
@@ -77,7 +79,7 @@ class SynthesisResults:
             page = synthesised_page.synthesis_page(result, seen(result), reading.command_line(), machine)
             drafts.write(self.html, page)
         if self.json:
-            reading.print_json(result.document())
+            reading.print_json({**result.document(), "executor": worked.document()})
             return
         synthesised.write(result, sys.stdout)
         if written is not None:
@@ -124,6 +126,7 @@ def synthesise(
     ringwright synthesise all-reduce --fabric torus:2x4 --groups tp=2,dp=4 --beside 'all-reduce 64M on dp' --size 64M
     """
     from ringwright.algorithms.searching import stoppable
+    from ringwright.executors.fan_out import fan_out
     from ringwright.ground.units import parse_time
     from ringwright.search import runtime_files as files
     from ringwright.search import study
@@ -154,7 +157,7 @@ def synthesise(
             )
         return plan_together(question, calls, json=results.json)
     target = None if results.to is None else files.target(results.to, results.output, len(wanted))
-    with stoppable(), progress.steps("searching") as advance:
-        result = study.synthesise(question, wanted, method, rivals=not results.alone, progress=advance)
-    results.show(result, target, machine.words())
+    with stoppable(), fan_out(limits.executor) as fan, progress.steps("searching") as advance:
+        result = study.synthesise(question, wanted, method, rivals=not results.alone, progress=advance, executor=fan)
+    results.show(result, target, machine.words(), fan.account)
     return 0

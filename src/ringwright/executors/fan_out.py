@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -121,6 +122,11 @@ class FanOut:
             foreign = partial(WrappedExecutor, executor, type(executor).__name__, workers)
             self._is_usual, self._is_alone, self._open, self._deadline_s = False, False, foreign, None
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process works, and no other."""
+        return self._is_alone
+
     def map(
         self,
         function: Callable[..., R],
@@ -174,18 +180,22 @@ class FanOut:
         progress: Advance | None = None,
         deadline_s: float | None = None,
         paths: Sequence[str] = (),
+        until: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[int, R]]:
-        """Yield the number of each call and its result as they come, in whatever order; the rest as of ``map``."""
+        """Yield the number of each call and its result as they come, in whatever order; the rest as of ``map``.
+
+        ``until`` is asked again and again whether it is enough: what has not come by then is left.
+        """
         run = _Run(function, given)
-        kept = self._kept.of(run.names) if self._kept.is_any else {}
         self.account.tasks += len(given)
-        self.account.resumed += len(kept)
-        for index, result in kept.items():
+        for index, result in self._kept.of(run.names) if self._kept.is_any else ():
+            self.account.resumed += 1
             yield run.taken(index, result)
         shown = _Shown(run, title, progress)
-        yield from self._here(run, shown)
-        if run.left:
-            yield from self._elsewhere(run, shown, Terms(inventory(), tuple(paths)), deadline_s)
+        for each in chain(self._here(run, shown), self._elsewhere(run, shown, paths, deadline_s, until)):
+            yield each
+            if until is not None and until():
+                break
         shown.end()
 
     def _here(self, run: _Run, shown: _Shown) -> Iterator[tuple[int, Any]]:
@@ -211,14 +221,23 @@ class FanOut:
         is_worth = self._earlier_s > WORTH_S or (passed_s >= HERE_S and passed_s / done * left >= WORTH_S)
         return self._is_usual and (left < 2 or not is_worth)
 
-    def _elsewhere(self, run: _Run, shown: _Shown, terms: Terms, deadline_s: float | None) -> Iterator[tuple[int, Any]]:
+    def _elsewhere(
+        self,
+        run: _Run,
+        shown: _Shown,
+        paths: Sequence[str],
+        deadline_s: float | None,
+        until: Callable[[], bool] | None,
+    ) -> Iterator[tuple[int, Any]]:
         """Let the engine do what is left."""
+        if not run.left:
+            return
         if self._engine is None:
             self._engine = self._open()
         engine = self._engine
         self.account.name, self.account.workers = engine.name, engine.workers
         deadline_s = deadline_s or self._deadline_s
-        begun = _Begun(engine, run, terms)
+        begun = _Begun(engine, run, Terms(inventory(), tuple(paths)))
         failed: dict[int, Exception] = {}
         while begun.goes_on():
             lost = begun.late(deadline_s)
@@ -232,6 +251,9 @@ class FanOut:
                     raise refusal(said.refused)
                 yield from self._taken(run, said, failed)
                 shown.done(len(run.done) + len(failed))
+            if until is not None and until():
+                engine.close(at_once=True)
+                return
             self._again(begun, lost)
         if failed:
             raise failed[min(failed)]

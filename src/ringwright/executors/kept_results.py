@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,14 +31,16 @@ class KeptResults:
         """Whether anything is kept."""
         return folder().is_dir()
 
-    def of(self, names: Sequence[str]) -> dict[int, bytes]:
-        """Return what an earlier run kept of some tasks, by their number."""
-        kept = {}
+    def of(self, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each task of which an earlier run kept the result, and that."""
         for number, name in enumerate(names):
-            with suppress(OSError):
-                kept[number] = self._path(name).read_bytes()
-                self._written.add(self._path(name))
-        return kept
+            path = self._path(name)
+            try:
+                result = path.read_bytes()
+            except OSError:
+                continue
+            self._written.add(path)
+            yield number, result
 
     def keep(self, name: str, result: bytes) -> None:
         """Write a result."""

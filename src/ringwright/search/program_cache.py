@@ -106,11 +106,23 @@ def name_of(collective: Collective, topology: Topology, slug: str, knobs: Mappin
 
 def keep(name: str, program: Program) -> None:
     """Write a program under a name; where that cannot be done it is not kept, and nothing else happens."""
+    data = packed(program)
+    if data is None:
+        return
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        drafts.write(folder() / f"{name}.npz", data)
+    except (OSError, RingwrightError):
+        return
+
+
+def packed(program: Program) -> bytes | None:
+    """Return a program as it is kept; None for one that cannot be."""
     order = program.schedule
     if program.aggregators or program.streams or program.layout.before is not None:
-        return
+        return None
     if order is not None and not isinstance(order, Order):
-        return
+        return None
     listed: dict[str, list[np.ndarray]] = {each: [] for each in ARRAYS}
     steps = [_kept_step(step, listed) for step in program.steps()]
     layout = program.layout
@@ -135,10 +147,9 @@ def keep(name: str, program: Program) -> None:
         before, after = (np.zeros(0, np.int64),) * 2 if order is None else (order.before, order.after)
         lists = {"src": src, "dst": dst, "chunk": chunk, "to": to, "before": before, "after": after}
         np.savez_compressed(file, told=text, chunk_bytes=sizes, template=template, **lists)  # type: ignore[arg-type]
-        folder().mkdir(parents=True, exist_ok=True)
-        drafts.write(folder() / f"{name}.npz", file.getvalue())
-    except (OSError, RingwrightError, TypeError):
-        return
+    except (OSError, TypeError):
+        return None
+    return file.getvalue()
 
 
 def _kept_step(step: Step, listed: dict[str, list[np.ndarray]]) -> KeptStep:
@@ -162,7 +173,15 @@ def kept(name: str, collective: Collective) -> Program | None:
     try:
         if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return unpacked(path.read_bytes(), collective)
+    except OSError:
+        return None
+
+
+def unpacked(data: bytes, collective: Collective) -> Program | None:
+    """Return the program of a collective as it is kept; None where it cannot be read."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if sum(each.file_size for each in file.zip.infolist()) > 16 * MOST_BYTES:
                 return None
             arrays = {each: file[each] for each in (*ARRAYS, "before", "after", "chunk_bytes", "template")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,23 +32,33 @@ class RivalRow:
     declined: str = ""
 
 
+def rivals(op: str) -> list[registry.System]:
+    """Return every block, published algorithm and library that does an operation."""
+    others = ("synthesis", "outside")
+    return [each for each in registry.systems() if each.kind not in others and op in each.ops]
+
+
 def rivals_of(
-    question: SynthesisSpec, collective: Collective, best_us: float | None, person: Deadline
+    question: SynthesisSpec,
+    size_bytes: int,
+    best_us: float | None,
+    person: Deadline,
+    timed: Callable[[SynthesisSpec, str, int], tuple[float | None, str]],
 ) -> list[RivalRow]:
-    """Return what every block, published algorithm and library takes, the fastest first, those that decline last."""
+    """Return what every rival takes, the fastest first, those that decline last; ``timed`` says it of each."""
     rows = []
-    for system in registry.systems():
-        if system.kind in ("synthesis", "outside") or question.op not in system.ops:
-            continue
+    for system in rivals(question.op):
         if person.passed():
             break
-        time_us, why = _rival_us(question, collective, system)
+        time_us, why = timed(question, system.slug, size_bytes)
         ratio = time_us / best_us if time_us is not None and best_us else None
-        rows.append(RivalRow(system.slug, system.kind, collective.size_bytes, time_us, ratio, why))
+        rows.append(RivalRow(system.slug, system.kind, size_bytes, time_us, ratio, why))
     return sorted(rows, key=lambda row: (row.time_us is None, row.time_us or 0.0))
 
 
-def _rival_us(question: SynthesisSpec, collective: Collective, system: registry.System) -> tuple[float | None, str]:
+def rival_us(question: SynthesisSpec, collective: Collective, slug: str) -> tuple[float | None, str]:
+    """Return what an algorithm takes (us), or why it has no time here."""
+    system = next(each for each in registry.systems() if each.slug == slug)
     try:
         # The wire alone, as what was found is timed: no library's software on one side of the table.
         program = replace(system.load()(collective, question.topology), software=NO_SOFTWARE)

@@ -13,12 +13,15 @@ from ringwright.bounds.lower_bounds import Bound, lowest
 from ringwright.bounds.routed_bounds import routed_s
 from ringwright.calls.provenance import asked_of
 from ringwright.engines.choose import simulate
+from ringwright.executors.fan_out import fan_out
 from ringwright.ground.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
-from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods, searched
+from ringwright.search.ahead import Ahead
+from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods
 from ringwright.search.replan import Replanned, TimedFind, cut_off, replanned
-from ringwright.search.rivals import RivalRow, rivals_of
+from ringwright.search.rivals import RivalRow, rivals, rivals_of
 
 if TYPE_CHECKING:
+    from ringwright.executors.fan_out import Chosen, FanOut
     from ringwright.ground.stepwise import Advance
     from ringwright.model.program import Program
 
@@ -109,6 +112,7 @@ def synthesise(
     *,
     rivals: bool = True,
     progress: Advance | None = None,
+    executor: Chosen | FanOut = None,
 ) -> Synthesised:
     """Search for programs by each method at each size, prove and time them, and time all other algorithms beside them.
 
@@ -116,13 +120,26 @@ def synthesise(
     A method that finds nothing is among the declined; where none finds anything its error is raised. With the machine as it is
     without faults (``question.healthy``) the program that was found for that runs on the faulty one, beside the new one. Where a
     person stops it (``searching.stoppable``) the answer holds what there is by then; InfeasibleError where that is nothing.
+    ``executor`` says who searches and times ahead of each one's turn, as in ``ringwright list executors``.
     """
-    person = Deadline(None)
+    with fan_out(executor) as fan:
+        return _synthesise(question, sizes, method, rivals, progress, Ahead(fan, person := Deadline(None)), person)
+
+
+def _synthesise(
+    question: SynthesisSpec,
+    sizes: Sequence[int],
+    method: str,
+    has_rivals: bool,
+    progress: Advance | None,
+    ahead: Ahead,
+    person: Deadline,
+) -> Synthesised:
     asked = methods(question.op, method)
     finds: dict[int, _SizeFinds] = {}
     others: list[RivalRow] = []
     faults: list[Replanned] = []
-    total, done = len(sizes) * (len(asked) * (1 + (question.healthy is not None)) + rivals), 0
+    total, done = len(sizes) * (len(asked) * (1 + (question.healthy is not None)) + has_rivals), 0
 
     def tell(name: str) -> None:
         nonlocal done
@@ -130,19 +147,23 @@ def synthesise(
             progress(done, total, name)
         done += 1
 
+    # Of the usual methods the first alone: whether the next is asked depends on what it finds.
+    pairs = [(each, size) for size in sizes for each in (asked[:1] if method == USUAL else asked)]
+    ahead.search(question, pairs, progress)
     for size in sizes:
         if person.passed():
             break
-        here = finds[size] = _of_size(question, asked, size, tell, person, ends_near=method == USUAL)
+        here = finds[size] = _of_size(question, asked, size, tell, person, ahead, ends_near=method == USUAL)
         if question.healthy is not None and here.best is not None and not person.passed():
             without = replace(question, topology=question.healthy, healthy=None)
-            before = _of_size(without, asked, size, tell, person, ends_near=method == USUAL)
+            before = _of_size(without, asked, size, tell, person, ahead, ends_near=method == USUAL)
             if before.best is not None:
                 faults.append(replanned(before.best, here.best, question.topology, question.alpha))
-        if rivals and not person.passed():
+        if has_rivals and not person.passed():
             tell("other algorithms")
             best_us = None if here.best is None else here.best.time_us
-            others += rivals_of(question, question.collective(size), best_us, person)
+            ahead.time(question, [(each.slug, size) for each in rivals(question.op)])
+            others += rivals_of(question, size, best_us, person, ahead.rival)
     if progress is not None:
         progress(total, total, "")
     rows = sorted(chain(*(each.rows for each in finds.values())), key=lambda row: (row.size_bytes, row.time_us))
@@ -178,6 +199,7 @@ def _of_size(
     size: int,
     tell: Callable[[str], None],
     person: Deadline,
+    ahead: Ahead,
     *,
     ends_near: bool,
 ) -> _SizeFinds:
@@ -189,7 +211,7 @@ def _of_size(
             break
         tell(each)
         try:
-            one = searched(question, each, size)
+            one = ahead.found(question, each, size)
             row = _row(question, one, bound)
         except (InfeasibleError, UsageError, ProgramError) as error:
             made.errors.append(error)

@@ -40,9 +40,9 @@ class SourcePart(msgspec.Struct):
     parsed: bytes | None
 
 
-def source_part(path: str, kind: str, rank_from: str | None) -> SourcePart:
+def source_part(path: Path, kind: str, rank_from: str | None) -> SourcePart:
     """Return the part of a file of a kind: a task, for whoever works."""
-    (source,) = sources_in(Path(path))
+    (source,) = sources_in(path)
     text, _ = kinds_of(source)
     return part_of(text, kind, rank_from)
 
@@ -79,13 +79,13 @@ class _Coming:
     """The parts of some sources, as they come."""
 
     def __init__(self, fan: FanOut, told: Told, progress: Callable[[int], None] | None) -> None:
-        given = [(source.name, of[0], ranks.told_pattern()) for source, of in told]
+        given = [(Path(source.name), of[0], ranks.told_pattern()) for source, of in told]
         self.sources: list[Source] = []
         self._progress, self._store = progress, _PartStore()
-        self._sizes = [Path(name).stat().st_size for name, *_ in given]
+        self._sizes = [path.stat().st_size for path, *_ in given]
         self._parts: dict[int, Callable[[], bytes | None]] = {}
         self._stream = fan.stream(
-            source_part, given, title=lambda path, *_: Path(path).name, paths=[name for name, *_ in given[:1]]
+            source_part, given, title=lambda path, *_: path.name, paths=[str(path) for path, *_ in given[:1]]
         )
 
     def part(self, index: int) -> bytes | None:

@@ -117,25 +117,15 @@ def _of_job(processes: Sequence[PlacedProcess], calls: pl.LazyFrame) -> pl.LazyF
     begin = (pl.col("at_ns") + pl.col("shift_ns")) / 1e9
     return joined.with_columns(
         pl.col("number").alias("communicator"),
-        begin.alias("enqueue_s"),
+        pl.when(pl.col("kind") != "step").then(begin).alias("enqueue_s"),
         pl.when(pl.col("took_ns").is_not_null()).then(begin).alias("start_s"),
         (pl.col("took_ns") / 1e9).alias("duration_s"),
     ).drop("at_ns", "took_ns", "number", "shift_ns")
 
 
 def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
-    """Return the rows that are no calls: steps, errors, and how the process ended."""
+    """Return the rows that are neither calls nor steps: errors, and how the process ended."""
     told: list[dict[str, Any]] = [
-        {
-            "kind": "step",
-            "op": "step",
-            "iteration": step.iteration,
-            "start_s": (step.begin_ns + shift_ns) / 1e9,
-            "duration_s": max(0, step.end_ns - step.begin_ns) / 1e9,
-        }
-        for step in process.steps
-    ]
-    told += [
         {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
         for _, at_ns, text, line in process.errors
     ]
@@ -163,12 +153,19 @@ def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
 
 
 def prepare(process: CallsFile) -> None:
-    """Turn the calls of a process into rows that lack only what other processes decide: the origin of times, communicators.
+    """Turn calls and steps of a process into rows that lack only what other processes decide: origin of times, communicators.
 
-    ``communicator`` is a number of the process's own until then, ``at_ns`` and ``end_ns`` are times by its clock.
+    ``communicator`` is a number of the process's own until then, ``at_ns`` and ``took_ns`` are times by its clock.
     """
+    tables = [table for table in (_calls(process), _steps(process)) if table is not None]
+    if tables:
+        process.rows = pl.concat(tables, how="diagonal")
+    process.calls, process.ends, process.steps = [], [], []
+
+
+def _calls(process: CallsFile) -> pl.DataFrame | None:
     if not process.calls:
-        return
+        return None
     calls = pl.concat(process.calls)
     process.first_ns = calls["at_ns"][0]
     is_strange = ~pl.col("group").is_in(list(process.groups))
@@ -176,11 +173,21 @@ def prepare(process: CallsFile) -> None:
     process.strange, process.strangers = lines.head(MOST_EXAMPLES).to_list(), len(lines)
     calls = _turned(calls)
     groups = _groups(process, set(calls["group"].unique().to_list()))
-    if groups is not None:
-        with_groups = _with_ends(process, calls.join(groups, on="group", how="inner", maintain_order="left"))
-        process.rows = _selected(_sized(_numbered(_with_context(process, with_groups))))
-        process.used = process.rows["communicator"].unique().to_list()
-    process.calls, process.ends = [], []
+    if groups is None:
+        return None
+    with_groups = _with_ends(process, calls.join(groups, on="group", how="inner", maintain_order="left"))
+    made = _selected(_sized(_numbered(_with_context(process, with_groups))))
+    process.used = made["communicator"].unique().to_list()
+    return made
+
+
+def _steps(process: CallsFile) -> pl.DataFrame | None:
+    if not process.steps:
+        return None
+    process.first_step_ns = process.steps[0].begin_ns
+    kinds = {"iteration": pl.Int64, "at_ns": pl.Int64, "took_ns": pl.Int64}
+    told = [(step.iteration, step.begin_ns, max(0, step.end_ns - step.begin_ns)) for step in process.steps]
+    return pl.DataFrame(told, schema=kinds, orient="row").with_columns(kind=pl.lit("step"), op=pl.lit("step"))
 
 
 def _selected(sized: pl.DataFrame) -> pl.DataFrame:

@@ -106,9 +106,10 @@ class CallsFile:
     contexts: dict[int, tuple[str | None, str | None, int | None]] = field(default_factory=dict)  # phase, layer, tokens
     calls: list[pl.DataFrame] = field(default_factory=list)  # and the number of the line
     ends: list[pl.DataFrame] = field(default_factory=list)
-    rows: pl.DataFrame | None = None  # made of the two, once the whole file is there
+    rows: pl.DataFrame | None = None  # made of them and of the steps, once the whole file is there
     used: list[int] = field(default_factory=list)  # communicators of the rows
     first_ns: int | None = None  # when the first call began
+    first_step_ns: int | None = None  # and the first step
     strange: list[int] = field(default_factory=list)  # lines of the first calls of groups that no line describes
     strangers: int = 0  # how many there are
     errors: list[tuple[int | None, int, str, int]] = field(default_factory=list)  # call, ns, text, line

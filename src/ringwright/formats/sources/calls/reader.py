@@ -96,7 +96,7 @@ class _Batches:
         import polars as pl
 
         if self._tables:
-            self._batches.append(self.store.keep(pl.concat(self._tables)))
+            self._batches.append(self.store.keep(pl.concat(self._tables, how="diagonal")))
         self._total += self._height
         self._tables, self._height = [], 0
 
@@ -104,7 +104,7 @@ class _Batches:
         """Return the events of all: of few rows in the order of the processes, else what the job decides is added on reading."""
         import polars as pl
 
-        calls = pl.concat(self._batches) if self._batches else None
+        calls = pl.concat(self._batches, how="diagonal") if self._batches else None
         whole = frame_of(processes, calls)
         if self._total > MOST_ROWS:
             return conformed("events", whole)
@@ -128,9 +128,7 @@ def _account(gathered: Gathered, process: CallsFile) -> None:
 
 
 def _first_ns(process: CallsFile) -> int | None:
-    firsts = [begin_ns for _, begin_ns, _, _ in process.steps[:1]]
-    if process.first_ns is not None:
-        firsts.append(process.first_ns)
+    firsts = [first for first in (process.first_step_ns, process.first_ns) if first is not None]
     return process.offset_ns + min(firsts) if firsts else None
 
 

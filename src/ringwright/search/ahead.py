@@ -1,0 +1,100 @@
+"""Searches and rivals asked about ahead of their turn, by whoever works: the study goes on as if each were done in its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ringwright.ground.errors import InfeasibleError, ProgramError, UsageError
+from ringwright.search import program_cache
+from ringwright.search.question import FoundProgram, SynthesisSpec, searched
+from ringwright.search.rivals import rival_us
+
+if TYPE_CHECKING:
+    from ringwright.algorithms.searching import Deadline
+    from ringwright.executors.fan_out import FanOut
+
+_REFUSALS = (InfeasibleError, UsageError, ProgramError)
+
+
+class SearchedAhead(msgspec.Struct):
+    """What a method found: the ``program`` as it is kept, None where it cannot be or where the method ``refused``."""
+
+    program: bytes | None = None
+    seconds: float = 0.0
+    verified: bool | None = None
+    was_kept: bool = False
+    refused: tuple[str, str, str, str] | None = None  # kind of error, what, where, next
+
+
+class RivalTime(msgspec.Struct):
+    """What another algorithm takes (us), or why it has no time."""
+
+    time_us: float | None
+    declined: str
+
+
+def search_ahead(question: SynthesisSpec, method: str, size_bytes: int) -> SearchedAhead:
+    """Return what a method finds for a size: a task."""
+    try:
+        one = searched(question, method, size_bytes)
+    except _REFUSALS as error:
+        kind = next(each.__name__ for each in _REFUSALS if isinstance(error, each))
+        return SearchedAhead(refused=(kind, error.what, error.where, error.remedy))
+    return SearchedAhead(program_cache.packed(one.program), one.seconds, one.verified, one.was_kept)
+
+
+def rival_ahead(question: SynthesisSpec, slug: str, size_bytes: int) -> RivalTime:
+    """Return what another algorithm takes: a task."""
+    return RivalTime(*rival_us(question, question.collective(size_bytes), slug))
+
+
+class Ahead:
+    """What was asked about ahead of its turn; what was not is done when it is."""
+
+    def __init__(self, fan: FanOut, person: Deadline) -> None:
+        self._fan, self._person = fan, person
+        self._searched: dict[tuple[int, str, int], SearchedAhead] = {}
+        self._rivals: dict[tuple[str, int], RivalTime] = {}
+
+    def search(
+        self, question: SynthesisSpec, pairs: Sequence[tuple[str, int]], tell: Callable[[int, int, str], None] | None
+    ) -> None:
+        """Search by methods for sizes; where one process works, or one search is asked for, each has its turn."""
+        if self._fan.is_alone or len(pairs) < 2:
+            return
+        given = [(question, method, size) for method, size in pairs]
+        came = self._fan.stream(
+            search_ahead, given, title=lambda _, method, __: method, progress=tell, until=self._person.passed
+        )
+        for index, found in came:
+            self._searched[id(question.topology), *pairs[index]] = found
+
+    def time(self, question: SynthesisSpec, pairs: Sequence[tuple[str, int]]) -> None:
+        """Time other algorithms at sizes."""
+        if self._fan.is_alone or len(pairs) < 2:
+            return
+        given = [(question, slug, size) for slug, size in pairs]
+        for index, time in self._fan.stream(rival_ahead, given, until=self._person.passed):
+            self._rivals[pairs[index]] = time
+
+    def found(self, question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:
+        """Return what a method finds for a size; its error where it refuses."""
+        known = self._searched.pop((id(question.topology), method, size_bytes), None)
+        if known is not None and known.refused is not None:
+            kind, what, where, remedy = known.refused
+            raise next(each for each in _REFUSALS if each.__name__ == kind)(what, where=where, remedy=remedy)
+        if known is not None and known.program is not None:
+            program = program_cache.unpacked(known.program, question.collective(size_bytes))
+            if program is not None:
+                return FoundProgram(method, program, known.seconds, known.verified, known.was_kept)
+        return searched(question, method, size_bytes)
+
+    def rival(self, question: SynthesisSpec, slug: str, size_bytes: int) -> tuple[float | None, str]:
+        """Return what another algorithm takes (us), or why it has no time."""
+        known = self._rivals.get((slug, size_bytes))
+        if known is None:
+            return rival_us(question, question.collective(size_bytes), slug)
+        return known.time_us, known.declined
