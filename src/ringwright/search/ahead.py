@@ -80,9 +80,13 @@ class Ahead:
         for index, time in self._fan.stream(rival_ahead, given, until=self._person.passed):
             self._rivals[pairs[index]] = time
 
+    def has(self, question: SynthesisSpec, method: str, size_bytes: int) -> bool:
+        """Whether a method has been asked for a size ahead of its turn."""
+        return (id(question.topology), method, size_bytes) in self._searched
+
     def found(self, question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:
         """Return what a method finds for a size; its error where it refuses."""
-        known = self._searched.pop((id(question.topology), method, size_bytes), None)
+        known = self._searched.get((id(question.topology), method, size_bytes))
         if known is not None and known.refused is not None:
             kind, what, where, remedy = known.refused
             raise next(each for each in _REFUSALS if each.__name__ == kind)(what, where=where, remedy=remedy)

@@ -149,9 +149,9 @@ def _synthesise(
 
     # Of the usual methods the first alone: whether the next is asked depends on what it finds.
     pairs = [(each, size) for size in sizes for each in (asked[:1] if method == USUAL else asked)]
-    ahead.search(question, pairs, progress)
+    ahead.search(question, pairs, None if progress is None else lambda at, _, name: progress(at, total, name))
     for size in sizes:
-        if person.passed():
+        if person.passed() and not ahead.has(question, asked[0], size):
             break
         here = finds[size] = _of_size(question, asked, size, tell, person, ahead, ends_near=method == USUAL)
         if question.healthy is not None and here.best is not None and not person.passed():
@@ -207,9 +207,10 @@ def _of_size(
     made = _SizeFinds()
     bound = _bound(question, size)
     for each in asked:
-        if person.passed():
+        is_ahead = ahead.has(question, each, size)
+        if person.passed() and not is_ahead:
             break
-        tell(each)
+        tell("" if is_ahead else each)
         try:
             one = ahead.found(question, each, size)
             row = _row(question, one, bound)

@@ -25,6 +25,10 @@ _MEASURED = ("gloo", "mpi", "ucc")
 _ROLES = ("world", "dp", "tp", "pp", "ep", "cp", "sp", "fsdp", "embedding", CHECKPOINT)
 _WORLDS = ("default_pg", "MPI_COMM_WORLD")
 MOST_EXAMPLES = 20
+_ROWS = frozenset(
+    "kind op communicator comm_rank nranks sequence count thread element_bytes size_bytes sent_bytes received_bytes phase layer"
+    " tokens iteration state line op_count datatype reduce_op root peer".split()
+)
 _STRANGE = "a call of a group that was not described"
 _I32, _I64 = 2**31 - 1, 2**63 - 1
 
@@ -159,7 +163,15 @@ def prepare(process: CallsFile) -> None:
     """
     tables = [table for table in (_calls(process), _steps(process)) if table is not None]
     if tables:
-        process.rows = pl.concat(tables, how="diagonal")
+        told = pl.concat(tables, how="diagonal")
+        kinds = {name: kind for name, kind in schema("events").items() if name in _ROWS} | {
+            "at_ns": pl.Int64,
+            "took_ns": pl.Int64,
+        }
+        process.rows = told.select(
+            (pl.col(name) if name in told.columns else pl.lit(None)).cast(kind).alias(name)
+            for name, kind in kinds.items()
+        )
     process.calls, process.ends, process.steps = [], [], []
 
 
