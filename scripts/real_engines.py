@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import json
 import os
@@ -14,8 +15,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from ringwright_lab.testing.many_ranks import ManyRanks
 
 BIN = Path(sys.executable).parent
 PAPERS = "blueconnect netai2020 bytescheduler torus-2d-allreduce accl camdoop dear coconet fpisa netagg".split()
@@ -30,8 +34,11 @@ QUESTIONS = {
     "ten papers": ["reproduce", *PAPERS],
     "sweep of 60": ["sweep", "grid.toml", "-o", "sweep"],
     "survey of a job": ["survey", "vgg16", "--fabric", "switch:4"],
+    "1,000 files": ["summary", "ranks"],
+    "an advice": [*"advise --model resnet-18 --gpus 4 --fabric switch:4,rate=25Gb/s --work 400000".split()],
 }
-OF_THIS_RUN = ("executor", "command", "took_s", "started_s")
+JOB = ManyRanks(1000, 12, late_rank=400, damaged=5, missing=5)
+OF_THIS_RUN = ("executor", "command", "took_s", "started_s", "search_s")
 LOST_AFTER_S = 6.0
 CONF = """ClusterName=here
 SlurmctldHost={host}
@@ -161,10 +168,20 @@ def local() -> Iterator[tuple[list[str], str, Callable[[], None]]]:
 ENGINES = {"local": local, "dask": dask, "ray": ray, "slurm": slurm, "mpi": mpi}
 
 
+@cache
+def ranks() -> str:
+    """Return where the files of a job of many ranks lie until this ends."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    JOB.write(Path(folder) / "ranks")
+    return f"{folder}/ranks"
+
+
 def answer(line: list[str], words: list[str], spelling: str, lose: Callable[[], None] | None) -> tuple[Any, Any, float]:
     """Return a verb's answer without what is of this run alone, who worked, and how long it took (s)."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "grid.toml").write_text(GRID)
+        (Path(folder) / "ranks").symlink_to(ranks())
         began_s = time.monotonic()
         command = [*line, sys.executable, "-m", "ringwright", *words, "--json", "--executor", spelling]
         around = os.environ | {"RINGWRIGHT_TASKS": f"{folder}/kept"}
@@ -194,11 +211,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engines", nargs="*", choices=[*ENGINES, []], help="(default: all)")
     parser.add_argument("--record", type=Path, help="write the rows as JSON")
+    parser.add_argument("--ask", choices=QUESTIONS, action="append", help="(default: all questions)")
     given = parser.parse_args()
-    alone = {name: answer([], words, "local:1", None) for name, words in QUESTIONS.items()}
+    asked = {name: words for name, words in QUESTIONS.items() if not given.ask or name in given.ask}
+    alone = {name: answer([], words, "local:1", None) for name, words in asked.items()}
     rows = []
     for name in given.engines or ENGINES:
-        for question, words in QUESTIONS.items():
+        for question, words in asked.items():
             row: dict[str, Any] = {"engine": name, "question": question, "alone_s": round(alone[question][2], 1)}
             try:
                 with ENGINES[name]() as (line, spelling, lose):

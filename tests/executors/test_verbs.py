@@ -16,6 +16,7 @@ from ringwright.executors.fan_out import fan_out
 from ringwright.fabrics import fabric
 from ringwright_lab.survey.job_gains import Runs
 from ringwright_lab.survey.survey_job import NamedMachine, SurveySpec, of_model
+from ringwright_lab.testing.many_ranks import ManyRanks
 
 TIMES = ("took_s", "started_s", "began")
 PAIRS = [("nccl-2-4", "pytorch-ddp"), ("blueconnect", "pytorch-ddp"), ("nccl-2-4", "p3"), ("accl", "pytorch-ddp")]
@@ -72,6 +73,24 @@ def test_a_sweep_is_the_same_and_its_folder_too(tmp_path: Path, capsys: pytest.C
         assert (tmp_path / "local:1" / path).read_bytes() == (tmp_path / "local:2" / path).read_bytes()
     again, executor = told(capsys, "sweep", str(grid), "-o", str(tmp_path / "local:2"))
     assert (again["counts"], executor["tasks"]) == ({"run": 0, "kept": 4, "failed": 0}, 0)
+
+
+@pytest.mark.parametrize("verb", ["summary", "diff", "check", "query"])
+def test_a_recording_of_many_files_is_the_same(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ManyRanks(24, 12, late_rank=5, damaged=1, missing=1).write(tmp_path / "job")
+    job = str(tmp_path / "job")
+    words = {
+        "diff": ["diff", job, job],
+        "query": ["query", "select rank, count(*) as n from events group by rank order by rank", job],
+    }
+    answers = []
+    for executor in ("local:1", "local:2", "local:3"):
+        main([*words.get(verb, [verb, job]), "--json", "--executor", executor])
+        answers.append(json.loads(capsys.readouterr().out))
+    told_by = [each.pop("executor", None) for each in answers]
+    assert answers[0] == answers[1] == answers[2]
+    if verb == "summary":
+        assert [(each["workers"], each["tasks"]) for each in told_by] == [(1, 23), (2, 23), (3, 23)]
 
 
 def test_an_experiment_takes_no_executor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,3 +150,17 @@ def test_the_command_prints_what_it_has(methods: str, code: int) -> None:
         assert "forest  64 KiB" in out
         assert "stopped: by Ctrl-C" in out
         assert "sccl at 64 KiB: stopped before it had found a program" in out
+
+
+@pytest.mark.parametrize("method", ["usual", "forest,expand,p2"])
+def test_no_answer_depends_on_how_many_search(method: str) -> None:
+    def answer(executor: str) -> dict[str, Any]:
+        question = SynthesisSpec("all-gather", fabric("dgx-a100:2"), fresh=True)
+        told = study.synthesise(question, [1 << 16, 1 << 20, 1 << 24], method, executor=executor).document()
+        for row in told["rows"]:  # type: ignore[attr-defined]
+            row.pop("synthesis_s")
+        return json.loads(json.dumps(told, default=str))  # type: ignore[no-any-return]
+
+    alone = answer("local:1")
+    assert alone == answer("local:2") == answer("local:3")
+    assert len(alone["rivals"]) > 3 * 20
