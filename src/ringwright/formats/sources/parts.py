@@ -40,10 +40,13 @@ class SourcePart(msgspec.Struct):
     parsed: bytes | None
 
 
-def source_part(path: Path, kind: str, rank_from: str | None) -> SourcePart:
-    """Return the part of a file of a kind: a task, for whoever works."""
-    (source,) = sources_in(path)
-    text, _ = kinds_of(source)
+def source_part(path: Path, name: str, kind: str, rank_from: str | None) -> SourcePart:
+    """Return the part of a file of a kind, under the name by which the user knows it: a task, for whoever works."""
+    try:
+        (source,) = sources_in(path)
+        text, _ = kinds_of(replace(source, name=name))
+    except OSError:  # it is gone, or another's: who reads them all says so
+        return SourcePart(kind, [], None)
     return part_of(text, kind, rank_from)
 
 
@@ -79,7 +82,7 @@ class _Coming:
     """The parts of some sources, as they come."""
 
     def __init__(self, fan: FanOut, told: Told, progress: Callable[[int], None] | None) -> None:
-        given = [(Path(source.name), of[0], ranks.told_pattern()) for source, of in told]
+        given = [(Path(source.name).resolve(), source.name, of[0], ranks.told_pattern()) for source, of in told]
         self.sources: list[Source] = []
         self._progress, self._store = progress, _PartStore()
         self._sizes = [path.stat().st_size for path, *_ in given]
