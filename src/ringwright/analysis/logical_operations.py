@@ -60,12 +60,18 @@ def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
     import polars as pl
 
     mine = events.filter(pl.col("kind") == "collective")
-    lots = 1 + mine.select(pl.len()).collect().item() // MOST_ROWS
-    lot = pl.col("communicator").fill_null(0) % lots
-    if lots == 1:
+    counts = mine.group_by("communicator").agg(pl.len().alias("rows")).sort("communicator").collect()
+    if sum(counts["rows"]) <= MOST_ROWS:
         return _once(mine)
     needed = mine.select(*_KEYS, "sequence", "multiplicity", "records")
-    return pl.concat(_once(needed.filter(lot == n).collect(engine="streaming").lazy()) for n in range(lots))
+    lot = counts.with_columns(lot=pl.col("rows").cum_sum() // MOST_ROWS).group_by("lot", maintain_order=True)
+    bounds = lot.agg(low=pl.col("communicator").min(), high=pl.col("communicator").max()).select("low", "high").rows()
+    unknown = pl.col("communicator").is_null()
+    within = [
+        pl.col("communicator").is_between(low, high) | (unknown if number == 0 else pl.lit(value=False))
+        for number, (low, high) in enumerate(bounds)
+    ]
+    return pl.concat(_once(needed.filter(each).collect(engine="streaming").lazy()) for each in within)
 
 
 def _once(mine: pl.LazyFrame) -> pl.DataFrame:

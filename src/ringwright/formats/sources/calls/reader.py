@@ -73,7 +73,7 @@ class _Batches:
         self.store = Store(MOST_ROWS)
         self.number: dict[int, int] = {}  # of a process, by its identity
         self._tables: list[pl.DataFrame] = []
-        self._batches: list[pl.LazyFrame] = []
+        self._batches: list[tuple[pl.LazyFrame | None, int]] = []  # and up to which process
         self._height = self._total = 0
         self._members: dict[tuple[int, ...], tuple[int, ...]] = {}
 
@@ -95,20 +95,23 @@ class _Batches:
         """Put the open batch by."""
         import polars as pl
 
-        if self._tables:
-            self._batches.append(self.store.keep(pl.concat(self._tables, how="diagonal")))
+        table = self.store.keep(pl.concat(self._tables)) if self._tables else None
+        self._batches.append((table, len(self.number)))
         self._total += self._height
         self._tables, self._height = [], 0
 
     def events(self, processes: Sequence[PlacedProcess]) -> pl.LazyFrame:
-        """Return the events of all: of few rows in the order of the processes, else what the job decides is added on reading."""
+        """Return the events of all: of few rows in the order of the processes, else batch by batch, by communicator."""
         import polars as pl
 
-        calls = pl.concat(self._batches, how="diagonal") if self._batches else None
-        whole = frame_of(processes, calls)
-        if self._total > MOST_ROWS:
-            return conformed("events", whole)
-        return conformed("events", whole.sort("turn", maintain_order=True)).collect().lazy()
+        frames, begin = [], 0
+        for table, end in self._batches:
+            here = [at for at in processes if begin <= at.number < end]
+            is_whole, begin = self._total <= MOST_ROWS, end
+            whole = frame_of(here, table).sort("turn" if is_whole else "communicator", maintain_order=True)
+            made = conformed("events", whole).collect()
+            frames.append(made.lazy() if is_whole else self.store.keep(made))
+        return pl.concat(frames)
 
 
 def _account(gathered: Gathered, process: CallsFile) -> None:
