@@ -69,8 +69,8 @@ class Ahead:
         came = self._fan.stream(
             search_ahead, given, title=lambda _, method, __: method, progress=tell, until=self._person.passed
         )
-        for index, found in came:
-            self._searched[id(question.topology), *pairs[index]] = found
+        for index, answer in came:
+            self._searched[id(question.topology), *pairs[index]] = answer
 
     def time(self, question: SynthesisSpec, pairs: Sequence[tuple[str, int]]) -> None:
         """Time other algorithms at sizes."""
@@ -84,7 +84,7 @@ class Ahead:
         """Whether a method has been asked for a size ahead of its turn."""
         return (id(question.topology), method, size_bytes) in self._searched
 
-    def found(self, question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:
+    def program_of(self, question: SynthesisSpec, method: str, size_bytes: int) -> FoundProgram:
         """Return what a method finds for a size; its error where it refuses."""
         known = self._searched.get((id(question.topology), method, size_bytes))
         if known is not None and known.refused is not None:

@@ -32,7 +32,7 @@ class RivalRow:
     declined: str = ""
 
 
-def rivals(op: str) -> list[registry.System]:
+def rivals_for(op: str) -> list[registry.System]:
     """Return every block, published algorithm and library that does an operation."""
     others = ("synthesis", "outside")
     return [each for each in registry.systems() if each.kind not in others and op in each.ops]
@@ -47,7 +47,7 @@ def rivals_of(
 ) -> list[RivalRow]:
     """Return what every rival takes, the fastest first, those that decline last; ``timed`` says it of each."""
     rows = []
-    for system in rivals(question.op):
+    for system in rivals_for(question.op):
         if person.passed():
             break
         time_us, why = timed(question, system.slug, size_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from ringwright.ground.errors import InfeasibleError, ProgramError, RingwrightEr
 from ringwright.search.ahead import Ahead
 from ringwright.search.question import BEST, USUAL, FoundProgram, SynthesisSpec, methods
 from ringwright.search.replan import Replanned, TimedFind, cut_off, replanned
-from ringwright.search.rivals import RivalRow, rivals, rivals_of
+from ringwright.search.rivals import RivalRow, rivals_for, rivals_of
 
 if TYPE_CHECKING:
     from ringwright.executors.fan_out import Chosen, FanOut
@@ -122,64 +122,111 @@ def synthesise(
     person stops it (``searching.stoppable``) the answer holds what there is by then; InfeasibleError where that is nothing.
     ``executor`` says who searches and times ahead of each one's turn, as in ``ringwright list executors``.
     """
+    asked, person = methods(question.op, method), Deadline(None)
     with fan_out(executor) as fan:
-        return _synthesise(question, sizes, method, rivals, progress, Ahead(fan, person := Deadline(None)), person)
-
-
-def _synthesise(
-    question: SynthesisSpec,
-    sizes: Sequence[int],
-    method: str,
-    has_rivals: bool,
-    progress: Advance | None,
-    ahead: Ahead,
-    person: Deadline,
-) -> Synthesised:
-    asked = methods(question.op, method)
-    finds: dict[int, _SizeFinds] = {}
-    others: list[RivalRow] = []
-    faults: list[Replanned] = []
-    total, done = len(sizes) * (len(asked) * (1 + (question.healthy is not None)) + has_rivals), 0
-
-    def tell(name: str) -> None:
-        nonlocal done
-        if progress is not None:
-            progress(done, total, name)
-        done += 1
-
-    # Of the usual methods the first alone: whether the next is asked depends on what it finds.
-    pairs = [(each, size) for size in sizes for each in (asked[:1] if method == USUAL else asked)]
-    ahead.search(question, pairs, None if progress is None else lambda at, _, name: progress(at, total, name))
-    for size in sizes:
-        if person.passed() and not ahead.has(question, asked[0], size):
-            break
-        here = finds[size] = _of_size(question, asked, size, tell, person, ahead, ends_near=method == USUAL)
-        if question.healthy is not None and here.best is not None and not person.passed():
-            without = replace(question, topology=question.healthy, healthy=None)
-            before = _of_size(without, asked, size, tell, person, ahead, ends_near=method == USUAL)
-            if before.best is not None:
-                faults.append(replanned(before.best, here.best, question.topology, question.alpha))
-        if has_rivals and not person.passed():
-            tell("other algorithms")
-            best_us = None if here.best is None else here.best.time_us
-            ahead.time(question, [(each.slug, size) for each in rivals(question.op)])
-            others += rivals_of(question, size, best_us, person, ahead.rival)
+        total = len(sizes) * (len(asked) * (1 + (question.healthy is not None)) + rivals)
+        study = _Study(question, asked, Ahead(fan, person), person, progress, total, ends_near=method == USUAL)
+        study.search_ahead(sizes)
+        for size in sizes:
+            if person.passed() and not study.ahead.has(question, asked[0], size):
+                break
+            study.search(size, rivals=rivals)
     if progress is not None:
         progress(total, total, "")
-    rows = sorted(chain(*(each.rows for each in finds.values())), key=lambda row: (row.size_bytes, row.time_us))
-    if not rows:
-        raise _nothing(question, asked) if person.stopped else next(chain(*(each.errors for each in finds.values())))
-    return Synthesised(
-        question,
-        tuple(rows),
-        tuple(why for each in finds.values() for why in each.declined),
-        tuple(others),
-        tuple(regions(rows, others) if method == BEST else ()),
-        {size: each.best.program for size, each in finds.items() if each.best is not None},
-        {(size, name): program for size, each in finds.items() for name, program in each.programs.items()},
-        tuple(faults),
-        person.stopped,
-    )
+    return study.answer(with_regions=method == BEST)
+
+
+@dataclass
+class _Study:
+    """A question on its way to an answer: what was found size by size, and how far it has come."""
+
+    question: SynthesisSpec
+    asked: Sequence[str]
+    ahead: Ahead
+    person: Deadline
+    progress: Advance | None
+    total: int
+    ends_near: bool
+    done: int = 0
+    finds: dict[int, _SizeFinds] = field(default_factory=dict)
+    others: list[RivalRow] = field(default_factory=list)
+    faults: list[Replanned] = field(default_factory=list)
+
+    def tell(self, name: str) -> None:
+        """Say what begins."""
+        if self.progress is not None:
+            self.progress(self.done, self.total, name)
+        self.done += 1
+
+    def search_ahead(self, sizes: Sequence[int]) -> None:
+        """Ask whoever works for all sizes; of the usual methods the first: whether the next is asked depends on what it finds."""
+        tell = self.progress
+        pairs = [(each, size) for size in sizes for each in (self.asked[:1] if self.ends_near else self.asked)]
+        self.ahead.search(self.question, pairs, tell and (lambda done, _, name: tell(done, self.total, name)))
+
+    def search(self, size: int, *, rivals: bool) -> None:
+        """Search for programs of a size, on the machine without its faults too, and time all other algorithms."""
+        question = self.question
+        here = self.finds[size] = self._of_size(question, size)
+        if question.healthy is not None and here.best is not None and not self.person.passed():
+            before = self._of_size(replace(question, topology=question.healthy, healthy=None), size)
+            if before.best is not None:
+                self.faults.append(replanned(before.best, here.best, question.topology, question.alpha))
+        if rivals and not self.person.passed():
+            self.tell("other algorithms")
+            best_us = None if here.best is None else here.best.time_us
+            self.ahead.time(question, [(each.slug, size) for each in rivals_for(question.op)])
+            self.others += rivals_of(question, size, best_us, self.person, self.ahead.rival)
+
+    def _of_size(self, question: SynthesisSpec, size: int) -> _SizeFinds:
+        """Return what each method finds for a size, until one comes near the bound where that is enough."""
+        made, person = _SizeFinds(), self.person
+        bound = _bound(question, size)
+        for each in self.asked:
+            is_ahead = self.ahead.has(question, each, size)
+            if person.passed() and not is_ahead:
+                break
+            self.tell("" if is_ahead else each)
+            try:
+                one = self.ahead.program_of(question, each, size)
+                row = _row(question, one, bound)
+            except (InfeasibleError, UsageError, ProgramError) as error:
+                made.errors.append(error)
+                why, remedy = (STOPPED, "") if person.passed() else (error.what, error.remedy)
+                made.declined.append({"method": each, "size_bytes": size, "reason": why, "remedy": remedy})
+                continue
+            if row.stopped:
+                person.passed()
+            made.rows.append(row)
+            made.programs[each] = one.program
+            if made.best is None or row.time_us < made.best.time_us:
+                made.best = TimedFind(row.method, one.program, row.time_us, row.bound_us)
+            if self.ends_near and row.gap <= NEAR:
+                break
+        return made
+
+    def answer(self, *, with_regions: bool) -> Synthesised:
+        """Return what there is by now; where that is nothing its error is raised."""
+        finds = self.finds
+        rows = sorted(chain(*(each.rows for each in finds.values())), key=lambda row: (row.size_bytes, row.time_us))
+        if not rows:
+            stopped = self.person.stopped
+            raise (
+                _nothing(self.question, self.asked)
+                if stopped
+                else next(chain(*(each.errors for each in finds.values())))
+            )
+        return Synthesised(
+            self.question,
+            tuple(rows),
+            tuple(why for each in finds.values() for why in each.declined),
+            tuple(self.others),
+            tuple(regions(rows, self.others) if with_regions else ()),
+            {size: each.best.program for size, each in finds.items() if each.best is not None},
+            {(size, name): program for size, each in finds.items() for name, program in each.programs.items()},
+            tuple(self.faults),
+            self.person.stopped,
+        )
 
 
 @dataclass
@@ -191,43 +238,6 @@ class _SizeFinds:
     errors: list[RingwrightError] = field(default_factory=list)
     programs: dict[str, Program] = field(default_factory=dict)
     best: TimedFind | None = None
-
-
-def _of_size(
-    question: SynthesisSpec,
-    asked: Sequence[str],
-    size: int,
-    tell: Callable[[str], None],
-    person: Deadline,
-    ahead: Ahead,
-    *,
-    ends_near: bool,
-) -> _SizeFinds:
-    """Return what each method finds for a size; ``ends_near``: until one comes near the bound."""
-    made = _SizeFinds()
-    bound = _bound(question, size)
-    for each in asked:
-        is_ahead = ahead.has(question, each, size)
-        if person.passed() and not is_ahead:
-            break
-        tell("" if is_ahead else each)
-        try:
-            one = ahead.found(question, each, size)
-            row = _row(question, one, bound)
-        except (InfeasibleError, UsageError, ProgramError) as error:
-            made.errors.append(error)
-            why, remedy = (STOPPED, "") if person.passed() else (error.what, error.remedy)
-            made.declined.append({"method": each, "size_bytes": size, "reason": why, "remedy": remedy})
-            continue
-        if row.stopped:
-            person.passed()
-        made.rows.append(row)
-        made.programs[each] = one.program
-        if made.best is None or row.time_us < made.best.time_us:
-            made.best = TimedFind(row.method, one.program, row.time_us, row.bound_us)
-        if ends_near and row.gap <= NEAR:
-            break
-    return made
 
 
 def _nothing(question: SynthesisSpec, asked: Sequence[str]) -> InfeasibleError:

@@ -13,7 +13,7 @@ import polars as pl
 
 from ringwright.formats.sources.c10d import POINTWISE, sizes
 from ringwright.formats.sources.calls.file import CallsFile, RecordedGroup, read_file
-from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE, conformed, fitted, rows, schema
+from ringwright.ground.trace_tables import CHECKPOINT, OUTSIDE, Row, conformed, fitted, rows, schema
 
 if TYPE_CHECKING:
     from ringwright.formats.sources.reader_rows import Gathered
@@ -127,16 +127,16 @@ def _of_job(processes: Sequence[PlacedProcess], calls: pl.LazyFrame) -> pl.LazyF
     ).drop("at_ns", "took_ns", "number", "shift_ns")
 
 
-def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
+def _others(process: CallsFile, shift_ns: int) -> list[Row]:
     """Return the rows that are neither calls nor steps: errors, and how the process ended."""
-    told: list[dict[str, Any]] = [
+    told: list[Row] = [
         {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
         for _, at_ns, text, line in process.errors
     ]
     return [*told, *_end(process, shift_ns)]
 
 
-def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
+def _end(process: CallsFile, shift_ns: int) -> list[Row]:
     """Return the status row that says how the process ended, after the error that ended it where it did so out of order."""
     died = process.died
     if died is None or (died.how == "exit" and died.code == 0):

@@ -13,6 +13,7 @@ from ringwright.bounds.laws.records import gap
 from ringwright.formats.sources.flight_recorder.dump import Dump, read_dump, whole
 from ringwright.formats.sources.flight_recorder.names import NamedOperation, datatype, operation
 from ringwright.formats.sources.gate import missing_records
+from ringwright.ground.trace_tables import Row
 
 if TYPE_CHECKING:
     from ringwright.formats.sources.source import Source
@@ -62,7 +63,7 @@ class DumpedRank:
 
     dump: Dump
     columns: DumpColumns
-    gone: list[dict[str, Any]]
+    gone: list[Row]
 
 
 def read_columns(source: Source, progress: Callable[[int], None] | None = None) -> DumpedRank:
@@ -99,7 +100,7 @@ def columns(dump: Dump) -> DumpColumns:
     return table
 
 
-def _gone(dump: Dump) -> list[dict[str, Any]]:
+def _gone(dump: Dump) -> list[Row]:
     """Return the ledger's lines of numbers that no entry carries, between the first and the last of a group that the ring held.
 
     Every entry tells both counters of its group, also markers of coalesced calls and those of the other kind.
