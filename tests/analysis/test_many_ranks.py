@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ringwright.analysis import logical_operations
+from ringwright.analysis.slow.arrivals import of_any
 from ringwright.analysis.summary import summarise
 from ringwright.formats.sources import read
 from ringwright_lab.testing.many_ranks import ManyRanks
@@ -39,3 +41,12 @@ def test_communicators_are_counted_some_at_a_time(
     lots = dict(summarise(read(tmp_path / "job")))
     for name in ("operations", "communicator_list", "size_classes", "by_role", "pair_bytes"):
         assert lots[name] == said[name]
+
+
+def test_a_chance_of_more_sets_than_a_float_holds() -> None:
+    assert of_any(10, 0.05) == 0.5
+    assert of_any(math.comb(10_240, 5_000), 1e-300) == 1.0
+    assert of_any(math.comb(10_240, 400), 0.0) == 0.0
+    exact = of_any(2**1000, 1e-305)
+    assert of_any(2**1100, 1e-305 / 2**50) == pytest.approx(1.0)
+    assert exact == pytest.approx(2**1000 * 1e-305)

@@ -12,6 +12,7 @@ on, or in which share of the steps; with fewer, on who was last over all of them
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -261,6 +262,13 @@ def _verdict(judged: pl.DataFrame, ranks: list[Row]) -> tuple[str, str, list[Cul
     return "straggler", reason, [culprit]
 
 
+def of_any(sets: int, chance: float) -> float:
+    """Return the chance, at most, that one of some sets shows what each shows by that chance; a float need not hold how many."""
+    if sets.bit_length() < sys.float_info.max_exp:
+        return min(1.0, sets * chance)
+    return math.exp(min(0.0, math.log(sets) + math.log(chance))) if chance else 0.0
+
+
 def _suspects(ranks: list[Row], trials: int) -> _Suspects | None:
     """Return the ranks, at most a quarter, that each cause far more waiting than their part, and together most of it.
 
@@ -273,7 +281,7 @@ def _suspects(ranks: list[Row], trials: int) -> _Suspects | None:
         chosen = order[:size]
         share = _sum(chosen, "caused_us") / total if total else 0.0
         times = sum(row["clear_count"] for row in chosen)
-        chance = min(1.0, math.comb(everyone, size) * at_least(times, trials, size / everyone))
+        chance = of_any(math.comb(everyone, size), at_least(times, trials, size / everyone))
         is_each = all(row["caused_us"] > 2 * total / everyone or everyone < 4 for row in chosen)
         if share >= 0.5 + 0.5 * size / everyone and chance <= CHANCE and is_each:
             return _Suspects(sorted(row["rank"] for row in chosen), share, times, trials, chance)
