@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringwright.executors.fan_out import fan_out
 from ringwright.ground.errors import UsageError
 
 
@@ -76,3 +77,10 @@ def kills_at_seven(number: int) -> int:
 def fills_the_disk(number: int) -> int:
     """Fail as a task does that writes where no room is left."""
     raise OSError(errno.ENOSPC, "No space left on device", f"/scratch/{number}")
+
+
+def shares_out(number: int) -> str:
+    """Return who works for a task that asks for others itself."""
+    with fan_out() as fan:
+        fan.map(root, [(number,), (number + 1,)])
+    return fan.account.name

@@ -142,6 +142,12 @@ def test_a_task_that_hangs_is_begun_elsewhere(tmp_path: Path) -> None:
     assert fan.account.retried >= 1
 
 
+def test_a_task_shares_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGWRIGHT_EXECUTOR", "dask://127.0.0.1:1")
+    with fan_out("local:2") as fan:
+        assert fan.map(tasks.shares_out, [(1,), (2,)]) == ["local:1"] * 2
+
+
 def test_a_deadline_is_spelled(tmp_path: Path) -> None:
     given = [(number, str(tmp_path / "hung")) for number in range(4)]
     with fan_out("local:2,deadline=2") as fan:

@@ -18,7 +18,7 @@ from ringwright.executors.content import name_of
 from ringwright.executors.inventory import inventory
 from ringwright.executors.kept_results import KeptResults
 from ringwright.executors.kinds import VARIABLE, Engine, WrappedExecutor, parsed
-from ringwright.executors.worker import Terms, WorkerAnswers, answer, packed, refusal, unpacked
+from ringwright.executors.worker import Terms, WorkerAnswers, answer, is_at_work, packed, refusal, unpacked
 from ringwright.ground.errors import InfeasibleError
 from ringwright.ground.stepwise import Advance
 
@@ -114,7 +114,7 @@ class FanOut:
         self._kept, self._earlier_s = KeptResults(), 0.0
         self.account = WorkAccount("local:1")
         if executor is None or isinstance(executor, str):
-            text = executor or os.environ.get(VARIABLE, "")
+            text = executor or ("local:1" if is_at_work() else os.environ.get(VARIABLE, ""))
             self._is_usual, spelled = not text, parsed(text or "local")
             self._is_alone, self._open, self._deadline_s = spelled.is_alone, spelled.opened, spelled.deadline_s
         else:

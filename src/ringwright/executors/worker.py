@@ -9,7 +9,9 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -46,12 +48,29 @@ class WorkerAnswers(NamedTuple):
     refused: str = ""
 
 
+_works: ContextVar[bool] = ContextVar("works", default=False)
+
+
+def is_at_work() -> bool:
+    """Whether this is a task: what it asks is not shared out again, or its own workers would wait for it."""
+    return _works.get()
+
+
+@contextmanager
+def _at_work() -> Iterator[None]:
+    token = _works.set(True)
+    try:
+        yield
+    finally:
+        _works.reset(token)
+
+
 def answer(
     terms: Terms, function: Callable[..., object], tasks: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> WorkerAnswers:
     """Return the answers of a function to tasks, each its number and what the function is given."""
     me = f"{socket.gethostname()}:{os.getpid()}"
-    with _ONE:
+    with _ONE, _at_work():
         if apart := differences(terms.inventory, inventory()):
             return WorkerAnswers(me, [], f"the worker {me} has {apart}")
         if missing := lacking(terms.paths):
