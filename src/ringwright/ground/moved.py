@@ -126,7 +126,6 @@ _TOGETHER = {
     ("testing", "ringwright_lab.contracts"): "conformance",
 }
 _BY_NAME = {
-    "advise.beside": "ringwright.advise.second_process",
     "advise.by_name": "ringwright.advise.entry",
     "advise.elsewhere": "ringwright.advise.other_verbs",
     "advise.lumps": "ringwright.advise.bucket_tensors",
