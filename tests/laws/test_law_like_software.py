@@ -11,9 +11,8 @@ from ringwright.calls.simulate import sweep
 from ringwright.calls.simulation_spec import SimulationSpec
 from ringwright.cli import main
 from ringwright.fabrics import fabric
-from ringwright.model.registry import find
 from ringwright.search.question import SynthesisSpec
-from ringwright.search.rivals import _rival_us
+from ringwright.search.rivals import rival_us
 
 TABLE = ("simulate", "all-reduce", "--fabric", "dgx-a100:1", "-b", "1K", "-e", "1G", "-f", "1024")
 LENDERS = ("gc3", "sccl", "blink", "ring")  # programs that no library has
@@ -63,7 +62,7 @@ def test_rivals_of_a_program_that_was_found_are_timed_as_it_is() -> None:
     on = fabric("dgx-a100:1")
     question = SynthesisSpec("all-gather", on)
     collective = question.collective(1 << 10)
-    library, _ = _rival_us(question, collective, find("nccl-2-4"))
-    ring, _ = _rival_us(question, collective, find("ring"))
+    library, _ = rival_us(question, collective, "nccl-2-4")
+    ring, _ = rival_us(question, collective, "ring")
     assert library is not None
     assert library == pytest.approx(ring, rel=0.5), "no start of a call, no work a message"
