@@ -53,15 +53,17 @@ def check(
     ringwright check --sample --ranks 16
     """
     from ringwright.analysis.compared import gate
+    from ringwright.executors.fan_out import fan_out
     from ringwright.reports import annotations, checks
     from ringwright.reports.pages import step_page
 
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
-    result = gate.check(reading.summary(reading.inputs(paths, sample=sample), executor=executor), thresholds)
+    with fan_out(executor) as fan:
+        result = gate.check(reading.summary(reading.inputs(paths, sample=sample), executor=fan), thresholds)
     with reading.while_read():
         if json:
-            reading.print_json(result)
+            reading.print_json({**result, "executor": fan.account.document()})
         else:
             checks.write(result, sys.stdout, annotate=annotations.wanted(annotate))
     step_page.add(step_summary, step_page.of_check(result, reading.command_line()))

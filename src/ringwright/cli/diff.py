@@ -53,17 +53,19 @@ def diff(
     from ringwright.analysis.compared.diff_gate import over
     from ringwright.analysis.compared.gate import parse_share
     from ringwright.analysis.slow.disturbance import can_be_told, disturbance
+    from ringwright.executors.fan_out import fan_out
     from ringwright.reports import annotations, changes
     from ringwright.reports.pages import step_page
 
     bound = parse_share(fail_over) if fail_over is not None else None
     paths = reading.two_inputs(before, after, sample=sample)
-    first, second = (reading.trace(each, executor=executor) for each in paths)
+    with fan_out(executor) as fan:
+        first, second = (reading.trace(each, executor=fan) for each in paths)
     result = comparison.diff(reading.summarised(first, paths[0]), reading.summarised(second, paths[1]))
     result["disturbance"] = disturbance(second, first) if can_be_told(second, first) else None
     with reading.while_read():
         if json:
-            reading.print_json(result)
+            reading.print_json({**result, "executor": fan.account.document()})
         else:
             changes.write(result, sys.stdout)
     failed = over(result, bound, slower_only=slower_only) if bound is not None else []

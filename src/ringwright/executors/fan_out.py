@@ -324,18 +324,18 @@ class _Begun:
         """Begin a call of some tasks; by an engine that has just lost its workers, once more."""
         tasks = [(index, tuple(self.run.given[index])) for index in indexes]
         try:
-            future = self.engine.submit(answer, self._terms, self.run.function, tasks)
+            future = self._submitted(tasks)
         except self.engine.lost:
             self.engine.renew()
             future = self._submitted(tasks)
-        except (OSError, RuntimeError) as error:
-            raise self._gone(error) from error
         self.calls[future] = (indexes, time.monotonic())
         future.add_done_callback(self._ended.put)
 
     def _submitted(self, tasks: list[tuple[int, tuple[Any, ...]]]) -> Future[Any]:
         try:
             return self.engine.submit(answer, self._terms, self.run.function, tasks)
+        except self.engine.lost:
+            raise
         except (OSError, RuntimeError) as error:
             raise self._gone(error) from error
 

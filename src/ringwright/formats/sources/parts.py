@@ -103,14 +103,8 @@ class _Coming:
 
 
 def _is_alone(source: Source, of: Sequence[str]) -> bool:
-    """Whether a source is a file that a reader reads alone."""
-    return (
-        source.part is None
-        and source.kinds is None
-        and len(of) == 1
-        and bool(kinds()[of[0]].parser)
-        and Path(source.name).is_file()
-    )
+    """Whether a source is a file that a reader reads alone, and of which there is no part yet."""
+    return source.kinds is None and len(of) == 1 and bool(kinds()[of[0]].parser) and Path(source.name).is_file()
 
 
 class _PartStore:
