@@ -327,19 +327,19 @@ class _Begun:
             future = self._submitted(tasks)
         except self.engine.lost:
             self.engine.renew()
-            future = self._submitted(tasks)
+            future = self._submitted(tasks, is_last=True)
         self.calls[future] = (indexes, time.monotonic())
         future.add_done_callback(self._ended.put)
 
-    def _submitted(self, tasks: list[tuple[int, tuple[Any, ...]]]) -> Future[Any]:
+    def _submitted(self, tasks: list[tuple[int, tuple[Any, ...]]], *, is_last: bool = False) -> Future[Any]:
         try:
             return self.engine.submit(answer, self._terms, self.run.function, tasks)
-        except self.engine.lost:
-            raise
+        except self.engine.lost as error:
+            raise (self._gone(error) if is_last else error) from None
         except (OSError, RuntimeError) as error:
             raise self._gone(error) from error
 
-    def _gone(self, error: Exception) -> InfeasibleError:
+    def _gone(self, error: BaseException) -> InfeasibleError:
         """Return what is said of an engine that takes no tasks any more."""
         done, of = len(self.run.done), len(self.run.given)
         return InfeasibleError(
