@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ PROGRAMS = (
     "test_a_lost_message_is_named",
     "test_a_rank_that_raises_is_named",
     "test_a_rank_that_cannot_begin_shows_its_last_words",
+    "test_a_rank_that_starts_late_is_waited_for",
 )
 
 
@@ -350,6 +352,21 @@ def test_a_lost_message_is_named(name: str) -> None:
     waits = next(line for line in said if line.startswith("rank 2 "))
     assert waits.startswith(f"rank 2 receives from rank 1 (step {step}, chunk ")
     assert raised.value.where.startswith(f"ring, all-reduce of 3072 B over 3 ranks, step {step}, chunk ")
+
+
+class LateExecutor(Executor):
+    """The last rank's process begins two seconds after the others."""
+
+    def starts(self, folder: Path, n: int, *given: Any, **named: Any) -> list[launch.Start]:
+        *first, last = super().starts(folder, n, *given, **named)
+        return [*first, replace(last, argv=("sh", "-c", 'sleep 2; exec "$@"', "sh", *last.argv))]
+
+
+def test_a_rank_that_starts_late_is_waited_for() -> None:
+    """Longer than for a message: a machine with other work starts ranks one after the other."""
+    program = ring(Collective("all-reduce", range(3), 3 * 1024))
+    (answers,) = batch.run_all(LateExecutor("late", "memory"), [program], timeout_s=0.5)
+    assert batch.wrong(program, answers) == ""
 
 
 def test_a_rank_that_ends_waits_until_the_others_have_said_where_they_stand(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from ringwright.execute.job import Status, write
 from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
-    from ringwright.execute.plan import NodePlan
+    from ringwright.execute.plan import Message, NodePlan
 
 LOOK_S = 0.1
 LAST_S = 3.0  # that the others get to say where they stand before a rank ends: its launcher then ends them all
+LATE_S = 5.0  # more for who waits for no message: ranks that share cores come late to a barrier, and know less of why
 EXIT_WAITING = 75  # the process gave up waiting; its status says for whom
 _DOING = {
     Do.TAKE: "receives from",
@@ -47,7 +48,8 @@ class Watch:
             now = (self.at, self.turn, self.case, self.at_gate, self.label)
             if now != seen:
                 seen, since_s = now, time.monotonic()
-            if time.monotonic() - since_s > self._timeout_s or (self._folder / "stop").exists():
+            patience_s = self._timeout_s + (LATE_S if self._message() is None else 0)
+            if time.monotonic() - since_s > patience_s or (self._folder / "stop").exists():
                 self._ending.acquire()
                 write(self._folder / f"status-{self._node}", self.status())
                 let_others_say(self._folder, self._nodes, LAST_S)
@@ -61,13 +63,20 @@ class Watch:
         if plan is None or not 0 <= at < len(plan.order):
             doing = "is in the library's own call" if plan is None and self.case >= 0 else "makes ready"
             return Status(self._node, "waiting", self.case, self.label, doing)
+        if (message := self._message()) is None:
+            return Status(self._node, "waiting", self.case, self.label, "adds")
+        doing = _DOING[Do(plan.order[at][0])]
+        return Status(self._node, "waiting", self.case, self.label, doing, [message.peer], message.step, message.chunk)
+
+    def _message(self) -> Message | None:
+        """Return the message that the plan stands at; None at a barrier, or where it adds or makes ready."""
+        plan, at = self.plan, self.at
+        if self.at_gate or plan is None or not 0 <= at < len(plan.order):
+            return None
         what, which = plan.order[at]
         if what in (Do.KEEP, Do.LOCAL, Do.APPLY):
-            return Status(self._node, "waiting", self.case, self.label, "adds")
-        message = (plan.sends if what in (Do.SEND, Do.SENT) else plan.receives)[which]
-        return Status(
-            self._node, "waiting", self.case, self.label, _DOING[Do(what)], [message.peer], message.step, message.chunk
-        )
+            return None
+        return (plan.sends if what in (Do.SEND, Do.SENT) else plan.receives)[which]
 
     def failed(self, error: Exception) -> None:
         """Say that the rank ended with an error, and tell the others. A connection that closed is the peer's failure."""
