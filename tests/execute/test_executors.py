@@ -355,11 +355,11 @@ def test_a_lost_message_is_named(name: str) -> None:
 
 
 class LateExecutor(Executor):
-    """The last rank's process begins two seconds after the others."""
+    """The last rank's process begins five seconds after the others."""
 
     def starts(self, folder: Path, n: int, *given: Any, **named: Any) -> list[launch.Start]:
         *first, last = super().starts(folder, n, *given, **named)
-        return [*first, replace(last, argv=("sh", "-c", 'sleep 2; exec "$@"', "sh", *last.argv))]
+        return [*first, replace(last, argv=("sh", "-c", 'sleep 5; exec "$@"', "sh", *last.argv))]
 
 
 def test_a_rank_that_starts_late_is_waited_for() -> None:
